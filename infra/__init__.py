@@ -1,0 +1,1 @@
+"""The CDK stack, one module for each concern."""

@@ -1,0 +1,159 @@
+"""The Lambda functions, the layer that they share, and what each may do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra import assets
+from infra.queues import QueuePair, Queues
+from infra.settings import QueueSettings, Settings
+from infra.tables import Tables
+
+
+class Functions(Construct):
+    """One function for each folder of functions/, each with a role and a log group of its own."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        settings: Settings,
+        tables: Tables,
+        queues: Queues,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self._tables = tables
+        self._runtime = lambda_.Runtime(settings.runtime, lambda_.RuntimeFamily.PYTHON)
+        self._architecture = (
+            lambda_.Architecture.ARM_64
+            if settings.architecture == "arm64"
+            else lambda_.Architecture.X86_64
+        )
+        layer = assets.layer(settings.runtime)
+        self._layer = lambda_.LayerVersion(
+            self,
+            "CoreLayer",
+            description="The domain code of the inventory and order service, and its dependencies",
+            code=lambda_.Code.from_asset(str(layer.path), asset_hash=layer.digest),
+            compatible_runtimes=[self._runtime],
+            compatible_architectures=[lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64],
+        )
+        self.place_orders = self._function(
+            "place_orders",
+            "PlaceOrders",
+            "Places orders from both order queues, a whole batch at a time",
+            {
+                "OrderQueue": queues.orders,
+                "OrderQueueFifo": queues.orders_fifo,
+            },
+        )
+        self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
+        self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem"])
+
+    def _function(
+        self,
+        name: str,
+        construct_id: str,
+        description: str,
+        sources: Mapping[str, QueuePair],
+    ) -> lambda_.Function:
+        settings = self._settings.functions[name]
+        log_group = logs.LogGroup(
+            self,
+            f"{construct_id}Logs",
+            retention=_RETENTION[self._settings.log_retention_days],
+            removal_policy=(
+                RemovalPolicy.RETAIN if self._settings.is_production else RemovalPolicy.DESTROY
+            ),
+        )
+        role = iam.Role(
+            self,
+            f"{construct_id}Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"What {name} may do, and nothing else",
+        )
+        log_group.grant_write(role)
+        code = assets.function(name, self._settings.runtime)
+        function = lambda_.Function(
+            self,
+            construct_id,
+            description=description,
+            runtime=self._runtime,
+            architecture=self._architecture,
+            handler="handler.lambda_handler",
+            code=lambda_.Code.from_asset(str(code.path), asset_hash=code.digest),
+            layers=[self._layer],
+            role=role,
+            log_group=log_group,
+            memory_size=settings.memoryMegabytes,
+            timeout=Duration.seconds(settings.timeoutSeconds),
+            environment={
+                "PRODUCTS_TABLE_NAME": self._tables.products.table_name,
+                "ORDERS_TABLE_NAME": self._tables.orders.table_name,
+                "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
+                "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
+                "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
+            },
+        )
+        for queue_name, pair in sources.items():
+            self._feed(function, pair, self._settings.queues[queue_name])
+        return function
+
+    def _feed(self, function: lambda_.Function, pair: QueuePair, settings: QueueSettings) -> None:
+        prefix = "FIFO_" if pair.queue.fifo else ""
+        function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
+        function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
+        function.add_event_source(
+            event_sources.SqsEventSource(
+                pair.queue,
+                batch_size=settings.batchSize,
+                max_batching_window=(
+                    Duration.seconds(settings.batchWindowSeconds)
+                    if settings.batchWindowSeconds
+                    else None
+                ),
+                max_concurrency=settings.maximumConcurrency,
+                report_batch_item_failures=True,
+            )
+        )
+        function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["sqs:SendMessage"], resources=[pair.dead_letters.queue_arn]
+            )
+        )
+
+    def _allow(
+        self, function: lambda_.Function, table: dynamodb.TableV2, operations: Sequence[str]
+    ) -> None:
+        function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=[f"dynamodb:{operation}" for operation in operations],
+                resources=[table.table_arn],
+            )
+        )
+
+
+_RETENTION = {
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    5: logs.RetentionDays.FIVE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+    731: logs.RetentionDays.TWO_YEARS,
+    1827: logs.RetentionDays.FIVE_YEARS,
+    3653: logs.RetentionDays.TEN_YEARS,
+}

@@ -1,0 +1,79 @@
+"""The queues, each with a dead-letter queue of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.settings import Settings
+
+# With the handlers' growing delays 20 deliveries last 19 minutes at the least: longer than the longest lease (15).
+MAX_RECEIVE_COUNT = 20
+
+
+@dataclass(frozen=True)
+class QueuePair:
+    """A queue and its dead-letter queue."""
+
+    queue: sqs.Queue
+    dead_letters: sqs.Queue
+
+
+class Queues(Construct):
+    """The order queues: encrypted, reached by TLS only."""
+
+    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self.orders = self._pair("OrderQueue", "OrderDeadLetterQueue", "place_orders")
+        self.orders_fifo = self._pair(
+            "OrderQueueFifo", "OrderFifoDeadLetterQueue", "place_orders", fifo=True
+        )
+
+    def _pair(
+        self, name: str, dead_letter_name: str, function: str, *, fifo: bool = False
+    ) -> QueuePair:
+        dead_letters = self._queue(dead_letter_name, fifo=fifo, retention=Duration.days(14))
+        timeout = self._settings.functions[function].timeoutSeconds
+        window = self._settings.queues[name].batchWindowSeconds
+        queue = self._queue(
+            name,
+            fifo=fifo,
+            retention=Duration.days(4),
+            # AWS asks for six times the function's timeout, so that a throttled invocation can be tried again
+            # before the message is visible to others: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+            visibility=Duration.seconds(6 * timeout + window),
+            dead_letters=sqs.DeadLetterQueue(
+                max_receive_count=MAX_RECEIVE_COUNT, queue=dead_letters
+            ),
+        )
+        return QueuePair(queue, dead_letters)
+
+    def _queue(
+        self,
+        name: str,
+        *,
+        fifo: bool,
+        retention: Duration,
+        visibility: Duration | None = None,
+        dead_letters: sqs.DeadLetterQueue | None = None,
+    ) -> sqs.Queue:
+        return sqs.Queue(
+            self,
+            name,
+            # High throughput: order and deduplication count within a group, not within the queue.
+            fifo=True if fifo else None,
+            deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP if fifo else None,
+            fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if fifo else None,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=retention,
+            visibility_timeout=visibility,
+            dead_letter_queue=dead_letters,
+            removal_policy=(
+                RemovalPolicy.RETAIN if self._settings.is_production else RemovalPolicy.DESTROY
+            ),
+        )

@@ -1,0 +1,184 @@
+"""What can be set in cdk.json, checked before anything is built from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SettingsError(Exception):
+    """A setting is missing, unknown or out of range; says which, and what it may be."""
+
+
+@dataclass(frozen=True)
+class FunctionSettings:
+    """Settings of one Lambda function.
+
+    Attributes:
+        memoryMegabytes: Memory; CPU comes in proportion.
+        timeoutSeconds: Longest run of one invocation.
+    """
+
+    memoryMegabytes: int  # noqa: N815 - spelt as in cdk.json
+    timeoutSeconds: int  # noqa: N815
+
+    def __post_init__(self) -> None:
+        _check("memoryMegabytes", self.memoryMegabytes, 128, 10_240)
+        _check("timeoutSeconds", self.timeoutSeconds, 15, 900)
+
+
+@dataclass(frozen=True)
+class QueueSettings:
+    """How a queue feeds its function.
+
+    Attributes:
+        batchSize: Messages for one invocation at the most.
+        maximumConcurrency: Invocations at once at the most.
+        batchWindowSeconds: How long to wait for a batch to fill; SQS demands 1 or more above a batch size of 10.
+    """
+
+    batchSize: int  # noqa: N815
+    maximumConcurrency: int  # noqa: N815
+    batchWindowSeconds: int = 0  # noqa: N815
+
+    def __post_init__(self) -> None:
+        _check("batchSize", self.batchSize, 1, 10_000)
+        _check("maximumConcurrency", self.maximumConcurrency, 2, 1_000)
+        _check("batchWindowSeconds", self.batchWindowSeconds, 1 if self.batchSize > 10 else 0, 300)
+
+
+@dataclass(frozen=True)
+class WarmThroughput:
+    """Capacity that a table has from the first second, for an announced rush.
+
+    Attributes:
+        readUnitsPerSecond: At least 12,000 (what every on-demand table has).
+        writeUnitsPerSecond: At least 4,000.
+    """
+
+    readUnitsPerSecond: int  # noqa: N815
+    writeUnitsPerSecond: int  # noqa: N815
+
+    def __post_init__(self) -> None:
+        _check("readUnitsPerSecond", self.readUnitsPerSecond, 12_000, 10_000_000)
+        _check("writeUnitsPerSecond", self.writeUnitsPerSecond, 4_000, 10_000_000)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of the stack.
+
+    Attributes:
+        stage: `dev` may be thrown away; `prod` is protected against deletion and keeps its data.
+        runtime: Lambda runtime, such as `python3.13`.
+        architecture: `arm64` or `x86_64`.
+        log_level: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`.
+        log_retention_days: A number of days that CloudWatch Logs knows.
+        functions: By the name of their folder in functions/.
+        queues: By their name in the stack.
+        warm_throughput: By table; usually empty.
+    """
+
+    stage: str
+    runtime: str
+    architecture: str
+    log_level: str
+    log_retention_days: int
+    functions: Mapping[str, FunctionSettings]
+    queues: Mapping[str, QueueSettings]
+    warm_throughput: Mapping[str, WarmThroughput]
+
+    @property
+    def is_production(self) -> bool:
+        """Whether data and tables are protected."""
+        return self.stage == "prod"
+
+    @property
+    def stack_name(self) -> str:
+        """Name of the CloudFormation stack."""
+        return f"InventoryOrders-{self.stage}"
+
+    @property
+    def service_name(self) -> str:
+        """The metrics' dimension `service`."""
+        return f"inventory-orders-{self.stage}"
+
+    @classmethod
+    def from_context(cls, stage: object, settings: object) -> Settings:
+        """Read the settings from the CDK context.
+
+        Raises:
+            SettingsError: Something is missing, unknown or out of range.
+        """
+        if stage not in ("dev", "prod"):
+            raise SettingsError(f'stage is {stage!r}; it must be "dev" or "prod" (-c stage=dev)')
+        known = {"runtime", "architecture", "logLevel", "logRetentionDays", "functions", "queues"}
+        top = _object("settings", settings)
+        _only("settings", top, known | {"warmThroughput"}, known)
+        runtime = top["runtime"]
+        if not isinstance(runtime, str) or not re.fullmatch(r"python3\.(1[1-9])", runtime):
+            raise SettingsError(f"settings.runtime is {runtime!r}; it must be python3.11 or later")
+        if top["architecture"] not in ("arm64", "x86_64"):
+            raise SettingsError('settings.architecture must be "arm64" or "x86_64"')
+        levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+        if top["logLevel"] not in levels:
+            raise SettingsError(f"settings.logLevel must be one of {', '.join(levels)}")
+        days = _RETENTION_DAYS
+        if top["logRetentionDays"] not in days:
+            raise SettingsError(
+                f"settings.logRetentionDays must be one of {', '.join(map(str, days))}"
+            )
+        return cls(
+            stage=str(stage),
+            runtime=runtime,
+            architecture=top["architecture"],
+            log_level=top["logLevel"],
+            log_retention_days=top["logRetentionDays"],
+            functions=_each("functions", top, FunctionSettings),
+            queues=_each("queues", top, QueueSettings),
+            warm_throughput=_each("warmThroughput", top, WarmThroughput),
+        )
+
+
+_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
+
+
+def _check(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise SettingsError(
+            f"{name} is {value!r}; it must be a whole number from {least} to {most}"
+        )
+
+
+def _object(path: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{path} in cdk.json must be an object, but is {value!r}")
+    return value
+
+
+def _only(path: str, value: Mapping[str, Any], known: set[str], required: set[str]) -> None:
+    for name in value.keys() - known:
+        raise SettingsError(f"{path}.{name} is unknown; known are {', '.join(sorted(known))}")
+    for name in sorted(required - value.keys()):
+        raise SettingsError(f"{path}.{name} is missing in cdk.json")
+
+
+def _each(section: str, top: Mapping[str, Any], kind: type[T]) -> dict[str, T]:
+    """Read a section that holds one object for each function, queue or table."""
+    all_fields = fields(kind)  # type: ignore[arg-type]  # T is one of the dataclasses above
+    known = {field.name for field in all_fields}
+    required = {field.name for field in all_fields if not isinstance(field.default, int)}
+    result = {}
+    for name, entry in _object(f"settings.{section}", top.get(section, {})).items():
+        path = f"settings.{section}.{name}"
+        values = _object(path, entry)
+        _only(path, values, known, required)
+        try:
+            result[name] = kind(**values)
+        except SettingsError as error:
+            raise SettingsError(f"{path}.{error}") from None
+    return result

@@ -1,0 +1,42 @@
+"""The stack that joins tables, queues and functions, and the outputs that other tools rely on."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Stack, Tags
+from constructs import Construct
+
+from infra.functions import Functions
+from infra.queues import Queues
+from infra.settings import Settings
+from infra.tables import Tables
+
+
+class InventoryOrdersStack(Stack):
+    """The inventory and order service of one stage."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Inventory and order service, stage {settings.stage}",
+            termination_protection=settings.is_production,
+        )
+        tables = Tables(self, "Tables", settings)
+        queues = Queues(self, "Queues", settings)
+        functions = Functions(self, "Functions", settings, tables, queues)
+        Tags.of(self).add("service", settings.service_name)
+
+        outputs = {
+            "OrderQueueUrl": queues.orders.queue.queue_url,
+            "OrderQueueFifoUrl": queues.orders_fifo.queue.queue_url,
+            "OrderDeadLetterQueueUrl": queues.orders.dead_letters.queue_url,
+            "OrderFifoDeadLetterQueueUrl": queues.orders_fifo.dead_letters.queue_url,
+            "ProductsTableName": tables.products.table_name,
+            "OrdersTableName": tables.orders.table_name,
+            "StockAdjustmentsTableName": tables.stock_adjustments.table_name,
+            "OrdersStreamArn": tables.orders.table_stream_arn,
+            "PlaceOrdersFunctionName": functions.place_orders.function_name,
+            "PlaceOrdersLogGroupName": functions.place_orders.log_group.log_group_name,
+        }
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value or "")

@@ -1,0 +1,72 @@
+"""The tables."""
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from constructs import Construct
+
+from infra.settings import Settings
+
+
+class Tables(Construct):
+    """Products, Orders and StockAdjustments: on demand, encrypted, recoverable to any second of 35 days."""
+
+    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self.products = self._table("Products", "productId")
+        self.orders = self._table(
+            "Orders",
+            "orderId",
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,
+            indexes=[
+                dynamodb.GlobalSecondaryIndexPropsV2(
+                    index_name="byUser",
+                    partition_key=_string("userId"),
+                    sort_key=_string("createdAt"),
+                    projection_type=dynamodb.ProjectionType.INCLUDE,
+                    non_key_attributes=["status"],
+                )
+            ],
+        )
+        self.stock_adjustments = self._table("StockAdjustments", "productId", "adjustmentId")
+
+    def _table(
+        self,
+        name: str,
+        partition_key: str,
+        sort_key: str | None = None,
+        *,
+        stream: dynamodb.StreamViewType | None = None,
+        indexes: list[dynamodb.GlobalSecondaryIndexPropsV2] | None = None,
+    ) -> dynamodb.TableV2:
+        warm = self._settings.warm_throughput.get(name)
+        protected = self._settings.is_production
+        return dynamodb.TableV2(
+            self,
+            name,
+            partition_key=_string(partition_key),
+            sort_key=_string(sort_key) if sort_key else None,
+            billing=dynamodb.Billing.on_demand(),
+            encryption=dynamodb.TableEncryptionV2.aws_managed_key(),
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            deletion_protection=protected,
+            removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
+            dynamo_stream=stream,
+            global_secondary_indexes=indexes,
+            warm_throughput=(
+                dynamodb.WarmThroughput(
+                    read_units_per_second=warm.readUnitsPerSecond,
+                    write_units_per_second=warm.writeUnitsPerSecond,
+                )
+                if warm
+                else None
+            ),
+        )
+
+
+def _string(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)

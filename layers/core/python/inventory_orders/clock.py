@@ -1,0 +1,68 @@
+"""Time as a dependency, so that tests and simulations can supply their own."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the service needs to know about time."""
+
+    def now(self) -> datetime:
+        """The current moment, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so many seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment after which no new work may begin.
+
+    Attributes:
+        clock: The source of time.
+        at: The moment, on the clock's monotonic scale, in seconds.
+    """
+
+    clock: Clock
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float, clock: Clock) -> Deadline:
+        """The deadline that lies so many seconds ahead."""
+        return cls(clock, clock.monotonic() + seconds)
+
+    def remaining(self) -> float:
+        """Seconds left; negative once it has passed."""
+        return self.at - self.clock.monotonic()
+
+
+def timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with exactly six decimals and `+00:00`, so that times sort as text.
+
+    >>> timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    '2026-01-02T03:04:05.000000+00:00'
+    """
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,331 @@
+"""The domain: products, and the changes of stock that orders and adjustments are. Pure, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+Products = Mapping[str, "Product | None"]
+"""Products by id as read, strongly consistent; None where there is no such product."""
+
+
+class Table(StrEnum):
+    """The tables of the service."""
+
+    PRODUCTS = "Products"
+    ORDERS = "Orders"
+    STOCK_ADJUSTMENTS = "StockAdjustments"
+
+
+class ProductStatus(StrEnum):
+    """What can be done with a product."""
+
+    ACTIVE = "ACTIVE"
+    LOW_STOCK = "LOW_STOCK"
+    OUT_OF_STOCK = "OUT_OF_STOCK"
+    DISCONTINUED = "DISCONTINUED"
+
+
+class OrderStatus(StrEnum):
+    """Where an order stands."""
+
+    PENDING = "PENDING"
+    REJECTED = "REJECTED"
+    CANCELLED = "CANCELLED"
+
+
+class RefusalReason(StrEnum):
+    """Why the business says no to a change. An answer, not a failure."""
+
+    UNKNOWN_PRODUCT = "UNKNOWN_PRODUCT"
+    DISCONTINUED_PRODUCT = "DISCONTINUED_PRODUCT"
+    INSUFFICIENT_STOCK = "INSUFFICIENT_STOCK"
+    BELOW_FLOOR = "BELOW_FLOOR"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused change: the reason, and the product that it is about."""
+
+    reason: RefusalReason
+    product_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product as it was read, or as a plan would leave it.
+
+    Attributes:
+        product_id: Its id.
+        stock_count: Units on hand; negative when units are on backorder.
+        version: Rises by one with every successful change of the item.
+        created_at: Names this incarnation: deleted and made again, a product has another one.
+        status: Derived from the stock, unless the product is discontinued.
+        backorder_limit: How far below zero the stock may go.
+        low_stock_threshold: At or below it the product counts as low in stock.
+        lock_time: Unix second at which the lease on it ends; None if there is none.
+        size: Bytes of the stored item, for the size limit of transactions.
+    """
+
+    product_id: str
+    stock_count: int
+    version: int
+    created_at: str
+    status: ProductStatus
+    backorder_limit: int = 0
+    low_stock_threshold: int = 0
+    lock_time: float | None = None
+    size: int = field(default=0, compare=False)
+
+    @property
+    def available(self) -> int:
+        """Units that can still be sold, those on backorder included."""
+        return self.stock_count + self.backorder_limit
+
+    def lease_left(self, now: float) -> float:
+        """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
+        return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
+
+    def with_stock(self, stock_count: int, version: int) -> Product:
+        """The product after a write that leaves so much stock and makes this version."""
+        return replace(
+            self,
+            stock_count=stock_count,
+            version=version,
+            status=stock_status(
+                stock_count, self.backorder_limit, self.low_stock_threshold, self.status
+            ),
+        )
+
+
+def stock_status(
+    stock_count: int,
+    backorder_limit: int = 0,
+    low_stock_threshold: int = 0,
+    current: ProductStatus = ProductStatus.ACTIVE,
+) -> ProductStatus:
+    """The status that belongs to a level of stock; a discontinued product stays discontinued."""
+    if current is ProductStatus.DISCONTINUED:
+        return current
+    if stock_count <= -backorder_limit:
+        return ProductStatus.OUT_OF_STOCK
+    if stock_count <= low_stock_threshold:
+        return ProductStatus.LOW_STOCK
+    return ProductStatus.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """Primary key of the row that makes a change exactly-once."""
+
+    table: Table
+    key: tuple[tuple[str, str], ...]
+
+
+class Change(Protocol):
+    """A set of product deltas, and one record that makes them exactly-once."""
+
+    @property
+    def record_key(self) -> RecordKey:
+        """Where the record lies: two changes with one key are one change, or one of them is a mistake."""
+        ...
+
+    @property
+    def deltas(self) -> Mapping[str, int]:
+        """Change of stock by product id, in units."""
+        ...
+
+    @property
+    def group(self) -> str | None:
+        """Changes of one group take effect in the order in which they arrived; None if order is free."""
+        ...
+
+    @property
+    def records_refusal(self) -> bool:
+        """Whether a refusal is stored too, and so is final."""
+        ...
+
+    @property
+    def record_size(self) -> int:
+        """Upper bound of the record's size in bytes."""
+        ...
+
+    def refusal(self, products: Products) -> Refusal | None:
+        """Why this change is refused while the products stand so; None if it is accepted."""
+        ...
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> dict[str, Any]:
+        """The row to write: what was decided, and the products as the same transaction leaves them."""
+        ...
+
+    def is_recorded_by(self, record: Mapping[str, Any]) -> bool:
+        """Whether a stored row answers this very request, and not another one under the same id."""
+        ...
+
+    def is_same_request(self, other: Change) -> bool:
+        """Whether another change with the same record key asks for the same."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A customer's order: all of its lines, or none.
+
+    Attributes:
+        order_id: Given by the sender: the idempotency key.
+        user_id: Who orders.
+        quantities: Units by product id, lines of one product added up, in the order of first mention.
+        group: `MessageGroupId`, when the order came through the FIFO queue.
+    """
+
+    order_id: str
+    user_id: str
+    quantities: Mapping[str, int]
+    group: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        order_id: str,
+        user_id: str,
+        lines: Iterable[tuple[str, int]],
+        group: str | None = None,
+    ) -> Order:
+        """Add up the lines of each product: checked one by one, two lines of 5 would pass against 5."""
+        quantities: dict[str, int] = {}
+        for product_id, quantity in lines:
+            quantities[product_id] = quantities.get(product_id, 0) + quantity
+        return cls(order_id, user_id, quantities, group)
+
+    @property
+    def record_key(self) -> RecordKey:
+        return RecordKey(Table.ORDERS, (("orderId", self.order_id),))
+
+    @property
+    def deltas(self) -> Mapping[str, int]:
+        return {product_id: -quantity for product_id, quantity in self.quantities.items()}
+
+    @property
+    def records_refusal(self) -> bool:
+        return True
+
+    @property
+    def record_size(self) -> int:
+        # Ids are ASCII; 600 and 120 cover the attribute names, times and numbers of a row and of a line.
+        return 600 + sum(120 + len(product_id) for product_id in self.quantities)
+
+    def refusal(self, products: Products) -> Refusal | None:
+        for product_id, quantity in self.quantities.items():
+            product = products[product_id]
+            if product is None:
+                return Refusal(RefusalReason.UNKNOWN_PRODUCT, product_id)
+            if product.status is ProductStatus.DISCONTINUED:
+                return Refusal(RefusalReason.DISCONTINUED_PRODUCT, product_id)
+            if product.available < quantity:
+                return Refusal(RefusalReason.INSUFFICIENT_STOCK, product_id)
+        return None
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> dict[str, Any]:
+        items: list[dict[str, Any]] = []
+        for product_id, quantity in self.quantities.items():
+            line: dict[str, Any] = {"productId": product_id, "quantity": quantity}
+            product = after.get(product_id)
+            if refusal is None and product is not None:
+                line["productCreatedAt"] = product.created_at
+                line["productVersion"] = product.version
+            items.append(line)
+        row: dict[str, Any] = {
+            "orderId": self.order_id,
+            "userId": self.user_id,
+            "items": items,
+            "status": OrderStatus.PENDING if refusal is None else OrderStatus.REJECTED,
+            "createdAt": at,
+            "lastUpdatedAt": at,
+            "_version": 1,
+        }
+        if refusal is not None:
+            row["reason"] = refusal.reason
+        return row
+
+    def is_recorded_by(self, record: Mapping[str, Any]) -> bool:
+        stored = {line["productId"]: line["quantity"] for line in record["items"]}
+        return record["userId"] == self.user_id and stored == self.quantities
+
+    def is_same_request(self, other: Change) -> bool:
+        return (
+            isinstance(other, Order)
+            and other.user_id == self.user_id
+            and other.quantities == self.quantities
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A change of stock that is no order: a receipt, a correction, a return.
+
+    Attributes:
+        product_id: The product.
+        adjustment_id: Given by the sender: the idempotency key, within the product.
+        delta: Units to add; negative to take away.
+        reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
+        group: None: adjustments may be applied in any order.
+    """
+
+    product_id: str
+    adjustment_id: str
+    delta: int
+    reason: str
+    group: str | None = None
+
+    @property
+    def record_key(self) -> RecordKey:
+        return RecordKey(
+            Table.STOCK_ADJUSTMENTS,
+            (("productId", self.product_id), ("adjustmentId", self.adjustment_id)),
+        )
+
+    @property
+    def deltas(self) -> Mapping[str, int]:
+        return {self.product_id: self.delta}
+
+    @property
+    def records_refusal(self) -> bool:
+        return False
+
+    @property
+    def record_size(self) -> int:
+        return 600
+
+    def refusal(self, products: Products) -> Refusal | None:
+        product = products[self.product_id]
+        if product is None:
+            return Refusal(RefusalReason.UNKNOWN_PRODUCT, self.product_id)
+        if product.available + self.delta < 0:
+            return Refusal(RefusalReason.BELOW_FLOOR, self.product_id)
+        return None
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> dict[str, Any]:  # noqa: ARG002
+        row: dict[str, Any] = {
+            "productId": self.product_id,
+            "adjustmentId": self.adjustment_id,
+            "delta": self.delta,
+            "reason": self.reason,
+            "appliedAt": at,
+        }
+        product = after.get(self.product_id)
+        if product is not None:
+            row["productCreatedAt"] = product.created_at
+            row["productVersion"] = product.version
+        return row
+
+    def is_recorded_by(self, record: Mapping[str, Any]) -> bool:
+        return (record["delta"], record["reason"]) == (self.delta, self.reason)
+
+    def is_same_request(self, other: Change) -> bool:
+        return (
+            isinstance(other, Adjustment)
+            and other.delta == self.delta
+            and other.reason == self.reason
+        )

@@ -1,0 +1,50 @@
+"""How long to wait before a retry, and when to stop."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# The operating system's randomness: execution environments restored from one snapshot would share the
+# state of a seeded generator and so wake up together, which is what jitter is there to prevent.
+_random = random.SystemRandom().random
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Capped exponential backoff with full jitter.
+
+    Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
+
+    Attributes:
+        max_attempts: Attempts altogether, the first included. The time that the invocation has left is the
+            other bound, and under contention the one that is meant to bite.
+        base: Upper bound of the first wait, in seconds: about the time a rival's transaction takes.
+        cap: Upper bound of any wait, in seconds.
+        random: Source of numbers in [0, 1).
+    """
+
+    max_attempts: int = 40
+    base: float = 0.01
+    cap: float = 1.0
+    random: Callable[[], float] = _random
+
+    def backoff(self, failures: int) -> float:
+        """Seconds to wait after so many failed attempts in a row (1 or more)."""
+        # 2 ** 60 is far beyond any cap and still converts to a float.
+        return self.random() * min(self.cap, self.base * 2.0 ** min(failures - 1, 60))
+
+
+def redelivery_delay(receive_count: int, random: Callable[[], float] = _random) -> int:
+    """Whole seconds for which a returned message stays hidden, growing with its receive count.
+
+    Half of it is fixed and half is jitter: the fixed half guarantees how long `maxReceiveCount` deliveries
+    last at the least (with 20 deliveries 1,161 s, which outlasts the longest lease, 900 s).
+
+    Args:
+        receive_count: `ApproximateReceiveCount` of the message, 1 or more.
+        random: Source of numbers in [0, 1).
+    """
+    longest = min(180.0, 2.0 ** min(receive_count, 30))
+    return max(1, round(longest / 2 + random() * longest / 2))

@@ -1,0 +1,352 @@
+"""The only code that talks to DynamoDB: items to and from the domain, expressions, and errors with a meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as BotoConnectionError
+
+from inventory_orders.clock import timestamp
+from inventory_orders.errors import (
+    CancellationReason,
+    CorruptItemError,
+    Item,
+    OutcomeUnknownError,
+    RequestInvalidError,
+    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+from inventory_orders.model import Product, ProductStatus, RecordKey, Table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+    from inventory_orders.planner import Transaction, Update
+
+# The engine decides about retries, so the client gives up early: in the worst case after 9 seconds. Parameter
+# validation costs half of the client's CPU for a large transaction, and DynamoDB validates anyway.
+CLIENT_CONFIG = Config(
+    connect_timeout=1,
+    read_timeout=3,
+    retries={"total_max_attempts": 2, "mode": "standard"},
+    parameter_validation=False,
+    tcp_keepalive=True,
+)
+WORST_CASE_SECONDS_OF_ONE_CALL = 9.0
+
+BATCH_GET_LIMIT = 100
+
+_THROTTLED = {
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+    "Throttling",
+}
+_INVALID = {"ValidationException", "SerializationException"}
+_UNKNOWN = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one read found.
+
+    Attributes:
+        products: By id, None where there is no such product; strongly consistent.
+        unreadable: What is wrong, by id, with products that break the table's contract.
+        records: Rows by key, where they exist. Eventually consistent, so a hint: a row that is here is durable,
+            one that is not may exist all the same.
+        unprocessed: Keys that DynamoDB left out; ask for them again.
+    """
+
+    products: dict[str, Product | None]
+    unreadable: dict[str, str]
+    records: dict[RecordKey, dict[str, Any]]
+    unprocessed: tuple[str | RecordKey, ...]
+
+
+class Store:
+    """Reads and writes of the three tables.
+
+    Args:
+        client: A DynamoDB client; `CLIENT_CONFIG` is meant for it. Clients are thread-safe, so is the store.
+        tables: The tables' names.
+    """
+
+    def __init__(self, client: DynamoDBClient, tables: Mapping[Table, str]) -> None:
+        self._client = client
+        self._tables = dict(tables)
+        self._table_of = {name: table for table, name in self._tables.items()}
+
+    def read(self, keys: Sequence[str | RecordKey]) -> Snapshot:
+        """Read products (a product id) and records (a record key), at most `BATCH_GET_LIMIT` together.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        wanted = {self._read_key(key): key for key in keys}
+        request: dict[str, Any] = {}
+        for (name, _), key in wanted.items():
+            entry = request.setdefault(name, {"Keys": []})
+            if isinstance(key, str):
+                entry["ConsistentRead"] = True
+                entry["Keys"].append({"productId": {"S": key}})
+            else:
+                entry["Keys"].append(_encode_key(key))
+        response = _call(self._client.batch_get_item, RequestItems=request)
+
+        left_out = {
+            self._read_key_of_item(name, key)
+            for name, entry in response.get("UnprocessedKeys", {}).items()
+            for key in entry["Keys"]
+        }
+        snapshot = Snapshot(
+            products={
+                key: None
+                for place, key in wanted.items()
+                if isinstance(key, str) and place not in left_out
+            },
+            unreadable={},
+            records={},
+            unprocessed=tuple(wanted[place] for place in left_out),
+        )
+        for name, items in response["Responses"].items():
+            for item in items:
+                key = wanted[self._read_key_of_item(name, item)]
+                if isinstance(key, str):
+                    try:
+                        snapshot.products[key] = decode_product(item)
+                    except CorruptItemError as error:
+                        del snapshot.products[key]
+                        snapshot.unreadable[key] = str(error)
+                else:
+                    snapshot.records[key] = decode(item)
+        return snapshot
+
+    def transaction_request(
+        self, transaction: Transaction, now: datetime
+    ) -> list[TransactWriteItemTypeDef]:
+        """The actions of a transaction: first its updates, then its records, both in their order."""
+        at, after = timestamp(now), transaction.after
+        actions = [self._update(update, now, at) for update in transaction.updates]
+        for decision in transaction.decisions:
+            if decision.has_record:
+                row = decision.change.record(decision.refusal, after, at)
+                actions.append(self._put_if_absent(decision.change.record_key.table, row))
+        return actions
+
+    def product_creation_request(
+        self, row: Mapping[str, Any], opening: Mapping[str, Any]
+    ) -> list[TransactWriteItemTypeDef]:
+        """The actions that create a product, if it is absent, with the adjustment that explains its stock."""
+        return [
+            self._put_if_absent(Table.PRODUCTS, row),
+            self._put_if_absent(Table.STOCK_ADJUSTMENTS, opening),
+        ]
+
+    def write(self, actions: Sequence[TransactWriteItemTypeDef], token: str) -> None:
+        """Apply all actions or none.
+
+        Args:
+            actions: At most 100.
+            token: `ClientRequestToken`: a repetition with the same token within 10 minutes applies nothing twice.
+
+        Raises:
+            TransactionCancelledError: A condition failed, or a rival was at work.
+            StoreError: Another failure; its type says what it means.
+        """
+        _call(
+            self._client.transact_write_items,
+            TransactItems=list(actions),
+            ClientRequestToken=token,
+        )
+
+    def _update(self, update: Update, now: datetime, at: str) -> TransactWriteItemTypeDef:
+        # The version alone would not do: it restarts at 1 when a product is deleted and made again.
+        before, after = update.before, update.after
+        return {
+            "Update": {
+                "TableName": self._tables[Table.PRODUCTS],
+                "Key": {"productId": {"S": before.product_id}},
+                "UpdateExpression": (
+                    "SET #stockCount = :stockCount, #status = :status, "
+                    "#version = :nextVersion, #lastUpdatedAt = :at"
+                ),
+                "ConditionExpression": (
+                    "#version = :version AND #createdAt = :createdAt AND "
+                    "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
+                ),
+                "ExpressionAttributeNames": {
+                    "#stockCount": "stockCount",
+                    "#status": "status",
+                    "#version": "_version",
+                    "#createdAt": "createdAt",
+                    "#lastUpdatedAt": "lastUpdatedAt",
+                    "#lockTime": "lockTime",
+                },
+                "ExpressionAttributeValues": {
+                    ":stockCount": {"N": str(after.stock_count)},
+                    ":status": {"S": after.status.value},
+                    ":nextVersion": {"N": str(after.version)},
+                    ":version": {"N": str(before.version)},
+                    ":createdAt": {"S": before.created_at},
+                    ":now": {"N": f"{now.timestamp():.6f}"},
+                    ":at": {"S": at},
+                },
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+    def _put_if_absent(self, table: Table, row: Mapping[str, Any]) -> TransactWriteItemTypeDef:
+        return {
+            "Put": {
+                "TableName": self._tables[table],
+                "Item": {name: _encode(value) for name, value in row.items()},
+                "ConditionExpression": "attribute_not_exists(#key)",
+                "ExpressionAttributeNames": {"#key": PARTITION_KEYS[table]},
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+    def _read_key(self, key: str | RecordKey) -> tuple[str, tuple[str, ...]]:
+        """Table name and key values: what tells items of one answer apart."""
+        if isinstance(key, str):
+            return self._tables[Table.PRODUCTS], (key,)
+        return self._tables[key.table], tuple(value for _, value in key.key)
+
+    def _read_key_of_item(self, name: str, item: Item) -> tuple[str, tuple[str, ...]]:
+        table = self._table_of[name]
+        names = [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
+        return name, tuple(item[key]["S"] for key in names)
+
+
+PARTITION_KEYS = {
+    Table.PRODUCTS: "productId",
+    Table.ORDERS: "orderId",
+    Table.STOCK_ADJUSTMENTS: "productId",
+}
+SORT_KEYS = {Table.STOCK_ADJUSTMENTS: ("adjustmentId",)}
+
+
+def decode_product(item: Item) -> Product:
+    """Read a stored product.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    try:
+        lock_time = item.get("lockTime")
+        return Product(
+            product_id=item["productId"]["S"],
+            stock_count=int(item["stockCount"]["N"]),
+            version=int(item["_version"]["N"]),
+            created_at=item["createdAt"]["S"],
+            status=ProductStatus(item["status"]["S"]),
+            backorder_limit=_optional_int(item, "backorderLimit"),
+            low_stock_threshold=_optional_int(item, "lowStockThreshold"),
+            lock_time=float(lock_time["N"]) if lock_time is not None else None,
+            size=_size(item),
+        )
+    except (KeyError, ValueError) as error:
+        product_id = item.get("productId", {}).get("S", "?")
+        raise CorruptItemError(
+            f"product {product_id} breaks the contract of the Products table "
+            f"({type(error).__name__}: {error}); repair the item"
+        ) from error
+
+
+def decode(item: Item) -> dict[str, Any]:
+    """A stored item as plain Python values; numbers are int where they are whole, else Decimal."""
+    return {name: _decode(value) for name, value in item.items()}
+
+
+def _optional_int(item: Item, name: str) -> int:
+    value = item.get(name)
+    return int(value["N"]) if value is not None else 0
+
+
+def _decode(value: Mapping[str, Any]) -> Any:
+    kind, content = next(iter(value.items()))
+    if kind == "N":
+        number = Decimal(content)
+        return int(number) if number == number.to_integral_value() else number
+    if kind == "L":
+        return [_decode(element) for element in content]
+    if kind == "M":
+        return {name: _decode(element) for name, element in content.items()}
+    if kind == "NULL":
+        return None
+    return content
+
+
+def _encode(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"S": str(value)}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int | Decimal):
+        return {"N": str(value)}
+    if isinstance(value, list):
+        return {"L": [_encode(element) for element in value]}
+    if isinstance(value, dict):
+        return {"M": {name: _encode(element) for name, element in value.items()}}
+    raise TypeError(f"cannot store a {type(value).__name__}")
+
+
+def _encode_key(key: RecordKey) -> dict[str, Any]:
+    return {name: {"S": value} for name, value in key.key}
+
+
+def _size(value: Any) -> int:
+    """Upper bound of an item's size: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes a container."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, Mapping):
+        return 3 + sum(_size(name) + _size(content) for name, content in value.items())
+    if isinstance(value, list):
+        return 3 + sum(_size(content) for content in value)
+    return len(value) if isinstance(value, bytes) else 1
+
+
+def _call(operation: Any, **parameters: Any) -> Any:
+    """Call DynamoDB; failures become errors that say what they mean for the tables."""
+    try:
+        return operation(**parameters)
+    except ClientError as error:
+        raise _meaning(error) from error
+    except (HTTPClientError, BotoConnectionError) as error:
+        # Timeouts and broken connections: the request may have arrived all the same.
+        raise OutcomeUnknownError(type(error).__name__, str(error)) from error
+    except BotoCoreError as error:
+        raise StoreUnavailableError(type(error).__name__, str(error)) from error
+
+
+def _meaning(error: ClientError) -> StoreError:
+    # mypy: the stubs know neither the reasons nor that any key may be missing.
+    response: Mapping[str, Any] = error.response
+    code = response.get("Error", {}).get("Code", "Unknown")
+    message = response.get("Error", {}).get("Message", str(error))
+    if code == "TransactionCanceledException":
+        return TransactionCancelledError(
+            [
+                CancellationReason(reason.get("Code", "None"), reason.get("Item"))
+                for reason in response.get("CancellationReasons", ())
+            ]
+        )
+    if code in _THROTTLED:
+        return ThrottledError(code, message)
+    if code in _INVALID:
+        return RequestInvalidError(code, message)
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in _UNKNOWN or status >= 500:
+        return OutcomeUnknownError(code, message)
+    return StoreUnavailableError(code, message)

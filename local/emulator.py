@@ -1,0 +1,188 @@
+"""The embedded AWS: one ministack process on a free loopback port, in an environment of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import psutil
+
+from local import ROOT, STATE
+from local.aws import environment_without_aws
+from local.process import LOGS, LocalError, run_logged, tail
+
+_FOLDER = STATE / "emulator"
+_VENV = _FOLDER / "venv"
+_TEMPORARY = _FOLDER / "tmp"
+_STATE_FILE = _FOLDER / "state.json"
+_REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
+_LOG = LOGS / "emulator.log"
+_START_SECONDS = 30
+_STOP_SECONDS = 12
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A running embedded AWS.
+
+    Attributes:
+        pid: Its process.
+        started: When that process was created: tells it from a later one with the same id.
+        port: Where it listens, on 127.0.0.1.
+    """
+
+    pid: int
+    started: float
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_alive(self) -> bool:
+        """Whether the process is still there and still the same."""
+        try:
+            process = psutil.Process(self.pid)
+            return process.create_time() == self.started and process.is_running()
+        except psutil.NoSuchProcess:
+            return False
+
+    def check(self) -> None:
+        """Make sure that it still runs.
+
+        Raises:
+            LocalError: It died; the message ends with its last words.
+        """
+        if not self.is_alive():
+            raise LocalError(f"the embedded AWS has stopped; its last lines:\n\n{tail(_LOG)}")
+
+
+def running() -> Emulator | None:
+    """The embedded AWS of this checkout, if it runs."""
+    try:
+        emulator = Emulator(**json.loads(_STATE_FILE.read_text("utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return emulator if emulator.is_alive() and _is_ready(emulator.port) else None
+
+
+def start() -> Emulator:
+    """Start the embedded AWS, empty.
+
+    Raises:
+        LocalError: It does not come up.
+    """
+    _install()
+    _clean()
+    _TEMPORARY.mkdir(parents=True)
+    LOGS.mkdir(parents=True, exist_ok=True)
+    port = _free_port()
+    environment = environment_without_aws() | {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": "127.0.0.1",
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+        "TMPDIR": str(_TEMPORARY),
+    }
+    with _LOG.open("wb") as log:
+        process = subprocess.Popen(
+            [str(_VENV / "bin" / "python"), "-m", "ministack"],
+            cwd=_FOLDER,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # Outlives this command, and is not hit by its Ctrl-C.
+            start_new_session=True,
+        )
+    emulator = Emulator(process.pid, psutil.Process(process.pid).create_time(), port)
+    _STATE_FILE.write_text(json.dumps(asdict(emulator)), "utf-8")
+    give_up_at = time.monotonic() + _START_SECONDS
+    while not _is_ready(port):
+        if process.poll() is not None or time.monotonic() > give_up_at:
+            stop()
+            raise LocalError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
+        time.sleep(0.05)
+    return emulator
+
+
+def stop() -> bool:
+    """Stop the embedded AWS of this checkout with all its workers. Returns whether it was running."""
+    try:
+        emulator = Emulator(**json.loads(_STATE_FILE.read_text("utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
+    was_running = emulator.is_alive()
+    if was_running:
+        process = psutil.Process(emulator.pid)
+        family = [process, *process.children(recursive=True)]
+        process.terminate()
+        _, left = psutil.wait_procs(family, timeout=_STOP_SECONDS)
+        for survivor in left:
+            survivor.kill()
+        psutil.wait_procs(left, timeout=_STOP_SECONDS)
+    _clean()
+    return was_running
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Only one command of a checkout starts, deploys or stops at a time; others wait for it."""
+    STATE.mkdir(exist_ok=True)
+    with (STATE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install() -> None:
+    """Make the emulator's own environment: what it needs and what the Lambda runtime supplies, nothing else."""
+    digest = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
+    stamp = _VENV / "installed"
+    if stamp.is_file() and stamp.read_text("utf-8") == digest:
+        return
+    environment = environment_without_aws() | {"UV_PYTHON_DOWNLOADS": "never"}
+    uv = str(ROOT / ".venv" / "bin" / "uv")
+    run_logged(
+        "emulator-venv",
+        [uv, "venv", "--clear", "--python", str(ROOT / ".venv" / "bin" / "python"), str(_VENV)],
+        environment,
+    )
+    run_logged(
+        "emulator-install",
+        [uv, "pip", "sync", "--require-hashes", "--python", str(_VENV), str(_REQUIREMENTS)],
+        environment,
+    )
+    stamp.write_text(digest, "utf-8")
+
+
+def _clean() -> None:
+    _STATE_FILE.unlink(missing_ok=True)
+    shutil.rmtree(_TEMPORARY, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/_ministack/ready", timeout=2
+        ) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
