@@ -22,7 +22,8 @@ from local.aws import environment_without_aws
 from local.process import LOGS, LocalError, run_logged, tail
 
 _FOLDER = STATE / "emulator"
-_VENV = _FOLDER / "venv"
+# Shared by all that run beside one another.
+_VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"

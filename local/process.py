@@ -38,8 +38,7 @@ def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]
             raise LocalError(f"{command[0]} was not found; {_INSTALL}") from error
     if done.returncode != 0:
         raise LocalError(
-            f"{name} failed (exit status {done.returncode}); the end of "
-            f"{path.relative_to(ROOT)}:\n\n{tail(path)}"
+            f"{name} failed (exit status {done.returncode}); the end of {path}:\n\n{tail(path)}"
         )
 
 

@@ -38,6 +38,10 @@ B = TypeVar("B")
 # How often a product under a foreign lease is looked at again, in seconds: its owner may release it early.
 LEASE_POLL_SECONDS = 0.25
 
+# After a longer wait, in seconds, the items that came back with a lost transaction are no longer worth a plan: rivals
+# that lost less have moved them on, and a read costs a small part of another lost transaction.
+FRESH_SECONDS = 0.05
+
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _RIVAL = "TransactionConflict"
 _TRANSIENT = {"None", _RIVAL, "ThrottlingError", "ProvisionedThroughputExceeded"}
@@ -221,10 +225,7 @@ class _Work:
     # ------------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        product_ids = {
-            product_id for change in self._pending.values() for product_id in change.deltas
-        }
-        self._read([*product_ids, *self._leaders])
+        self._read([*self._product_ids(), *self._leaders])
         while self._pending:
             self._round()
 
@@ -403,13 +404,16 @@ class _Work:
         ]
         if tired:
             self._give_up(tired, "CONTENTION", "lost against rivals in every attempt")
-        if self._pending:
-            if self._engine.pause(delay, self._deadline):
-                self._effort.backoffs.append(delay)
-            else:
-                self._give_up(
-                    list(self._pending.values()), "CONTENTION", "no time left for another attempt"
-                )
+        if not self._pending:
+            return
+        if not self._engine.pause(delay, self._deadline):
+            self._give_up(
+                list(self._pending.values()), "CONTENTION", "no time left for another attempt"
+            )
+            return
+        self._effort.backoffs.append(delay)
+        if delay > FRESH_SECONDS:
+            self._read(self._product_ids())
 
     def _return_hopeless(self, held: Iterable[Change], now: float) -> None:
         """Return held changes for which there is nothing to wait for, with those behind them in their group."""
@@ -481,6 +485,11 @@ class _Work:
         del self._pending[key]
 
     # ------------------------------------------------------------------ reading
+
+    def _product_ids(self) -> list[str]:
+        """The products of everything that is pending."""
+        ids = (product_id for change in self._pending.values() for product_id in change.deltas)
+        return list(dict.fromkeys(ids))
 
     def _read(self, keys: Sequence[str | RecordKey]) -> None:
         """Read products and records side by side, and again what was left out or failed."""

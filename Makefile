@@ -1,0 +1,73 @@
+# Everything a person does with this project. `make help` lists it.
+PYTHON ?= python3
+ORDERS ?=
+FUNCTION ?= place_orders
+EVENT ?= events/$(FUNCTION).json
+VENV := .venv
+RUN := $(VENV)/bin/python -m local
+
+# Bytecode is worth its files here: without it `import aws_cdk` takes seconds, each time.
+unexport PYTHONDONTWRITEBYTECODE
+export UV_PYTHON_DOWNLOADS = never
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test up down env invoke deploy destroy lock
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/installed node_modules/installed ## the Python environment and the CDK command line (others call it)
+
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, read the books; ORDERS=FILE replays real ones
+	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
+
+test: setup ## all checks: lint, types, unit, infra, integration, e2e
+	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/mypy --no-error-summary layers/core/python local functions/*/handler.py
+	@$(VENV)/bin/python -m pytest
+
+up: setup ## start the embedded AWS with the stack deployed
+	@$(RUN) up
+
+down: setup ## stop the embedded AWS
+	@$(RUN) down
+
+env: setup ## print what points any AWS client at the embedded AWS: eval "$$(make env)"
+	@$(RUN) env
+
+invoke: setup ## one handler, one event: FUNCTION=place_orders EVENT=events/place_orders.json
+	@$(RUN) invoke $(FUNCTION) $(EVENT)
+
+deploy: setup ## the stack on your AWS account: STAGE=dev or STAGE=prod
+	@$(if $(STAGE),,echo "name a stage: make deploy STAGE=dev" >&2; exit 2;) $(RUN) deploy --stage $(STAGE)
+
+destroy: setup ## remove the stack from your AWS account: STAGE=dev or STAGE=prod
+	@$(if $(STAGE),,echo "name a stage: make destroy STAGE=dev" >&2; exit 2;) $(RUN) destroy --stage $(STAGE)
+
+LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
+
+lock: setup ## pin anew what pyproject.toml asks for
+	$(LOCK) pyproject.toml --group layer -o requirements.txt
+	$(LOCK) pyproject.toml --group dev -o requirements-dev.txt
+	$(LOCK) --group layer -o layers/core/requirements.txt
+	$(LOCK) --group emulator -o local/emulator-requirements.txt
+
+# Setting up is silent on standard output, so that `eval "$$(make env)"` works the first time too.
+$(VENV)/installed: requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up the Python environment in $(VENV)" >&2
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) >&2
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		"$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)" >&2
+	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
+	@touch $@
+
+node_modules/installed: package.json package-lock.json
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \
+		|| { echo "Node 20 or later is needed: the CDK command line runs on it" >&2; exit 1; }
+	@echo "Setting up the CDK command line in node_modules" >&2
+	@npm ci --silent --no-audit --no-fund >&2
+	@touch $@

@@ -1,0 +1,297 @@
+"""`python -m local`: the developer's command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from local import ROOT, emulator, queues, stack
+from local.aws import Aws, embedded_settings, refuse_loopback, use_embedded
+from local.process import LocalError
+from local.shop import Message, read_orders
+
+app = typer.Typer(
+    help="The embedded AWS, and tools for the deployed stack.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+# What a person reads goes to standard error where standard output is for a shell.
+screen = Console(highlight=False)
+aside = Console(stderr=True, highlight=False)
+
+
+class QueueName(StrEnum):
+    """The two ways in for orders."""
+
+    STANDARD = "standard"
+    FIFO = "fifo"
+
+
+class Stage(StrEnum):
+    """The stages of the stack."""
+
+    DEV = "dev"
+    PROD = "prod"
+
+
+OnAccount = Annotated[
+    Stage | None,
+    typer.Option(
+        "--account",
+        metavar="STAGE",
+        help="Use the stack of this stage (dev or prod) on the AWS account of your environment, "
+        "instead of the embedded AWS.",
+    ),
+]
+
+
+@app.command()
+def demo(
+    orders: Annotated[
+        Path | None,
+        typer.Option(help="A basket file, whose first 1,000 orders are replayed instead."),
+    ] = None,
+) -> None:
+    """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books."""
+    if orders is not None and not orders.is_file():
+        raise LocalError(f"{orders} does not exist")
+    running = _up(screen)
+    # Only now, so that the first lines appear at once.
+    from local import demo as demonstration  # noqa: PLC0415
+
+    use_embedded(running.endpoint)
+    aws = Aws.of_stack(stack.STACK_NAME)
+    outcome = demonstration.run_demo(aws, running, screen, orders)
+    demonstration.show(outcome, screen)
+    path = demonstration.write_json(outcome)
+    screen.print(
+        f"\n[dim]The same in {os.path.relpath(path)}. The embedded AWS still runs. What to try next:\n"
+        "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json   one handler, one event\n"
+        '  eval "$(make env)"   then use any AWS client, such as the AWS CLI\n'
+        "  .venv/bin/python -m local status   tables, queues and dead letters\n"
+        "  make demo ORDERS=FILE   replay real orders\n"
+        "  make down   stop it[/]"
+    )
+    if not outcome.good:
+        raise typer.Exit(1)
+
+
+@app.command()
+def up() -> None:
+    """Start the embedded AWS with the stack deployed. Does nothing where that is so already."""
+    running = _up(screen)
+    screen.print(
+        f"[green]Ready[/] at {running.endpoint}. "
+        f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
+    )
+
+
+@app.command()
+def down() -> None:
+    """Stop the embedded AWS of this checkout, and everything that it started."""
+    screen.print("Stopped." if stack.down() else "Nothing was running.")
+
+
+@app.command()
+def env() -> None:
+    """Print `export NAME=value` lines that point any AWS client at the running embedded AWS."""
+    running = emulator.running()
+    if running is None:
+        raise LocalError("the embedded AWS does not run; start it with `make up`")
+    for name, value in embedded_settings(running.endpoint).items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
+
+
+@app.command()
+def send(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Orders as JSON lines, or a basket file (product codes of one order a line, separated by "
+            "commas); either may end in .gz.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ],
+    queue: Annotated[QueueName, typer.Option(help="Which queue.")] = QueueName.STANDARD,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Orders a second; as fast as it goes without it.")
+    ] = None,
+    duplicates: Annotated[
+        float, typer.Option(min=0, max=100, help="Percentage of messages to send twice.")
+    ] = 0.0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send only the first so many.")] = None,
+    account: OnAccount = None,
+) -> None:
+    """Send orders through SQS. Bodies are sent as they are: the service judges them."""
+    aws = _aws(account)
+    count = 0
+
+    def progress(more: int) -> None:
+        nonlocal count
+        count += more
+        spinner.update(f"{count:,} messages sent")
+
+    messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
+    output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
+    began = time.monotonic()
+    with aside.status("Sending") as spinner:
+        queues.send(aws, output, messages, rate=rate, sent=progress)
+    seconds = time.monotonic() - began
+    screen.print(
+        f"{count:,} messages sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
+        f"[dim]`python -m local status` shows what becomes of them.[/]"
+    )
+
+
+@app.command()
+def invoke(
+    function: Annotated[str, typer.Argument(help="Name of a folder in functions/.")],
+    event: Annotated[Path, typer.Argument(help="A JSON file, such as those in events/.")],
+) -> None:
+    """Invoke one handler with one event: on the running stack, else in this process against moto."""
+    from local import invoke as invocations  # noqa: PLC0415 - moto and boto3 are slow to import
+
+    if function not in invocations.function_names():
+        known = ", ".join(invocations.function_names())
+        raise LocalError(f"there is no function {function}; there are: {known}")
+    content = invocations.read_event(event)
+    running = emulator.running()
+    if running is not None:
+        aside.print(f"[dim]On the running stack at {running.endpoint}[/]")
+        use_embedded(running.endpoint)
+        result = invocations.invoke_deployed(Aws.of_stack(stack.STACK_NAME), function, content)
+    else:
+        aside.print(
+            "[dim]No stack is running: in this process, against moto, with the demo's catalogue[/]"
+        )
+        result = invocations.invoke_in_process(function, content)
+    for heading, lines in (
+        ("Logs", invocations.readable(result.logs)),
+        ("Dead letters", result.dead_letters),
+    ):
+        if lines:
+            aside.print(f"[bold]{heading}[/]")
+            aside.print("\n".join(lines), markup=False, soft_wrap=True)
+    aside.print("[bold]Answer[/]")
+    typer.echo(json.dumps(result.answer, indent=2))
+    if result.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(account: OnAccount = None) -> None:
+    """Show what the tables and queues hold, and why messages were dead-lettered."""
+    aws = _aws(account)
+    tables = Table("table", "items", "", box=None)
+    note = "approximate, some hours old" if account else ""
+    for name in ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName"):
+        items = aws.dynamodb.describe_table(TableName=aws.outputs[name])["Table"]["ItemCount"]
+        tables.add_row(name.removesuffix("TableName"), f"{items:,}", note)
+    screen.print(tables, "")
+    depths = Table("queue", "waiting", "in flight", box=None)
+    for name in (queues.STANDARD, queues.FIFO, *queues.DEAD_LETTERS):
+        depth = queues.depth(aws, name)
+        depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
+    screen.print(depths)
+    letters = [
+        letter
+        for name in queues.DEAD_LETTERS
+        for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
+    ]
+    if letters:
+        causes = Counter(letter.code for letter in letters)
+        example = {letter.code: letter.message for letter in letters}
+        dead = Table("dead letters", "", "for example", box=None)
+        for code, count in causes.most_common():
+            dead.add_row(code, f"{count:,}", example[code])
+        screen.print("", dead)
+
+
+@app.command()
+def deploy(stage: Annotated[Stage, typer.Option(help="dev or prod; must be named.")]) -> None:
+    """Deploy the stack to the AWS account of your environment."""
+    _cdk("deploy", stage)
+
+
+@app.command()
+def destroy(stage: Annotated[Stage, typer.Option(help="dev or prod; must be named.")]) -> None:
+    """Remove the stack from the AWS account of your environment. Asks first."""
+    typer.confirm(
+        f"Destroy the stack InventoryOrders-{stage.value} on the AWS account of your environment?",
+        abort=True,
+    )
+    _cdk("destroy", stage, "--force")
+
+
+def _up(console: Console) -> emulator.Emulator:
+    began = time.monotonic()
+    with console.status("Looking for the embedded AWS") as spinner:
+
+        def say(what: str) -> None:
+            spinner.update(what)
+            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {what}")
+
+        return stack.up(say)
+
+
+def _aws(account: Stage | None) -> Aws:
+    if account is not None:
+        refuse_loopback(os.environ)
+        return Aws.of_stack(f"InventoryOrders-{account.value}")
+    running = emulator.running()
+    if running is None:
+        raise LocalError(
+            "the embedded AWS does not run; start it with `make up`, or name a stage on your account: "
+            "--account dev"
+        )
+    use_embedded(running.endpoint)
+    return Aws.of_stack(stack.STACK_NAME)
+
+
+def _with_duplicates(messages: Iterator[Message], share: float) -> Iterator[Message]:
+    chance = random.Random(0)
+    return chain.from_iterable(
+        (message, message) if chance.random() < share else (message,) for message in messages
+    )
+
+
+def _cdk(command: str, stage: Stage, *options: str) -> None:
+    refuse_loopback(os.environ)
+    cdk = ROOT / "node_modules" / ".bin" / "cdk"
+    done = subprocess.run(
+        [str(cdk), command, "--no-notices", "-c", f"stage={stage.value}", *options],
+        cwd=ROOT,
+        env=stack.cdk_environment(dict(os.environ)),
+        check=False,
+    )
+    raise typer.Exit(done.returncode)
+
+
+def main() -> None:
+    """Run a command; what a person can act upon is printed without a traceback."""
+    try:
+        app()
+    except LocalError as error:
+        aside.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,381 @@
+"""The demonstration: a shop's day in a few seconds, and its books at the end."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+from inventory_orders.catalogue import NewProduct, create_product
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.committer import Committer, Ending
+from inventory_orders.errors import PoisonMessageError
+from inventory_orders.messages import parse_order
+from inventory_orders.model import Adjustment, Table
+from inventory_orders.store import Store
+from local import STATE, emf, queues, shop
+from local.aws import Aws
+from local.books import Account, Books, read_books
+from local.emulator import Emulator
+from local.process import LocalError
+from local.shop import Message
+
+ORDERS = 2000
+BASKETS = 1000
+_QUIET_SECONDS = 90
+_LOG_GROUP = "PlaceOrdersLogGroupName"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the demonstration sends.
+
+    Attributes:
+        products: What the shop has in stock before.
+        standard: For the standard queue, in order; duplicates and poison among them.
+        fifo: For the FIFO queue.
+        title: What to call it.
+    """
+
+    products: Sequence[NewProduct]
+    standard: Sequence[Message]
+    fifo: Sequence[Message]
+    title: str
+
+    @property
+    def messages(self) -> list[Message]:
+        """All of them."""
+        return [*self.standard, *self.fifo]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a workload.
+
+    Attributes:
+        workload: What was sent.
+        seconds: From the first message sent until the last one had ended.
+        books: The tables afterwards.
+        dead_letters: Those of this workload, each once.
+        samples: The handlers' metrics meanwhile.
+        lost: Messages that left no trace: neither the order that they asked for, nor a dead letter.
+    """
+
+    workload: Workload
+    seconds: float
+    books: Books
+    dead_letters: Sequence[queues.DeadLetter]
+    samples: Sequence[emf.Sample]
+    lost: int
+
+    @property
+    def order_ids(self) -> set[str]:
+        """Distinct valid orders that were sent."""
+        return {m.order_id for m in self.workload.messages if m.order_id is not None}
+
+    def orders(self, status: str) -> int:
+        """Orders of this run that ended in a status."""
+        return sum(self.books.orders.get(i, {}).get("status") == status for i in self.order_ids)
+
+    @property
+    def accounts(self) -> list[Account]:
+        """The books of this workload's products; others in the tables are not its business."""
+        own = {product.product_id for product in self.workload.products}
+        return [account for account in self.books.accounts if account.product_id in own]
+
+    @property
+    def balance(self) -> bool:
+        """Whether every unit of them is explained."""
+        return all(account.difference == 0 for account in self.accounts)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `.local/demo.json` holds."""
+        return {
+            "ordersSent": len(self.order_ids),
+            "ordersPlaced": self.orders("PENDING"),
+            "ordersRejected": self.orders("REJECTED"),
+            "ordersLost": self.lost,
+            "deadLetters": len(self.dead_letters),
+            "booksBalance": self.balance,
+            "seconds": round(self.seconds, 3),
+            "messagesSent": len(self.workload.messages),
+        }
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was lost and the books balance."""
+        return self.lost == 0 and self.balance
+
+
+def tea_shop_day(run: str, count: int) -> Workload:
+    """A third of the orders for a hot drop, 10 % delivered twice, 1 % poison of many kinds."""
+    chance = random.Random(run)
+    good = shop.orders(run, count, chance)
+    bad = shop.poison(run, max(1, count // 100), good)
+    hot = [message for message in good if message.group == shop.HOT_PRODUCT]
+    # Every other order of the drop comes through the FIFO queue, the rest has to fight.
+    fifo = hot[::2]
+    through_fifo = {message.order_id for message in fifo}
+    standard = [message for message in good if message.order_id not in through_fifo]
+    for extra in [*chance.sample(good, count // 10), *bad]:
+        standard.insert(chance.randrange(len(standard) + 1), extra)
+    return Workload(shop.catalogue(), standard, fifo, "A tea shop's day, with a hot drop")
+
+
+def basket_day(run: str, path: Path) -> Workload:
+    """Real orders, and a stock of which some products run out."""
+    messages = shop.read_baskets(path, run, BASKETS)
+    return Workload(
+        shop.stock_for(shop.demand(messages)), messages, [], f"Real orders from {path.name}"
+    )
+
+
+def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> Outcome:
+    """Stock the shop, send the orders, wait until every message has ended, and read the books.
+
+    Raises:
+        LocalError: Messages stay where they are, or the embedded AWS dies.
+    """
+    run = f"d{uuid.uuid4().hex[:6]}"
+    workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
+    with console.status(f"Stocking {len(workload.products):,} products"):
+        stock_up(aws, workload.products, run)
+    since = int(time.time() * 1000)
+    began = time.monotonic()
+    ids = _send_and_watch(aws, emulator, console, workload)
+    seconds = time.monotonic() - began
+
+    with console.status("Reading the books"):
+        books = read_books(aws)
+        letters = {
+            letter.original_message_id: letter
+            for queue in queues.DEAD_LETTERS
+            for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[queue], 100_000)
+            if letter.original_message_id in ids
+        }
+        samples = list(emf.read_samples(aws, _LOG_GROUP, since))
+    return Outcome(
+        workload=workload,
+        seconds=seconds,
+        books=books,
+        dead_letters=list(letters.values()),
+        samples=samples,
+        lost=sum(
+            message_id not in letters and not _is_stored(message, books)
+            for message_id, message in ids.items()
+        ),
+    )
+
+
+def _is_stored(message: Message, books: Books) -> bool:
+    """Whether the orders hold this very request."""
+    try:
+        order = parse_order(message.body)
+    except PoisonMessageError:
+        return False
+    return order.order_id in books.orders and order.is_recorded_by(books.orders[order.order_id])
+
+
+def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
+    """Create what is missing and bring the rest to its opening stock, all booked as adjustments."""
+    store = Store(
+        aws.dynamodb,
+        {
+            Table.PRODUCTS: aws.outputs["ProductsTableName"],
+            Table.ORDERS: aws.outputs["OrdersTableName"],
+            Table.STOCK_ADJUSTMENTS: aws.outputs["StockAdjustmentsTableName"],
+        },
+    )
+    with ThreadPoolExecutor(4) as pool:
+        created = list(pool.map(lambda product: create_product(store, product), products))
+    known = [product for product, new in zip(products, created, strict=True) if not new]
+    adjustments = []
+    for start in range(0, len(known), 100):
+        chunk = {product.product_id: product for product in known[start : start + 100]}
+        for product_id, found in store.read(list(chunk)).products.items():
+            delta = chunk[product_id].opening_stock - (found.stock_count if found else 0)
+            if delta:
+                adjustments.append(Adjustment(product_id, f"restock-{run}", delta, "CORRECTION"))
+    report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
+    failed = [outcome for outcome in report.outcomes if outcome.ending is not Ending.APPLIED]
+    if failed:
+        raise LocalError(f"the shop could not be restocked: {failed[0]}")
+
+
+def _send_and_watch(
+    aws: Aws, emulator: Emulator, console: Console, workload: Workload
+) -> dict[str, Message]:
+    """Send everything, and show how the service works it off. Returns the messages by SQS's ids."""
+    total = len(workload.messages)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=36),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    sent = 0
+
+    def count(more: int) -> None:
+        nonlocal sent
+        sent += more
+
+    with ThreadPoolExecutor(2) as pool, Progress(*columns, console=console) as progress:
+        sending = [
+            pool.submit(queues.send, aws, queue, messages, sent=count)
+            for queue, messages in (
+                (queues.STANDARD, workload.standard),
+                (queues.FIFO, workload.fifo),
+            )
+        ]
+        bar = progress.add_task("Orders", total=total, note="")
+        began = last_change = time.monotonic()
+        settled = 0
+        while True:
+            emulator.check()
+            done = all(future.done() for future in sending)
+            waiting = sum(
+                queues.depth(aws, queue).total for queue in (queues.STANDARD, queues.FIFO)
+            )
+            now = time.monotonic()
+            if sent - waiting != settled:
+                settled, last_change = sent - waiting, now
+            pace = max(0, settled) / max(now - began, 0.001)
+            progress.update(bar, completed=max(0, settled), note=f"{pace:,.0f} a second")
+            if done and waiting == 0:
+                break
+            if now - last_change > _QUIET_SECONDS:
+                raise LocalError(
+                    f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `python -m local status` "
+                    "and .local/logs/emulator.log"
+                )
+            time.sleep(0.1)
+        ids = [message_id for future in sending for message_id in future.result()]
+        return dict(zip(ids, workload.messages, strict=True))
+
+
+def write_json(outcome: Outcome) -> Path:
+    """Leave the result where other tools look for it."""
+    path = STATE / "demo.json"
+    path.write_text(json.dumps(outcome.summary, indent=2) + "\n", "utf-8")
+    return path
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """The summary for a person."""
+    summary, samples = outcome.summary, outcome.samples
+    console.print()
+    console.rule(f"[bold]{outcome.workload.title}", align="left")
+    _show_orders(outcome, console)
+    _show_effort(samples, summary, console)
+    _show_books(outcome, console)
+
+
+def _show_orders(outcome: Outcome, console: Console) -> None:
+    summary = outcome.summary
+    reasons = Counter(
+        outcome.books.orders[order_id]["reason"]
+        for order_id in outcome.order_ids & outcome.books.orders.keys()
+        if outcome.books.orders[order_id]["status"] == "REJECTED"
+    )
+    codes = Counter(letter.code for letter in outcome.dead_letters)
+    replayed = int(sum(emf.values_of(outcome.samples, "OrdersReplayed")))
+    table = RichTable(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    table.add_row(
+        "Orders sent", f"{summary['ordersSent']:,}", f"in {summary['messagesSent']:,} messages"
+    )
+    table.add_row("placed", f"{summary['ordersPlaced']:,}", "stock taken, all lines or none")
+    table.add_row("rejected", f"{summary['ordersRejected']:,}", _counts(reasons))
+    table.add_row("replayed", f"{replayed:,}", "duplicates, answered as done, applied once")
+    table.add_row("dead letters", f"{summary['deadLetters']:,}", _counts(codes))
+    lost = summary["ordersLost"]
+    table.add_row("lost", f"{lost:,}", "" if lost else "every message is accounted for")
+    console.print(table)
+
+
+def _show_effort(samples: Sequence[emf.Sample], summary: dict[str, Any], console: Console) -> None:
+    conflicts = emf.values_of(samples, "VersionConflict")
+    retries = emf.values_of(samples, "Retries")
+    packed = emf.values_of(samples, "OrdersPerTransaction")
+    answered = summary["ordersPlaced"] + summary["ordersRejected"]
+    table = RichTable(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    table.add_row(
+        "Throughput",
+        f"{summary['messagesSent'] / summary['seconds']:,.0f}/s",
+        f"{summary['messagesSent']:,} messages in {summary['seconds']:.1f} s, sending included",
+    )
+    table.add_row(
+        "Transactions",
+        f"{100 * len(packed) / max(1, answered):.0f}",
+        "committed per 100 orders",
+    )
+    table.add_row(
+        "Conflicts",
+        f"{sum(conflicts):,.0f}",
+        f"{_share(conflicts)} of {len(conflicts):,} attempts found that a rival had been faster",
+    )
+    table.add_row(
+        "Retries",
+        f"{sum(retries) / max(1, len(retries)):.2f}",
+        f"per order on average, {max(retries, default=0):.0f} at the most",
+    )
+    console.print()
+    console.print(table)
+
+
+def _show_books(outcome: Outcome, console: Console) -> None:
+    console.print()
+
+    def interest(account: Account) -> tuple[bool, bool, int]:
+        return (account.difference == 0, account.product_id != shop.HOT_PRODUCT, account.stock)
+
+    shown = sorted(outcome.accounts, key=interest)[:8]
+    table = RichTable(title="The books", title_justify="left", title_style="bold", box=None)
+    table.add_column("product")
+    for heading in ("booked in", "sold", "should be", "in stock"):
+        table.add_column(heading, justify="right")
+    table.add_column("status")
+    for account in shown:
+        table.add_row(
+            account.product_id,
+            f"{account.adjusted:,}",
+            f"{account.sold:,}",
+            f"{account.adjusted - account.sold:,}",
+            f"{account.stock:,}",
+            account.status,
+            style="bold" if account.product_id == shop.HOT_PRODUCT else "",
+        )
+    console.print(table)
+    rest = len(outcome.accounts) - len(shown)
+    if outcome.balance:
+        console.print(f"[dim]... and {rest:,} more, all explained to the last unit.[/]")
+        console.print("[bold green]The books balance.[/]")
+    else:
+        wrong = [account for account in outcome.accounts if account.difference]
+        console.print(f"[bold red]The books do not balance: {len(wrong)} products are off.[/]")
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counter.most_common())
+
+
+def _share(flags: Sequence[float]) -> str:
+    return f"{100 * sum(flags) / max(1, len(flags)):.1f} %"

@@ -1,0 +1,67 @@
+"""Metrics as the handlers logged them, in CloudWatch's embedded metric format.
+
+No local AWS turns these log lines into metrics, so they are read from the log group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from inventory_orders.telemetry import NAMESPACE
+from local.aws import Aws
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The values of one metric in one log line."""
+
+    timestamp: int
+    name: str
+    dimensions: frozenset[tuple[str, str]]
+    values: tuple[float, ...]
+
+
+def read_samples(aws: Aws, log_group: str, since: int) -> Iterator[Sample]:
+    """The metrics in a log group since a moment (Unix milliseconds)."""
+    pages = aws.logs.get_paginator("filter_log_events").paginate(
+        logGroupName=aws.outputs[log_group], startTime=since
+    )
+    for page in pages:
+        yield from parse(event["message"] for event in page["events"])
+
+
+def parse(lines: Iterable[str]) -> Iterator[Sample]:
+    """The metrics among log lines."""
+    for line in lines:
+        if '"_aws"' not in line:
+            continue
+        try:
+            document: dict[str, Any] = json.loads(line)
+        except ValueError:
+            continue
+        for directive in document["_aws"]["CloudWatchMetrics"]:
+            if directive["Namespace"] != NAMESPACE:
+                continue
+            for names in directive["Dimensions"]:
+                dimensions = frozenset((name, document[name]) for name in names)
+                for metric in directive["Metrics"]:
+                    value = document[metric["Name"]]
+                    values = value if isinstance(value, list) else [value]
+                    yield Sample(
+                        document["_aws"]["Timestamp"], metric["Name"], dimensions, tuple(values)
+                    )
+
+
+def values_of(samples: Iterable[Sample], name: str, **dimensions: str) -> list[float]:
+    """All values of a metric under exactly these dimensions besides `service`."""
+    wanted = frozenset(dimensions.items())
+    return [
+        value
+        for sample in samples
+        if sample.name == name
+        and frozenset(pair for pair in sample.dimensions if pair[0] != "service") == wanted
+        for value in sample.values
+    ]

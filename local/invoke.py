@@ -1,0 +1,231 @@
+"""One handler, one event: on the running stack, or in this process with nothing started."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from local import ROOT
+from local.aws import REGION, Aws, embedded_settings
+from local.process import LocalError
+from local.queues import peek_dead_letters
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What an invocation answered, and what it left.
+
+    Attributes:
+        answer: What the handler returned.
+        logs: What it logged, line by line, as it stands in CloudWatch Logs.
+        dead_letters: What it sent to the dead-letter queues, with the reason; known only in this process.
+        failed: Whether the handler raised.
+    """
+
+    answer: Any
+    logs: str
+    dead_letters: Sequence[str] = ()
+    failed: bool = False
+
+
+def function_names() -> list[str]:
+    """The functions of this project."""
+    return sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
+
+
+def read_event(path: Path) -> Any:
+    """Read an event file.
+
+    Raises:
+        LocalError: It is not there, or no JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        samples = ", ".join(
+            str(found.relative_to(ROOT)) for found in (ROOT / "events").glob("*.json")
+        )
+        raise LocalError(f"{path} does not exist; samples are {samples}") from None
+    except ValueError as error:
+        raise LocalError(f"{path} is not JSON: {error}") from error
+
+
+def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
+    """Invoke a function of the stack."""
+    output = "".join(part.capitalize() for part in name.split("_")) + "FunctionName"
+    answer = aws.functions.invoke(
+        FunctionName=aws.outputs[output],
+        Payload=json.dumps(event).encode(),
+        LogType="Tail",
+    )
+    return Invocation(
+        json.loads(answer["Payload"].read() or b"null"),
+        base64.b64decode(answer.get("LogResult", "")).decode("utf-8", "replace"),
+        failed="FunctionError" in answer,
+    )
+
+
+def invoke_in_process(name: str, event: Any) -> Invocation:
+    """Run a handler here, against moto: empty tables but for the tea shop's catalogue. One thread only."""
+    import boto3  # noqa: PLC0415 - slow to import, as is moto, and needed here only
+    from moto import mock_aws  # noqa: PLC0415
+
+    with _clean_environment(), mock_aws(), contextlib.redirect_stdout(io.StringIO()) as logs:
+        os.environ.update(moto_stack())
+        handler = load_handler(name)
+        answer = handler.lambda_handler(event, FakeContext(name))
+        letters = [
+            f"{letter.code}: {letter.message}"
+            for variable in ("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL")
+            for letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
+        ]
+    return Invocation(answer, logs.getvalue(), letters)
+
+
+def readable(logs: str) -> list[str]:
+    """Structured log lines as a person reads them: what happened, and to which message."""
+    lines = []
+    for line in logs.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            lines.append(line)
+            continue
+        if "_aws" in entry:
+            metrics = {
+                metric["Name"]: entry[metric["Name"]]
+                for directive in entry["_aws"]["CloudWatchMetrics"]
+                for metric in directive["Metrics"]
+            }
+            shown = " ".join(
+                f"{name}={','.join(f'{value:g}' for value in values)}"
+                for name, values in metrics.items()
+            )
+            lines.append(f"METRICS {shown}")
+        else:
+            extra = " ".join(
+                f"{name}={json.dumps(value)}" if isinstance(value, dict) else f"{name}={value}"
+                for name, value in entry.items()
+                if name not in _LOG_BOILERPLATE and value != ""
+            )
+            lines.append(f"{entry.get('level', '')} {entry.get('message', '')}  {extra}")
+    return lines
+
+
+_LOG_BOILERPLATE = {
+    *("level", "message", "location", "timestamp", "service", "cold_start"),
+    *("function_name", "function_memory_size", "function_arn", "function_request_id"),
+}
+
+
+def load_handler(name: str) -> ModuleType:
+    """Import a function's handler."""
+    path = ROOT / "functions" / name / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
+    if spec is None or spec.loader is None:
+        raise LocalError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class FakeContext:
+    """What Lambda tells a handler about its invocation."""
+
+    def __init__(self, name: str, seconds: float = 30.0) -> None:
+        self.function_name = name
+        self.function_version = "$LATEST"
+        self.memory_limit_in_mb = 1024
+        self.invoked_function_arn = f"arn:aws:lambda:{REGION}:123456789012:function:{name}"
+        self.aws_request_id = str(uuid.uuid4())
+        self._milliseconds = int(seconds * 1000)
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds left."""
+        return self._milliseconds
+
+
+def moto_stack() -> Mapping[str, str]:
+    """Make the tables and queues in moto, stock the shop, and return the handlers' environment."""
+    import boto3  # noqa: PLC0415
+
+    from inventory_orders.catalogue import create_product  # noqa: PLC0415
+    from inventory_orders.model import Table  # noqa: PLC0415
+    from inventory_orders.store import Store  # noqa: PLC0415
+    from local.shop import catalogue  # noqa: PLC0415
+
+    dynamodb = boto3.client("dynamodb")
+    for table in Table:
+        create_table(dynamodb, table, table.value)
+    store = Store(dynamodb, {table: table.value for table in Table})
+    for product in catalogue():
+        create_product(store, product)
+
+    sqs = boto3.client("sqs")
+    environment = {
+        "PRODUCTS_TABLE_NAME": Table.PRODUCTS.value,
+        "ORDERS_TABLE_NAME": Table.ORDERS.value,
+        "STOCK_ADJUSTMENTS_TABLE_NAME": Table.STOCK_ADJUSTMENTS.value,
+        "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
+    }
+    for variable, name in {
+        "QUEUE_URL": "Queue",
+        "DEAD_LETTER_QUEUE_URL": "DeadLetterQueue",
+        "FIFO_QUEUE_URL": "Queue.fifo",
+        "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
+    }.items():
+        created = (
+            sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})
+            if name.endswith(".fifo")
+            else sqs.create_queue(QueueName=name)
+        )
+        environment[variable] = created["QueueUrl"]
+    return environment
+
+
+def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
+    """Make a bare table with the keys of the contract."""
+    from inventory_orders.store import PARTITION_KEYS, SORT_KEYS  # noqa: PLC0415
+
+    keys = [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
+    schema: list[KeySchemaElementTypeDef] = [{"AttributeName": keys[0], "KeyType": "HASH"}]
+    schema += [{"AttributeName": key, "KeyType": "RANGE"} for key in keys[1:]]
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        KeySchema=schema,
+    )
+
+
+@contextlib.contextmanager
+def _clean_environment() -> Iterator[None]:
+    """No AWS setting of the caller within, and all of them back afterwards."""
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    # moto answers for AWS's own addresses, so no endpoint is set.
+    settings = embedded_settings("http://127.0.0.1")
+    del settings["AWS_ENDPOINT_URL"]
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

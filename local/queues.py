@@ -1,0 +1,188 @@
+"""Sending to the order queues, and looking into them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from local.aws import Aws
+from local.process import LocalError
+from local.shop import Message
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
+
+STANDARD = "OrderQueueUrl"
+FIFO = "OrderQueueFifoUrl"
+DEAD_LETTERS = ("OrderDeadLetterQueueUrl", "OrderFifoDeadLetterQueueUrl")
+
+_BATCH = 10
+_SENDERS = 4
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many messages a queue holds."""
+
+    waiting: int
+    in_flight: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.waiting + self.in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that the service put aside."""
+
+    original_message_id: str
+    code: str
+    message: str
+    body: str
+
+
+def send(
+    aws: Aws,
+    queue: str,
+    messages: Iterable[Message],
+    *,
+    rate: float | None = None,
+    sent: Callable[[int], None] = lambda _: None,
+) -> list[str]:
+    """Send messages in order.
+
+    Args:
+        aws: Where to.
+        queue: Name of the output with the queue's URL.
+        messages: What to send.
+        rate: Messages a second; None for as fast as it goes.
+        sent: Told how many more were sent.
+
+    Returns:
+        The ids that SQS gave them, in order.
+
+    Raises:
+        LocalError: SQS refuses a message.
+    """
+    fifo = queue == FIFO
+    url = aws.outputs[queue]
+    started = time.monotonic()
+
+    def deliver(batch: Sequence[Message]) -> list[str]:
+        ids = _send_batch(aws, url, batch, fifo=fifo)
+        sent(len(batch))
+        return ids
+
+    def paced() -> Iterator[Sequence[Message]]:
+        count = 0
+        for batch in _batches(messages):
+            if rate is not None:
+                time.sleep(max(0.0, started + count / rate - time.monotonic()))
+            count += len(batch)
+            yield batch
+
+    # Several senders would overtake one another, and the FIFO queue keeps the order in which messages arrive.
+    if fifo or rate is not None:
+        return [message_id for batch in paced() for message_id in deliver(batch)]
+    with ThreadPoolExecutor(_SENDERS) as pool:
+        return [message_id for ids in pool.map(deliver, paced()) for message_id in ids]
+
+
+def depth(aws: Aws, queue: str) -> Depth:
+    """How much a queue holds: exact on the embedded AWS, approximate on a real one."""
+    attributes = aws.sqs.get_queue_attributes(
+        QueueUrl=aws.outputs[queue],
+        AttributeNames=[
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+            "ApproximateNumberOfMessagesDelayed",
+        ],
+    )["Attributes"]
+    return Depth(
+        int(attributes["ApproximateNumberOfMessages"])
+        + int(attributes["ApproximateNumberOfMessagesDelayed"]),
+        int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+    )
+
+
+def peek_dead_letters(sqs: SQSClient, url: str, limit: int) -> list[DeadLetter]:
+    """Look at dead letters without taking them away: they are hidden while this reads, then visible again."""
+    seen: list[Mapping[str, Any]] = []
+    while len(seen) < limit:
+        messages = sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=_BATCH,
+            MessageAttributeNames=["All"],
+            VisibilityTimeout=60,
+        ).get("Messages", [])
+        if not messages:
+            break
+        seen += messages
+    for start in range(0, len(seen), _BATCH):
+        sqs.change_message_visibility_batch(
+            QueueUrl=url,
+            Entries=[
+                {
+                    "Id": str(index),
+                    "ReceiptHandle": message["ReceiptHandle"],
+                    "VisibilityTimeout": 0,
+                }
+                for index, message in enumerate(seen[start : start + _BATCH])
+            ],
+        )
+    return [_dead_letter(message) for message in seen]
+
+
+def _dead_letter(message: Mapping[str, Any]) -> DeadLetter:
+    attributes = {
+        name: value.get("StringValue", "")
+        for name, value in message.get("MessageAttributes", {}).items()
+    }
+    return DeadLetter(
+        # Without our attributes SQS itself gave the message up, after too many deliveries, and kept its id.
+        attributes.get("originalMessageId", message["MessageId"]),
+        attributes.get("errorCode", "TOO_MANY_DELIVERIES"),
+        attributes.get("errorMessage", "it was delivered too often without success"),
+        message["Body"],
+    )
+
+
+def _batches(messages: Iterable[Message]) -> Iterator[Sequence[Message]]:
+    iterator = iter(messages)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
+
+
+def _send_batch(aws: Aws, url: str, batch: Sequence[Message], *, fifo: bool) -> list[str]:
+    ids: dict[int, str] = {}
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(0.1 * 2**attempt)
+        entries: list[SendMessageBatchRequestEntryTypeDef] = []
+        for index, message in enumerate(batch):
+            if index not in ids:
+                entry: SendMessageBatchRequestEntryTypeDef = {
+                    "Id": str(index),
+                    "MessageBody": message.body,
+                }
+                if fifo:
+                    entry["MessageGroupId"] = message.group
+                    entry["MessageDeduplicationId"] = message.deduplication_id
+                entries.append(entry)
+        answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=entries)
+        ids |= {int(entry["Id"]): entry["MessageId"] for entry in answer.get("Successful", [])}
+        if len(ids) == len(batch):
+            return [ids[index] for index in range(len(batch))]
+        refused = next((entry for entry in answer["Failed"] if entry["SenderFault"]), None)
+        if refused is not None:
+            body = batch[int(refused["Id"])].body
+            raise LocalError(f"SQS refuses a message ({refused.get('Message', '')}): {body[:200]}")
+    raise LocalError("SQS did not take all messages; it may be overloaded, so try again later")

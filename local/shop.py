@@ -1,0 +1,186 @@
+"""A tea shop: its catalogue, and the orders that its customers send."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from inventory_orders.catalogue import NewProduct
+from inventory_orders.errors import PoisonMessageError
+from inventory_orders.messages import parse_order
+
+HOT_PRODUCT = "tea-first-flush-drop"
+HOT_STOCK = 400
+
+_TEAS = """
+assam-breakfast:Assam Breakfast:690  ceylon-highland:Ceylon Highland:720  chamomile-flowers:Chamomile Flowers:540
+darjeeling-autumn:Darjeeling Autumn:1150  dragonwell:Dragonwell:1480  earl-grey:Earl Grey:680
+earl-grey-decaf:Earl Grey Decaf:740  english-breakfast:English Breakfast:620  genmaicha:Genmaicha:820
+ginger-lemon:Ginger and Lemon:560  gunpowder:Gunpowder:650  gyokuro:Gyokuro:2450  hibiscus:Hibiscus:520
+hojicha:Hojicha:880  irish-breakfast:Irish Breakfast:640  jasmine-pearls:Jasmine Pearls:1690
+keemun:Keemun:990  kukicha:Kukicha:860  lady-grey:Lady Grey:690  lapsang-souchong:Lapsang Souchong:930
+lemon-verbena:Lemon Verbena:580  lung-ching:Lung Ching:1390  matcha-ceremonial:Matcha Ceremonial:2890
+matcha-kitchen:Matcha Kitchen:1290  mint-moroccan:Moroccan Mint:590  nilgiri-frost:Nilgiri Frost:1080
+oolong-milk:Milk Oolong:1320  oolong-tieguanyin:Tieguanyin Oolong:1560  peppermint:Peppermint:490
+puerh-ripe:Ripe Pu-erh:1740  rooibos-plain:Rooibos:530  rooibos-vanilla:Rooibos Vanilla:570
+sencha-first:Sencha First Pick:1260  sencha-daily:Sencha Daily:780  silver-needle:Silver Needle:2190
+white-peony:White Peony:1440  yerba-mate:Yerba Mate:610  yunnan-gold:Yunnan Gold:1370  chai-masala:Masala Chai:650
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something to send to an order queue.
+
+    Attributes:
+        body: As it goes over the wire.
+        order_id: Of a valid order; None if the service must refuse to read it.
+        group: `MessageGroupId` for the FIFO queue.
+        deduplication_id: `MessageDeduplicationId` for the FIFO queue.
+    """
+
+    body: str
+    order_id: str | None
+    group: str
+    deduplication_id: str
+
+
+def catalogue() -> list[NewProduct]:
+    """Some 40 products, one of them a hot drop with little stock, some soon sold out."""
+    chance = random.Random("tea")
+    products = [
+        NewProduct(HOT_PRODUCT, HOT_STOCK, 40, name="First Flush 2026, limited drop", price=3900)
+    ]
+    for entry in _TEAS.replace("\n", "  ").strip().split("  "):
+        slug, name, price = entry.split(":")
+        stock = chance.choice((60, 120, 900, 1500, 2500))
+        products.append(NewProduct(f"tea-{slug}", stock, 25, name=name, price=int(price)))
+    return products
+
+
+def orders(run: str, count: int, chance: random.Random) -> list[Message]:
+    """Valid orders, a third of them for the hot product alone, the others for 1 to 4 teas."""
+    teas = [product.product_id for product in catalogue() if product.product_id != HOT_PRODUCT]
+    # A few best sellers and a long tail, as in every shop.
+    popularity = [1 / (rank + 1) for rank in range(len(teas))]
+    chance.shuffle(teas)
+    messages = []
+    for number in range(count):
+        if number % 3 == 0:
+            lines = [(HOT_PRODUCT, chance.choice((1, 1, 1, 2)))]
+        else:
+            chosen = chance.choices(teas, popularity, k=chance.choice((1, 1, 2, 2, 3, 4)))
+            lines = [(product_id, chance.choice((1, 1, 2, 3))) for product_id in chosen]
+        user = f"user-{chance.randrange(count // 2)}"
+        messages.append(_order(f"{run}-{number:05}", user, lines))
+    return messages
+
+
+def poison(run: str, count: int, good: Sequence[Message]) -> list[Message]:
+    """Messages that can never succeed, of every kind in turn. Some reuse the id of a good order."""
+    many = ", ".join(_line(f"tea-{number}", "1") for number in range(100))
+    kinds = [
+        '{"orderId": "{id}", "userId": ',
+        "Dear shop, please send me two packets of Earl Grey.",
+        _document("{id}", '"items": []'),
+        _document("{id}", f'"items": [{_line(HOT_PRODUCT, "1")}], "coupon": "FREE"'),
+        *(
+            _document("{id}", f'"items": [{_line(HOT_PRODUCT, quantity)}]')
+            for quantity in ("2.0", "0", '"1"', "NaN", "true", "1000001")
+        ),
+        _document("{id}", f'"items": [{_line(HOT_PRODUCT, "1")}], "items": []'),
+        _document("{id}", f'"items": [{many}]'),
+        _document("{id} with spaces", f'"items": [{_line(HOT_PRODUCT, "1")}]'),
+        f'{{"userId": "mallory", "items": [{_line(HOT_PRODUCT, "1")}]}}',
+        _document("{used}", f'"items": [{_line(HOT_PRODUCT, "1")}]'),
+    ]
+    messages = []
+    for number in range(count):
+        used = good[number * 7 % len(good)].order_id or ""
+        bad_id = f"{run}-poison-{number}"
+        body = kinds[number % len(kinds)].replace("{id}", bad_id).replace("{used}", used)
+        messages.append(Message(body, None, HOT_PRODUCT, bad_id))
+    return messages
+
+
+def _document(order_id: str, fields: str) -> str:
+    return f'{{"orderId": "{order_id}", "userId": "mallory", {fields}}}'
+
+
+def _line(product_id: str, quantity: str) -> str:
+    return f'{{"productId": "{product_id}", "quantity": {quantity}}}'
+
+
+def read_orders(path: Path) -> Iterator[Message]:
+    """Orders from JSON lines, or from a basket file: one order a line, product codes separated by commas.
+
+    A file whose first line begins with `{` holds JSON lines. Either may be compressed (`.gz`).
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8", newline="") as lines:
+        first = lines.readline()
+        lines.seek(0)
+        if first.lstrip().startswith("{"):
+            yield from (_message(line.rstrip("\r\n")) for line in lines if line.strip())
+        else:
+            for number, codes in enumerate(csv.reader(lines), start=1):
+                yield _basket(f"basket-{number:06}", [code for code in codes if code])
+
+
+def read_baskets(path: Path, run: str, count: int) -> list[Message]:
+    """The first orders of a file, under ids of this run, so that each run places them anew."""
+    return [
+        _message(message.body.replace('"basket-', f'"{run}-basket-', 1))
+        for message in islice(read_orders(path), count)
+    ]
+
+
+def demand(messages: Sequence[Message]) -> dict[str, int]:
+    """Units ordered by product, over all valid orders."""
+    wanted: dict[str, int] = {}
+    for message in messages:
+        if message.order_id is not None:
+            for product_id, quantity in parse_order(message.body).quantities.items():
+                wanted[product_id] = wanted.get(product_id, 0) + quantity
+    return wanted
+
+
+def stock_for(wanted: dict[str, int]) -> list[NewProduct]:
+    """A catalogue for real orders: nearly enough of everything, but a few best sellers run out."""
+    best_sellers = sorted(wanted, key=lambda product_id: (-wanted[product_id], product_id))
+    scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
+    return [
+        NewProduct(product_id, units * 3 // 4 if product_id in scarce else units, 5)
+        for product_id, units in sorted(wanted.items())
+    ]
+
+
+def _basket(order_id: str, codes: Sequence[str]) -> Message:
+    """The data has no quantities: 1 to 3, from a hash of the order and the product."""
+    lines = [
+        (code, hashlib.sha256(f"{order_id}/{code}".encode()).digest()[0] % 3 + 1) for code in codes
+    ]
+    return _order(order_id, f"customer-{order_id[-4:]}", lines)
+
+
+def _order(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> Message:
+    items = [{"productId": product_id, "quantity": quantity} for product_id, quantity in lines]
+    return _message(json.dumps({"orderId": order_id, "userId": user_id, "items": items}))
+
+
+def _message(body: str) -> Message:
+    """A body as a message, with what the FIFO queue asks for beside it."""
+    digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+    try:
+        order = parse_order(body)
+    except PoisonMessageError:
+        # The service is to judge it, so it must get there: under a group of its own.
+        return Message(body, None, f"unreadable-{digest[:16]}", digest)
+    return Message(body, order.order_id, next(iter(order.quantities)), order.order_id)
