@@ -244,7 +244,10 @@ class _Work:
             self._limits,
         )
         results = self._engine.side_by_side(self._run_chain, planned.chains)
-        lost = [self._absorb(result) for result in results]
+        # First what is durable: an error of one chain must not be taken for the end of another's changes.
+        for result in results:
+            self._absorb(result)
+        lost = [self._learn(result.failed, result.error) for result in results if result.failed]
         self._return_hopeless(planned.held, now)
         if any(lost):
             self._failures += 1
@@ -321,8 +324,8 @@ class _Work:
 
     # ------------------------------------------------------------------ learning from the answers
 
-    def _absorb(self, result: _ChainResult) -> bool:
-        """Take over what a chain did. Returns whether it lost against rivals and needs another attempt."""
+    def _absorb(self, result: _ChainResult) -> None:
+        """Take over what a chain committed."""
         self._effort.add(result.effort)
         for key, retries in result.retries.items():
             self._retries[key] = self._retries.get(key, 0) + retries
@@ -331,11 +334,9 @@ class _Work:
             for decision in transaction.decisions:
                 ending = Ending.APPLIED if decision.refusal is None else Ending.REFUSED
                 self._settle(decision.change, Outcome(ending, decision.refusal))
-        if result.failed is None or result.error is None:
-            return False
-        return self._learn(result.failed, result.error)
 
-    def _learn(self, failed: Transaction, error: StoreError) -> bool:
+    def _learn(self, failed: Transaction, error: StoreError | None) -> bool:
+        """Take note of why a transaction failed. Returns whether it lost against rivals, and so should wait."""
         changes = [decision.change for decision in failed.decisions]
         if isinstance(error, RequestInvalidError):
             self._isolate(changes, error.code, str(error))
@@ -343,7 +344,7 @@ class _Work:
         if not isinstance(error, TransactionCancelledError):
             if isinstance(error, ThrottledError | OutcomeUnknownError):
                 self._give_up(changes, error.code, str(error))
-            else:
+            elif error is not None:
                 self._fail(error)
             return False
 
@@ -419,8 +420,6 @@ class _Work:
         """Return held changes for which there is nothing to wait for, with those behind them in their group."""
         stopped: dict[str, Outcome] = {}
         for change in held:
-            if change.record_key not in self._pending:
-                continue
             outcome = stopped.get(change.group) if change.group is not None else None
             outcome = outcome or self._hopeless(change, now)
             if outcome is not None:
@@ -480,9 +479,10 @@ class _Work:
         self._give_up(list(self._pending.values()), error.code, str(error))
 
     def _settle(self, change: Change, outcome: Outcome) -> None:
+        """Decide a change for good: the first verdict stands."""
         key = change.record_key
-        self._outcomes[key] = outcome
-        del self._pending[key]
+        if self._pending.pop(key, None) is not None:
+            self._outcomes[key] = outcome
 
     # ------------------------------------------------------------------ reading
 
@@ -555,24 +555,32 @@ class _Work:
             or self._outcomes[key].ending in (Ending.APPLIED, Ending.REFUSED)
         ]
         return Report(
-            outcomes=tuple(self._answer(change) for change in self._changes),
+            outcomes=self._answers(),
             retries=tuple(tried),
             exhausted=tuple(given_up for _, given_up in retried),
             effort=self._effort,
             failure=self._failure,
         )
 
-    def _answer(self, change: Change) -> Outcome:
-        """The outcome of a change; for a duplicate inside the batch it follows from the first one's."""
-        leader = self._leaders[change.record_key]
-        outcome = self._outcomes[change.record_key]
-        if change is leader or outcome.ending is Ending.RETURNED:
-            return outcome
-        if outcome.ending is Ending.ID_REUSED and outcome.record is not None:
-            same = change.is_recorded_by(outcome.record)
+    def _answers(self) -> tuple[Outcome, ...]:
+        answered: set[RecordKey] = set()
+        answers = []
+        for change in self._changes:
+            key = change.record_key
+            outcome = self._outcomes[key]
+            answers.append(self._answer_duplicate(change, outcome) if key in answered else outcome)
+            answered.add(key)
+        return tuple(answers)
+
+    def _answer_duplicate(self, change: Change, first: Outcome) -> Outcome:
+        """The outcome of a duplicate inside the batch follows from that of the first one."""
+        if first.ending is Ending.RETURNED:
+            return first
+        if first.ending is Ending.ID_REUSED and first.record is not None:
+            same = change.is_recorded_by(first.record)
         else:
-            same = leader.is_same_request(change)
-        if outcome.ending is Ending.INVALID:
+            same = self._leaders[change.record_key].is_same_request(change)
+        if first.ending is Ending.INVALID:
             # Another body may be valid: it gets a delivery of its own, without this neighbour.
-            return outcome if same else Outcome(Ending.RETURNED, cause="BEHIND_INVALID")
-        return Outcome(Ending.REPLAYED if same else Ending.ID_REUSED, record=outcome.record)
+            return first if same else Outcome(Ending.RETURNED, cause="BEHIND_INVALID")
+        return Outcome(Ending.REPLAYED if same else Ending.ID_REUSED, record=first.record)

@@ -1,0 +1,168 @@
+"""A store in memory: the tables' conditions in a few lines, with faults injected at each request."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from inventory_orders.errors import CancellationReason, TransactionCancelledError
+from inventory_orders.model import Product, ProductStatus, RecordKey, stock_status
+from inventory_orders.planner import Transaction
+from inventory_orders.store import Snapshot, _encode
+
+
+def product(product_id: str, stock: int, **more: Any) -> Product:
+    values = {"version": 1, "created_at": "2026-01-01T00:00:00.000000+00:00", **more}
+    status = values.pop("status", None) or stock_status(
+        stock, values.get("backorder_limit", 0), values.get("low_stock_threshold", 0)
+    )
+    return Product(product_id, stock, status=ProductStatus(status), **values)
+
+
+def stored(value: Product) -> dict[str, Any]:
+    """A product as DynamoDB would give it back."""
+    row: dict[str, Any] = {
+        "productId": value.product_id,
+        "stockCount": value.stock_count,
+        "_version": value.version,
+        "createdAt": value.created_at,
+        "status": value.status,
+        "backorderLimit": value.backorder_limit,
+        "lowStockThreshold": value.low_stock_threshold,
+    }
+    if value.lock_time is not None:
+        row["lockTime"] = int(value.lock_time)
+    return {name: _encode(content) for name, content in row.items()}
+
+
+@dataclass
+class FakeClock:
+    """Time that passes only when somebody sleeps."""
+
+    seconds: float = 1_000_000.0
+    slept: list[float] = field(default_factory=list)
+    on_sleep: Callable[[], None] = lambda: None
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+        self.on_sleep()
+
+
+@dataclass
+class Fault:
+    """What happens to one write request.
+
+    Attributes:
+        error: Raised instead of, or after, applying it.
+        applied: Whether it was applied all the same: a lost response.
+        rival: Runs before the request is judged.
+    """
+
+    error: Exception | None = None
+    applied: bool = False
+    rival: Callable[["MemoryStore"], None] = lambda _: None
+
+
+class MemoryStore:
+    """Stands in for `Store`: the same questions and answers, on dictionaries."""
+
+    def __init__(self, clock: FakeClock, *products: Product) -> None:
+        self.clock = clock
+        self.products = {value.product_id: value for value in products}
+        self.records: dict[RecordKey, dict[str, Any]] = {}
+        self.faults: deque[Fault] = deque()
+        self.read_errors: deque[Exception] = deque()
+        self.unreadable: dict[str, str] = {}
+        self.hide_records = False
+        self.writes: list[tuple[Transaction, str]] = []
+        self.reads: list[list[Any]] = []
+        self._done: set[str] = set()
+
+    def read(self, keys: Any) -> Snapshot:
+        self.reads.append(list(keys))
+        if self.read_errors:
+            raise self.read_errors.popleft()
+        ids = [key for key in keys if isinstance(key, str)]
+        return Snapshot(
+            products={i: self.products.get(i) for i in ids if i not in self.unreadable},
+            unreadable={i: self.unreadable[i] for i in ids if i in self.unreadable},
+            records={
+                key: self.records[key]
+                for key in keys
+                if isinstance(key, RecordKey) and key in self.records and not self.hide_records
+            },
+            unprocessed=(),
+        )
+
+    def transaction_request(self, transaction: Transaction, now: datetime) -> list[Transaction]:
+        has_actions = transaction.updates or any(d.has_record for d in transaction.decisions)
+        return [transaction] if has_actions else []
+
+    def write(self, actions: list[Transaction], token: str) -> None:
+        transaction = actions[0]
+        self.writes.append((transaction, token))
+        fault = self.faults.popleft() if self.faults else Fault()
+        fault.rival(self)
+        if fault.error is not None and not fault.applied:
+            raise fault.error
+        if token not in self._done:
+            self._apply(transaction)
+            self._done.add(token)
+        if fault.error is not None:
+            raise fault.error
+
+    def _apply(self, transaction: Transaction) -> None:
+        reasons = []
+        now = self.clock.now().timestamp()
+        for update in transaction.updates:
+            current = self.products.get(update.before.product_id)
+            fine = (
+                current is not None
+                and current.version == update.before.version
+                and current.created_at == update.before.created_at
+                and current.lease_left(now) <= 0
+            )
+            reasons.append(_reason(fine, stored(current) if current else None))
+        decisions = [decision for decision in transaction.decisions if decision.has_record]
+        for decision in decisions:
+            row = self.records.get(decision.change.record_key)
+            item = {name: _encode(value) for name, value in row.items()} if row else None
+            reasons.append(_reason(row is None, item))
+        if any(reason.code != "None" for reason in reasons):
+            raise TransactionCancelledError(reasons)
+        for update in transaction.updates:
+            self.products[update.after.product_id] = update.after
+        for decision in decisions:
+            self.records[decision.change.record_key] = decision.change.record(
+                decision.refusal, transaction.after, "2026-01-02T00:00:00.000000+00:00"
+            )
+
+    def sell(self, product_id: str, units: int) -> None:
+        """A rival's decrement."""
+        current = self.products[product_id]
+        self.products[product_id] = current.with_stock(
+            current.stock_count - units, current.version + 1
+        )
+
+    def lock(self, product_id: str, seconds: float) -> None:
+        """A rival's lease."""
+        current = self.products[product_id]
+        self.products[product_id] = replace(
+            current,
+            version=current.version + 1,
+            lock_time=float(int(self.clock.now().timestamp() + seconds)),
+        )
+
+
+def _reason(fine: bool, item: Any) -> CancellationReason:
+    return (
+        CancellationReason("None") if fine else CancellationReason("ConditionalCheckFailed", item)
+    )

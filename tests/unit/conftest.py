@@ -1,0 +1,30 @@
+"""moto, which is strict about expressions, for tests in one thread."""
+
+import os
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from inventory_orders.model import Table
+from inventory_orders.store import Store
+from local.invoke import create_table, moto_stack
+
+
+@pytest.fixture
+def moto_store():
+    """A store on empty tables."""
+    with mock_aws():
+        client = boto3.client("dynamodb")
+        for table in Table:
+            create_table(client, table, table.value)
+        yield Store(client, {table: table.value for table in Table})
+
+
+@pytest.fixture
+def moto_environment(monkeypatch):
+    """Tables with the tea shop's catalogue, queues, and the handlers' environment."""
+    with mock_aws():
+        for name, value in moto_stack().items():
+            monkeypatch.setenv(name, value)
+        yield os.environ

@@ -1,0 +1,441 @@
+"""The committer against each kind of cancellation, of ambiguous outcome, and of failure."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from inventory_orders.clock import Deadline
+from inventory_orders.committer import Committer, Ending
+from inventory_orders.errors import (
+    CancellationReason,
+    OutcomeUnknownError,
+    RequestInvalidError,
+    StoreUnavailableError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+from inventory_orders.model import Adjustment, Order, ProductStatus, RefusalReason
+from inventory_orders.planner import Limits
+from inventory_orders.retry import RetryPolicy
+from tests.memory import FakeClock, Fault, MemoryStore, product
+
+TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
+THROTTLED = ThrottledError("ThrottlingException", "slow down")
+CONFLICT = TransactionCancelledError(
+    [CancellationReason("TransactionConflict"), CancellationReason("None")]
+)
+
+
+class Bench:
+    """An engine on a store in memory, with a clock that stands still until somebody sleeps."""
+
+    def __init__(self, *products, attempts=8, limits=None, executor=None):
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock, *products)
+        self.engine = Committer(
+            self.store,
+            RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5),
+            self.clock,
+            executor,
+            limits,
+        )
+
+    def apply(self, *changes, seconds=20.0):
+        return self.engine.apply(changes, Deadline.after(seconds, self.clock))
+
+    def stock(self, product_id="p"):
+        return self.store.products[product_id].stock_count
+
+
+def endings(report):
+    return [outcome.ending for outcome in report.outcomes]
+
+
+def order(number=1, quantity=1, product_id="p", **more):
+    return Order(f"o{number}", "u", {product_id: quantity}, **more)
+
+
+def test_without_rivals_a_batch_costs_one_read_and_one_write():
+    bench = Bench(product("p", 500))
+    report = bench.apply(*(order(number) for number in range(99)))
+    assert endings(report) == [Ending.APPLIED] * 99
+    assert (len(bench.store.reads), len(bench.store.writes)) == (1, 1)
+    assert (bench.stock(), bench.store.products["p"].version) == (401, 2)
+    assert report.retries == (0,) * 99
+    assert report.effort.version_conflicts == [False]
+    assert report.effort.changes_per_transaction == [99]
+
+
+def test_a_moved_version_is_planned_again_from_the_item_that_came_back():
+    bench = Bench(product("p", 10))
+    bench.store.faults.append(Fault(rival=lambda store: store.sell("p", 9)))
+    report = bench.apply(order(1), order(2))
+    assert endings(report) == [Ending.APPLIED, Ending.REFUSED]
+    assert bench.stock() == 0
+    assert len(bench.store.reads) == 1, "no second read"
+    assert report.effort.version_conflicts == [True, False]
+    assert report.retries == (1, 1)
+    assert report.exhausted == (False, False)
+
+
+def test_after_a_long_wait_the_products_are_read_again():
+    bench = Bench(product("p", 10))
+    bench.engine.policy = RetryPolicy(8, base=1.0, cap=1.0, random=lambda: 0.5)
+    bench.store.faults.append(Fault(rival=lambda store: store.sell("p", 1)))
+    # While the engine waits the rival sells on; what came back with the conflict is stale by then.
+    bench.clock.on_sleep = lambda: bench.store.sell("p", 1)
+    assert endings(bench.apply(order())) == [Ending.APPLIED]
+    assert (len(bench.store.reads), len(bench.store.writes)) == (2, 2)
+
+
+def test_a_product_that_did_not_come_back_is_gone():
+    bench = Bench(product("p", 10))
+    bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
+    report = bench.apply(order())
+    assert report.outcomes[0].refusal.reason is RefusalReason.UNKNOWN_PRODUCT
+
+
+def test_a_product_made_again_under_the_same_version_is_not_mistaken_for_the_old_one():
+    bench = Bench(product("p", 10))
+    again = product("p", 3, created_at="2026-06-01T00:00:00.000000+00:00")
+    bench.store.faults.append(Fault(rival=lambda store: store.products.update(p=again)))
+    assert endings(bench.apply(order())) == [Ending.APPLIED]
+    row = bench.store.records[order().record_key]
+    assert row["items"][0]["productCreatedAt"] == again.created_at
+    assert bench.stock() == 2
+
+
+def test_a_reason_none_proves_nothing():
+    """One of two products moved; the other one's None must not be read as `it was applied`."""
+    bench = Bench(product("p", 10), product("q", 10))
+    bench.store.faults.append(Fault(rival=lambda store: store.sell("q", 10)))
+    report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
+    assert endings(report) == [Ending.REFUSED, Ending.APPLIED]
+    assert (bench.stock("p"), bench.stock("q")) == (9, 0)
+
+
+def test_a_refusal_is_planned_again_with_what_it_depended_on():
+    """The second order is refused only because of the first; when that one is lost, it must not stay refused."""
+    bench = Bench(product("p", 1))
+
+    def restock(store):
+        store.sell("p", -5)
+
+    bench.store.faults.append(Fault(rival=restock))
+    assert endings(bench.apply(order(1), order(2))) == [Ending.APPLIED, Ending.APPLIED]
+    assert bench.stock() == 4
+
+
+def test_a_refusal_on_a_stale_hint_is_never_durable_before_what_it_depends_on():
+    bench = Bench(product("p", 1), limits=Limits(changes=1))
+    bench.store.faults.append(Fault(error=TIMEOUT))
+    assert endings(bench.apply(order(1), order(2))) == [Ending.APPLIED, Ending.REFUSED]
+    kinds = [t.decisions[0].change.order_id for t, _ in bench.store.writes]
+    assert kinds == ["o1", "o1", "o2"]
+
+
+def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
+    bench = Bench(product("p", 10))
+    bench.apply(order())
+    report = bench.apply(order())
+    assert endings(report) == [Ending.REPLAYED]
+    assert len(bench.store.writes) == 1
+    assert bench.stock() == 9
+
+
+def test_a_redelivered_order_that_the_hint_missed_is_found_by_the_condition():
+    bench = Bench(product("p", 10))
+    bench.apply(order(1))
+    bench.store.hide_records = True
+    report = bench.apply(order(1), order(2))
+    assert endings(report) == [Ending.REPLAYED, Ending.APPLIED]
+    assert bench.stock() == 8
+    assert bench.clock.slept == [], "that is no contention, so nobody has to wait"
+
+
+def test_a_rejected_order_stays_rejected_when_stock_returns():
+    bench = Bench(product("p", 0))
+    assert endings(bench.apply(order())) == [Ending.REFUSED]
+    bench.store.sell("p", -5)
+    report = bench.apply(order())
+    assert endings(report) == [Ending.REPLAYED]
+    assert report.outcomes[0].record["status"] == "REJECTED"
+    assert bench.stock() == 5
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_another_body_under_a_used_id_changes_nothing(hidden):
+    bench = Bench(product("p", 10))
+    bench.apply(order(1))
+    bench.store.hide_records = hidden
+    report = bench.apply(order(1, quantity=2), order(2))
+    assert endings(report) == [Ending.ID_REUSED, Ending.APPLIED]
+    assert bench.stock() == 8
+
+
+def test_of_duplicates_in_a_batch_the_first_counts():
+    bench = Bench(product("p", 10))
+    report = bench.apply(order(1), order(1), order(1, quantity=2))
+    assert endings(report) == [Ending.APPLIED, Ending.REPLAYED, Ending.ID_REUSED]
+    assert bench.stock() == 9
+
+
+def test_duplicates_behind_a_reused_id_are_compared_with_the_row():
+    bench = Bench(product("p", 10))
+    bench.apply(order(1))
+    report = bench.apply(order(1, quantity=2), order(1))
+    assert endings(report) == [Ending.ID_REUSED, Ending.REPLAYED]
+
+
+def test_a_duplicate_is_not_answered_before_the_first_is_durable():
+    bench = Bench(product("p", 10), attempts=2)
+    bench.store.faults.extend([Fault(error=THROTTLED)] * 5)
+    report = bench.apply(order(1), order(1), order(1, quantity=2))
+    assert endings(report) == [Ending.RETURNED] * 3
+
+
+def test_transaction_conflict_is_retried_with_full_jitter_and_without_a_new_plan():
+    bench = Bench(product("p", 10))
+    bench.store.faults.extend([Fault(error=CONFLICT)] * 3)
+    report = bench.apply(order())
+    assert endings(report) == [Ending.APPLIED]
+    assert bench.clock.slept == [0.005, 0.01, 0.02], "half of 10, 20 and 40 ms"
+    assert report.effort.transaction_conflicts == [True, True, True, False]
+    assert report.effort.version_conflicts == [False] * 4
+    assert report.retries == (3,)
+    assert len(bench.store.reads) == 1
+
+
+def test_contention_is_given_up_after_the_last_attempt():
+    bench = Bench(product("p", 10), attempts=3)
+    bench.store.faults.extend([Fault(error=CONFLICT)] * 9)
+    report = bench.apply(order())
+    assert endings(report) == [Ending.RETURNED]
+    assert report.outcomes[0].cause == "CONTENTION"
+    assert len(bench.store.writes) == 3
+    assert report.exhausted == (True,)
+    assert bench.stock() == 10
+
+
+def test_versions_that_keep_moving_are_given_up_after_the_last_attempt():
+    bench = Bench(product("p", 100), attempts=3)
+    bench.store.faults.extend([Fault(rival=lambda store: store.sell("p", 1))] * 9)
+    report = bench.apply(order())
+    assert endings(report) == [Ending.RETURNED]
+    assert len(bench.store.writes) == 3
+    assert report.exhausted == (True,)
+
+
+def test_no_wait_reaches_past_the_deadline():
+    bench = Bench(product("p", 100), attempts=1000)
+    bench.store.faults.extend([Fault(error=CONFLICT)] * 1000)
+    began = bench.clock.monotonic()
+    report = bench.apply(order(), seconds=0.1)
+    assert endings(report) == [Ending.RETURNED]
+    assert bench.clock.monotonic() - began < 0.1
+
+
+def test_without_time_left_nothing_is_sent():
+    bench = Bench(product("p", 100))
+    report = bench.apply(order(), seconds=0)
+    assert endings(report) == [Ending.RETURNED]
+    assert bench.store.writes == []
+
+
+@pytest.mark.parametrize("error", [TIMEOUT, OutcomeUnknownError("InternalServerError", "500")])
+def test_a_lost_response_is_recognised_by_its_token(error):
+    bench = Bench(product("p", 10))
+    bench.store.faults.append(Fault(error=error, applied=True))
+    report = bench.apply(order())
+    assert endings(report) == [Ending.APPLIED]
+    assert bench.stock() == 9
+    tokens = {token for _, token in bench.store.writes}
+    assert len(bench.store.writes) == 2
+    assert len(tokens) == 1, "the same request again, with the same token"
+
+
+def test_an_unknown_outcome_keeps_its_token_through_conflicts():
+    """The conflict may be with our own first attempt: a new token would take it for a rival's."""
+    bench = Bench(product("p", 10))
+    bench.store.faults.extend([Fault(error=TIMEOUT), Fault(error=CONFLICT)])
+    assert endings(bench.apply(order())) == [Ending.APPLIED]
+    assert len({token for _, token in bench.store.writes}) == 1
+
+
+def test_a_cancelled_request_gets_a_new_token():
+    bench = Bench(product("p", 10))
+    bench.store.faults.append(Fault(error=CONFLICT))
+    bench.apply(order())
+    assert len({token for _, token in bench.store.writes}) == 2
+
+
+def test_an_outcome_that_stays_unknown_returns_the_message_and_the_redelivery_finds_the_row():
+    bench = Bench(product("p", 10), attempts=3)
+    bench.store.faults.extend([Fault(error=TIMEOUT, applied=True)] * 3)
+    report = bench.apply(order())
+    assert endings(report) == [Ending.RETURNED]
+    assert endings(bench.apply(order())) == [Ending.REPLAYED]
+    assert bench.stock() == 9
+
+
+def test_the_offending_change_is_isolated_and_its_neighbours_are_applied():
+    bench = Bench(product("p", 100))
+    original = bench.store.write
+
+    def write(actions, token):
+        if any(d.change.order_id == "o5" for d in actions[0].decisions):
+            raise RequestInvalidError("ValidationException", "o5 is bad")
+        original(actions, token)
+
+    bench.store.write = write
+    report = bench.apply(*(order(number) for number in range(10)))
+    assert endings(report) == [
+        Ending.INVALID if number == 5 else Ending.APPLIED for number in range(10)
+    ]
+    assert bench.stock() == 91
+
+
+def test_a_validation_error_among_the_reasons_is_isolated_too():
+    bench = Bench(product("p", 100))
+    original = bench.store.write
+
+    def write(actions, token):
+        keys = [d.change.order_id for d in actions[0].decisions]
+        if "o1" in keys:
+            reasons = ["None"] + ["ValidationError" if key == "o1" else "None" for key in keys]
+            raise TransactionCancelledError([CancellationReason(code) for code in reasons])
+        original(actions, token)
+
+    bench.store.write = write
+    report = bench.apply(*(order(number) for number in range(3)))
+    assert endings(report) == [Ending.APPLIED, Ending.INVALID, Ending.APPLIED]
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
+def test_what_nobody_here_can_repair_returns_everything_loudly(code):
+    bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
+    bench.store.faults.append(Fault(error=StoreUnavailableError(code, "no")))
+    report = bench.apply(order(1), order(2), order(3, product_id="q"))
+    assert Ending.RETURNED in endings(report)
+    assert report.failure.code == code
+    assert bench.store.products["p"].stock_count == 100
+
+
+def test_a_read_that_is_denied_returns_everything_loudly():
+    bench = Bench(product("p", 100))
+    bench.store.read_errors.append(StoreUnavailableError("AccessDeniedException", "no"))
+    report = bench.apply(order(1), order(2))
+    assert endings(report) == [Ending.RETURNED, Ending.RETURNED]
+    assert report.failure is not None
+    assert bench.store.writes == []
+
+
+def test_a_throttled_read_is_repeated():
+    bench = Bench(product("p", 100))
+    bench.store.read_errors.extend([THROTTLED, TIMEOUT])
+    assert endings(bench.apply(order())) == [Ending.APPLIED]
+    assert len(bench.store.reads) == 3
+    assert len(bench.clock.slept) == 2
+
+
+def test_a_read_that_stays_throttled_refuses_nothing():
+    bench = Bench(attempts=2)
+    bench.store.read_errors.extend([THROTTLED] * 5)
+    report = bench.apply(order())
+    assert endings(report) == [Ending.RETURNED]
+    assert report.outcomes[0].cause == "ThrottlingException"
+
+
+def test_a_corrupt_product_returns_its_orders_and_nobody_elses():
+    bench = Bench(product("q", 5))
+    bench.store.unreadable["p"] = "stockCount is missing"
+    report = bench.apply(order(1), order(2, product_id="q"))
+    assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+    assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
+
+
+def test_a_lease_that_ends_in_time_is_waited_for():
+    bench = Bench(product("p", 5))
+    bench.store.lock("p", 3)
+    report = bench.apply(order(1))
+    assert endings(report) == [Ending.APPLIED]
+    assert report.effort.lease_wait == pytest.approx(3, abs=0.3)
+
+
+def test_a_lease_that_is_released_early_ends_the_wait():
+    bench = Bench(product("p", 5))
+    bench.store.lock("p", 15)
+    bench.clock.on_sleep = lambda: bench.store.products.update(p=product("p", 5, version=3))
+    report = bench.apply(order(1))
+    assert endings(report) == [Ending.APPLIED]
+    assert report.effort.lease_wait < 1
+
+
+def test_a_longer_lease_returns_its_orders_with_what_it_has_left_and_nobody_elses():
+    bench = Bench(product("p", 5), product("q", 5))
+    bench.store.lock("p", 600)
+    report = bench.apply(order(1), order(2, product_id="q"))
+    assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+    assert report.outcomes[0].cause == "LEASED"
+    assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
+
+
+def test_a_lease_taken_after_the_read_is_respected():
+    bench = Bench(product("p", 5))
+    bench.store.faults.append(Fault(rival=lambda store: store.lock("p", 600)))
+    report = bench.apply(order(1))
+    assert endings(report) == [Ending.RETURNED]
+    assert bench.stock() == 5
+
+
+def test_in_a_group_nothing_overtakes_a_change_that_has_to_wait():
+    bench = Bench(product("p", 5), product("q", 5))
+    bench.store.lock("p", 600)
+    report = bench.apply(
+        order(1, group="g"),
+        order(2, product_id="q", group="g"),
+        order(3, product_id="q", group="other"),
+    )
+    assert endings(report) == [Ending.RETURNED, Ending.RETURNED, Ending.APPLIED]
+
+
+def test_chains_run_side_by_side_and_a_loser_does_not_hold_up_the_others():
+    shelf = [product(f"p{n}", 5) for n in range(4)]
+    with ThreadPoolExecutor(4) as executor:
+        bench = Bench(*shelf, limits=Limits(changes=1), executor=executor)
+        bench.store.faults.append(Fault(error=CONFLICT))
+        report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
+    assert endings(report) == [Ending.APPLIED] * 4
+    assert sum(report.retries) == 1
+
+
+def test_an_adjustment_goes_through_the_same_engine():
+    bench = Bench(product("p", 0, low_stock_threshold=2))
+    receipt = Adjustment("p", "r-1", 40, "RECEIPT")
+    report = bench.apply(order(1), receipt, order(2), receipt)
+    assert endings(report) == [
+        Ending.REFUSED,
+        Ending.APPLIED,
+        Ending.APPLIED,
+        Ending.REPLAYED,
+    ]
+    assert bench.stock() == 39
+    assert bench.store.products["p"].status is ProductStatus.ACTIVE
+    assert endings(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Ending.ID_REUSED]
+
+
+def test_a_refused_adjustment_writes_nothing():
+    bench = Bench(product("p", 1))
+    report = bench.apply(Adjustment("p", "c-1", -2, "CORRECTION"))
+    assert endings(report) == [Ending.REFUSED]
+    assert report.outcomes[0].refusal.reason is RefusalReason.BELOW_FLOOR
+    assert bench.store.writes == []
+    assert bench.store.records == {}
+
+
+def test_a_product_that_runs_low_is_reported_once():
+    bench = Bench(product("p", 10, low_stock_threshold=5))
+    first = bench.apply(order(1, quantity=6))
+    second = bench.apply(order(2, quantity=1))
+    assert [low.product_id for low in first.effort.low_stock] == ["p"]
+    assert second.effort.low_stock == []

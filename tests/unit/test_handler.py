@@ -1,0 +1,149 @@
+"""The handler as Lambda calls it, on moto, with the sample events; and the metrics that it emits."""
+
+import ast
+import json
+import sys
+from collections import Counter
+
+import boto3
+import pytest
+
+from inventory_orders.errors import ConfigurationError
+from inventory_orders.runtime import Settings
+from local import ROOT, emf
+from local.invoke import FakeContext, load_handler, readable
+from local.queues import peek_dead_letters
+from tests.conftest import order_body, sqs_event
+
+EVENTS = ROOT / "events"
+
+
+@pytest.fixture
+def handle(moto_environment):
+    handler = load_handler("place_orders")
+
+    def call(event):
+        # The logger keeps the stream that it found when it was imported.
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler(event, FakeContext("place_orders"))
+
+    return call
+
+
+def dead_letters(environment, fifo=""):
+    url = environment[f"{fifo}DEAD_LETTER_QUEUE_URL"]
+    return peek_dead_letters(boto3.client("sqs"), url, 100)
+
+
+def sample(name):
+    return json.loads((EVENTS / f"{name}.json").read_text())
+
+
+def order_status(order_id):
+    item = (
+        boto3.client("dynamodb")
+        .get_item(TableName="Orders", Key={"orderId": {"S": order_id}})
+        .get("Item")
+    )
+    return item and item["status"]["S"]
+
+
+def test_the_sample_of_the_standard_queue(handle, moto_environment):
+    assert handle(sample("place_orders")) == {"batchItemFailures": []}
+    statuses = [order_status(f"o-100{n}") for n in range(1, 5)]
+    assert statuses == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
+    assert dead_letters(moto_environment) == []
+
+
+def test_the_sample_of_the_fifo_queue(handle):
+    assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
+    assert [order_status(f"o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
+
+
+def test_the_poison_samples_say_what_to_fix(handle, moto_environment):
+    assert handle(sample("place_orders_poison")) == {"batchItemFailures": []}
+    letters = dead_letters(moto_environment)
+    bodies = [record["body"] for record in sample("place_orders_poison")["Records"]]
+    assert sorted(letter.body for letter in letters) == sorted(
+        body for body in bodies if body != bodies[12]
+    ), "all but the one whose id the last one uses again"
+    codes = Counter(letter.code for letter in letters)
+    assert codes == {
+        "INVALID_JSON": 4,
+        "SCHEMA_VIOLATION": 7,
+        "TOO_MANY_PRODUCTS": 1,
+        "ORDER_ID_REUSED": 1,
+    }
+    assert all(len(letter.message) > 20 for letter in letters)
+
+
+def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, moto_environment):
+    assert handle(sample("place_orders_fifo_poison")) == {"batchItemFailures": []}
+    assert [order_status(f"o-400{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
+    assert len(dead_letters(moto_environment, "FIFO_")) == 1
+
+
+def test_another_event_is_answered_with_an_error_and_does_nothing(handle):
+    answer = handle({"orderId": "o-1"})
+    assert answer["errorCode"] == "UNSUPPORTED_EVENT"
+    assert "Records" in answer["errorMessage"]
+
+
+def test_metrics_are_counted_after_the_commit_and_once(handle, capsys):
+    handle(sample("place_orders"))
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    totals = {s.name: sum(s.values) for s in samples if not dict(s.dimensions).get("reason")}
+    assert totals["OrdersPlaced"] == 2
+    assert totals["OrdersRejected"] == 2
+    assert totals["OrdersReplayed"] == 1
+    assert totals["MessagesDeadLettered"] == totals["MessagesReturned"] == 0
+    assert totals["ConditionalWrites"] == 1
+    assert totals["VersionConflict"] == totals["TransactionConflict"] == totals["Retries"] == 0
+    assert emf.values_of(samples, "Retries") == [0] * 4
+    assert emf.values_of(samples, "OrdersPerTransaction") == [4]
+    assert emf.values_of(samples, "OrdersRejected", reason="INSUFFICIENT_STOCK") == [1]
+    assert emf.values_of(samples, "OrdersRejected", reason="UNKNOWN_PRODUCT") == [1]
+    allowed = {frozenset({"service"}), frozenset({"service", "reason"})}
+    assert {frozenset(dict(s.dimensions)) for s in samples} <= allowed, "an id is no dimension"
+
+
+def test_more_than_a_hundred_values_of_a_metric_are_all_emitted(handle, capsys):
+    orders = [order_body(f"o-{n}", {"tea-earl-grey": 1}) for n in range(150)]
+    handle(sqs_event(*orders))
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    assert len(emf.values_of(samples, "Retries")) == 150
+    placed, rejected = (
+        sum(emf.values_of(samples, name)) for name in ("OrdersPlaced", "OrdersRejected")
+    )
+    assert (placed, rejected) == (60, 90), "the catalogue has 60 packets of it"
+
+
+def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, capsys):
+    handle(sqs_event('{"orderId": "o-1", "userId": "secret-person"}', order_body("o-2", {"no": 1})))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    dead = next(line for line in lines if line.get("message") == "dead-lettered")
+    assert (dead["correlation_id"], dead["errorCode"]) == ("m-0", "SCHEMA_VIOLATION")
+    refused = next(line for line in lines if line.get("message") == "refused")
+    assert (refused["correlation_id"], refused["orderId"]) == ("m-1", "o-2")
+    assert "secret-person" not in json.dumps(lines)
+    assert readable("\n".join(json.dumps(line) for line in lines))
+
+
+def test_a_missing_table_returns_everything_loudly(handle, monkeypatch, capsys):
+    monkeypatch.setenv("ORDERS_TABLE_NAME", "NoSuchTable")
+    answer = handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
+    assert '"level":"CRITICAL"' in capsys.readouterr().out
+
+
+def test_a_missing_setting_is_named():
+    with pytest.raises(ConfigurationError, match="ORDERS_TABLE_NAME"):
+        Settings.from_environment({"PRODUCTS_TABLE_NAME": "p"})
+
+
+@pytest.mark.parametrize("name", ["place_orders"])
+def test_handlers_are_thin(name):
+    """Parse, call the shared code, answer."""
+    tree = ast.parse((ROOT / "functions" / name / "handler.py").read_text())
+    statements = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+    assert statements < 30

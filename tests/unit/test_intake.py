@@ -1,0 +1,197 @@
+"""Every message of a batch ends in exactly one place."""
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from inventory_orders.clock import Deadline
+from inventory_orders.committer import Committer
+from inventory_orders.errors import ThrottledError
+from inventory_orders.intake import End, Intake, Queue, UnsupportedEventError, read_messages
+from inventory_orders.messages import parse_order
+from inventory_orders.retry import RetryPolicy
+from tests.conftest import order_body, sqs_event
+from tests.memory import FakeClock, Fault, MemoryStore, product
+
+QUEUE = Queue("queue", "dead-letters")
+FIFO = Queue("queue.fifo", "dead-letters.fifo")
+
+
+class FakeSqs:
+    """Remembers what was sent; fails where it is told to."""
+
+    def __init__(self, *, refuse=False, partly=False):
+        self.sent = []
+        self.visibility = {}
+        self._refuse, self._partly = refuse, partly
+
+    def send_message_batch(self, QueueUrl, Entries):
+        if self._refuse:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch")
+        taken = Entries[:-1] if self._partly else Entries
+        self.sent += [(QueueUrl, entry) for entry in taken]
+        return {
+            "Successful": [{"Id": entry["Id"]} for entry in taken],
+            "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
+        }
+
+    def change_message_visibility_batch(self, QueueUrl, Entries):
+        if self._refuse:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "ChangeMessageVisibilityBatch")
+        for entry in Entries:
+            self.visibility[entry["ReceiptHandle"]] = (QueueUrl, entry["VisibilityTimeout"])
+        return {"Successful": [], "Failed": []}
+
+
+class Bench:
+    def __init__(self, *products, sqs=None):
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock, *products)
+        self.sqs = sqs or FakeSqs()
+        engine = Committer(self.store, RetryPolicy(2, 0.001, 0.001, random=lambda: 0.5), self.clock)
+        self.intake = Intake(self.sqs, engine, QUEUE, FIFO)
+
+    def process(self, event):
+        deadline = Deadline.after(10, self.clock)
+        return self.intake.process(event, parse_order, "ORDER_ID_REUSED", deadline)
+
+
+def ends(batch):
+    return [result.end for result in batch.results]
+
+
+def returned(batch):
+    return [entry["itemIdentifier"] for entry in batch.response["batchItemFailures"]]
+
+
+def test_each_message_gets_its_own_answer():
+    bench = Bench(product("p", 3))
+    batch = bench.process(
+        sqs_event(
+            order_body("a", {"p": 2}),
+            order_body("b", {"p": 2}),
+            "not json",
+            order_body("a", {"p": 2}),
+            order_body("a", {"p": 1}),
+        )
+    )
+    assert ends(batch) == [
+        End.APPLIED,
+        End.REFUSED,
+        End.DEAD_LETTERED,
+        End.REPLAYED,
+        End.DEAD_LETTERED,
+    ]
+    assert returned(batch) == []
+
+
+def test_a_dead_letter_is_the_message_unchanged_with_its_reason():
+    bench = Bench()
+    bad = '{"orderId": "\\ud800", "userId": 1,\n  "items": []}'
+    bench.process(sqs_event(bad))
+    ((url, entry),) = bench.sqs.sent
+    assert url == "dead-letters"
+    assert entry["MessageBody"] == bad
+    attributes = {name: value["StringValue"] for name, value in entry["MessageAttributes"].items()}
+    assert attributes["errorCode"] == "SCHEMA_VIOLATION"
+    assert attributes["errorMessage"].startswith("orderId: must be 1 to 128 characters")
+    assert attributes["originalMessageId"] == "m-0"
+    assert "MessageGroupId" not in entry
+
+
+def test_a_dead_letter_from_the_fifo_queue_keeps_its_group():
+    bench = Bench()
+    bench.process(sqs_event("bad", group="g"))
+    ((url, entry),) = bench.sqs.sent
+    assert url == "dead-letters.fifo"
+    assert (entry["MessageGroupId"], entry["MessageDeduplicationId"]) == ("g", "m-0")
+
+
+def test_more_than_ten_dead_letters_take_several_calls_and_large_ones_too():
+    bench = Bench()
+    bench.process(sqs_event(*["x" * 300_000] * 25))
+    assert len(bench.sqs.sent) == 25
+    ids = [entry["MessageAttributes"]["originalMessageId"] for _, entry in bench.sqs.sent]
+    assert len({json.dumps(i) for i in ids}) == 25
+
+
+@pytest.mark.parametrize("sqs", [FakeSqs(refuse=True), FakeSqs(partly=True)])
+def test_poison_that_cannot_be_sent_away_is_returned(sqs):
+    bench = Bench(product("p", 5), sqs=sqs)
+    batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
+    assert ends(batch) == [End.RETURNED, End.APPLIED]
+    assert returned(batch) == ["m-0"]
+    assert batch.queue_errors
+
+
+def test_from_the_fifo_queue_all_later_messages_of_the_group_are_returned_with_it():
+    bench = Bench(product("p", 5), sqs=FakeSqs(refuse=True))
+    event = sqs_event("bad", order_body("a", {"p": 1}), group="g")
+    event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
+    batch = bench.process(event)
+    assert ends(batch) == [End.RETURNED, End.RETURNED, End.APPLIED]
+    assert bench.store.products["p"].stock_count == 4, "what stands behind it was not committed"
+
+
+def test_what_may_yet_succeed_is_returned_with_a_short_delay():
+    bench = Bench(product("p", 5))
+    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
+    batch = bench.process(sqs_event(order_body("a", {"p": 1}), receive_count=3))
+    assert returned(batch) == ["m-0"]
+    url, seconds = bench.sqs.visibility["r-0"]
+    assert url == "queue"
+    assert 4 <= seconds <= 8
+
+
+def test_a_leased_product_hides_its_messages_for_what_the_lease_has_left():
+    bench = Bench(product("p", 5))
+    bench.store.lock("p", 600)
+    batch = bench.process(sqs_event(order_body("a", {"p": 1}), group="p"))
+    assert returned(batch) == ["m-0"]
+    url, seconds = bench.sqs.visibility["r-0"]
+    assert url == "queue.fifo"
+    assert 595 <= seconds <= 601
+
+
+def test_a_visibility_that_cannot_be_changed_loses_nothing():
+    bench = Bench(product("p", 5), sqs=FakeSqs(refuse=True))
+    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
+    batch = bench.process(sqs_event(order_body("a", {"p": 1})))
+    assert returned(batch) == ["m-0"]
+
+
+def test_every_identifier_that_is_returned_is_one_of_the_batch():
+    bench = Bench(sqs=FakeSqs(refuse=True))
+    event = sqs_event(*["bad"] * 7)
+    batch = bench.process(event)
+    assert returned(batch) == [record["messageId"] for record in event["Records"]]
+
+
+def test_a_standard_queue_may_carry_groups_without_order():
+    event = sqs_event(order_body("a", {"p": 1}))
+    event["Records"][0]["attributes"]["MessageGroupId"] = "tenant-1"
+    assert read_messages(event)[0].group is None
+
+
+def test_an_empty_batch_is_done():
+    assert Bench().process({"Records": []}).response == {"batchItemFailures": []}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"Records": None},
+        {"Records": [None]},
+        {"Records": [{}]},
+        {"Records": [{"eventSource": "aws:kinesis", "messageId": "m"}]},
+        {"orderId": "o-1", "userId": "u", "items": []},
+    ],
+)
+def test_other_events_are_refused_with_advice(event):
+    with pytest.raises(UnsupportedEventError, match=r"SQS message"):
+        Bench().process(event)

@@ -1,0 +1,142 @@
+"""What is an order and what never will be, with errors that say what to fix."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inventory_orders.errors import PoisonMessageError
+from inventory_orders.intake import printable
+from inventory_orders.messages import json_schema, parse_order
+
+GOOD = {"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}
+
+
+def body(**changes):
+    return json.dumps({**GOOD, **changes})
+
+
+def line(**changes):
+    return body(items=[{**GOOD["items"][0], **changes}])
+
+
+def test_a_good_order():
+    order = parse_order(json.dumps(GOOD), "group")
+    assert (order.order_id, order.user_id, order.quantities) == ("o-1", "u-1", {"p-1": 2})
+    assert order.group == "group"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "field", "says"),
+    [
+        ("", "INVALID_JSON", "", "not JSON"),
+        ("{", "INVALID_JSON", "", "column 2"),
+        ("hello", "INVALID_JSON", "", "line 1, column 1"),
+        (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
+        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "", '"orderId" stands twice'),
+        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "", '"b" stands twice'),
+        (line().replace("2}", "2.0}"), "INVALID_JSON", "", "2.0 is not a whole number"),
+        (line().replace("2}", "1e3}"), "INVALID_JSON", "", "1e3 is not a whole number"),
+        (line().replace("2}", "NaN}"), "INVALID_JSON", "", "NaN is not JSON"),
+        (line().replace("2}", "-Infinity}"), "INVALID_JSON", "", "-Infinity is not JSON"),
+        (line().replace("2}", "9" * 5000 + "}"), "INVALID_JSON", "", "5000 digits"),
+        ("[" * 100_000, "INVALID_JSON", "", "nested too deeply"),
+        ('{"a":' * 100_000, "INVALID_JSON", "", "nested too deeply"),
+        ("[]", "SCHEMA_VIOLATION", "", "the message: must be an order"),
+        ("null", "SCHEMA_VIOLATION", "", "the message: must be an order"),
+        ("{}", "SCHEMA_VIOLATION", "orderId", "orderId: is missing"),
+        (body(coupon="x"), "SCHEMA_VIOLATION", "coupon", "coupon: is no field"),
+        (line(color="x"), "SCHEMA_VIOLATION", "items[0].color", "items[0].color: is no field"),
+        (body(orderId=""), "SCHEMA_VIOLATION", "orderId", "1 to 128 characters"),
+        (body(orderId="o" * 129), "SCHEMA_VIOLATION", "orderId", "1 to 128 characters"),
+        (body(orderId="o-1\n"), "SCHEMA_VIOLATION", "orderId", "1 to 128 characters"),
+        (body(orderId="o/1"), "SCHEMA_VIOLATION", "orderId", "A-Z a-z 0-9 . _ : -"),
+        (body(orderId=7), "SCHEMA_VIOLATION", "orderId", "but is 7"),
+        (body(userId="\ud800"), "SCHEMA_VIOLATION", "userId", "1 to 128 characters"),
+        (body(userId=None), "SCHEMA_VIOLATION", "userId", "but is null"),
+        (body(items=[]), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
+        (body(items={}), "SCHEMA_VIOLATION", "items", "but is an object that is empty"),
+        (body(items=GOOD["items"] * 1001), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
+        (body(items=["p"]), "SCHEMA_VIOLATION", "items[0]", "must be a line"),
+        (body(items=[{"productId": "p"}]), "SCHEMA_VIOLATION", "items[0].quantity", "is missing"),
+        (line(productId="p" * 65), "SCHEMA_VIOLATION", "items[0].productId", "1 to 64"),
+        (line(quantity=0), "SCHEMA_VIOLATION", "items[0].quantity", "from 1 to 1,000,000"),
+        (line(quantity=-1), "SCHEMA_VIOLATION", "items[0].quantity", "but is -1"),
+        (line(quantity=1_000_001), "SCHEMA_VIOLATION", "items[0].quantity", "from 1 to 1,000,000"),
+        (line(quantity="2"), "SCHEMA_VIOLATION", "items[0].quantity", 'but is "2"'),
+        (line(quantity=True), "SCHEMA_VIOLATION", "items[0].quantity", "but is true"),
+        (line(quantity=[1]), "SCHEMA_VIOLATION", "items[0].quantity", "but is a list of 1"),
+        (
+            body(items=[{"productId": "p", "quantity": 600_000}] * 2),
+            "SCHEMA_VIOLATION",
+            "items",
+            "p add up to 1,200,000 units",
+        ),
+        (
+            body(items=[{"productId": f"p{n}", "quantity": 1} for n in range(100)]),
+            "TOO_MANY_PRODUCTS",
+            "items",
+            "at most 99 distinct products, this one has 100",
+        ),
+    ],
+)
+def test_poison_says_what_to_fix(text, code, field, says):
+    with pytest.raises(PoisonMessageError) as caught:
+        parse_order(text)
+    assert (caught.value.code, caught.value.field) == (code, field)
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"productId": f"p{n % 99}", "quantity": 1} for n in range(1000)],
+        [{"productId": "p", "quantity": 1_000_000}],
+        [{"productId": "A" * 64, "quantity": 1}],
+        [{"productId": "a.b_c:d-9", "quantity": 1}],
+    ],
+)
+def test_the_limits_themselves_are_allowed(items):
+    assert parse_order(body(items=items, orderId="o" * 128)).quantities
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    st.one_of(
+        st.text(),
+        json_values.map(json.dumps),
+        st.fixed_dictionaries(
+            {}, optional={"orderId": json_values, "userId": json_values, "items": json_values}
+        ).map(json.dumps),
+    )
+)
+def test_whatever_arrives_is_an_order_or_poison_with_a_printable_reason(text):
+    try:
+        order = parse_order(text)
+    except PoisonMessageError as error:
+        shown = printable(error.message)
+        assert 0 < len(shown) <= 512
+        assert shown.isascii()
+        assert shown.isprintable()
+    else:
+        assert order.quantities
+
+
+def test_the_schema_file_describes_every_field():
+    """The descriptions are the error messages."""
+
+    def check(schema, path):
+        assert schema.get("description"), path
+        for name, inner in schema.get("properties", {}).items():
+            check(inner, f"{path}.{name}")
+        if "items" in schema:
+            check(schema["items"], f"{path}[]")
+
+    check(json_schema("order"), "order")

@@ -1,0 +1,198 @@
+"""The planner, by properties that hold for every input."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inventory_orders.model import Adjustment, Order, ProductStatus, RefusalReason
+from inventory_orders.planner import Limits, plan
+from tests.memory import product
+
+PRODUCT_IDS = [f"p{number}" for number in range(6)]
+
+lines = st.dictionaries(st.sampled_from(PRODUCT_IDS), st.integers(1, 9), min_size=1, max_size=4)
+groups = st.sampled_from([None, "g1", "g2"])
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("order"), lines, groups),
+        st.tuples(
+            st.just("adjustment"), st.sampled_from(PRODUCT_IDS), st.integers(-9, 9).filter(bool)
+        ),
+    ),
+    max_size=40,
+).map(
+    lambda specs: [
+        Order(f"o{number}", "u", spec[1], spec[2])
+        if spec[0] == "order"
+        else Adjustment(spec[1], f"a{number}", spec[2], "CORRECTION")
+        for number, spec in enumerate(specs)
+    ]
+)
+shelves = st.fixed_dictionaries(
+    {
+        product_id: st.one_of(
+            st.none(),
+            st.builds(
+                lambda stock, backorder, threshold, discontinued, i=product_id: product(
+                    i,
+                    max(stock, -backorder),
+                    version=7,
+                    backorder_limit=backorder,
+                    low_stock_threshold=threshold,
+                    size=200,
+                    status="DISCONTINUED" if discontinued else None,
+                ),
+                st.integers(-5, 60),
+                st.sampled_from([0, 0, 5]),
+                st.integers(0, 20),
+                st.sampled_from([False, False, False, True]),
+            ),
+        )
+        for product_id in PRODUCT_IDS
+    }
+)
+limits = st.builds(
+    Limits, actions=st.integers(5, 12), size=st.integers(1_500, 6_000), changes=st.integers(1, 9)
+)
+
+
+def in_order(planned):
+    """Transactions in an order in which they may be run: chain after chain."""
+    return [transaction for chain in planned.chains for transaction in chain]
+
+
+@given(changes, shelves, limits)
+def test_every_change_is_decided_exactly_once_and_whole(batch, shelf, limit):
+    planned = plan(batch, shelf, limits=limit)
+    decided = [d.change.record_key for t in in_order(planned) for d in t.decisions]
+    assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
+    for transaction in in_order(planned):
+        touched = {p for d in transaction.decisions for p in d.touched}
+        assert touched == {update.before.product_id for update in transaction.updates}
+
+
+@given(changes, shelves, limits)
+def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
+    planned = plan(batch, shelf, limits=limit)
+    state = dict(shelf)
+    for transaction in in_order(planned):
+        for update in transaction.updates:
+            product_id = update.before.product_id
+            delta = sum(d.touched.get(product_id, 0) for d in transaction.decisions)
+            assert update.before == state[product_id], "each write builds on the one before"
+            assert update.after.stock_count == update.before.stock_count + delta
+            assert update.after.version == update.before.version + 1
+            assert update.after.available >= 0
+            assert update.after == update.before.with_stock(
+                update.after.stock_count, update.after.version
+            ), "the status follows from the stock"
+            state[product_id] = update.after
+
+
+@given(changes, shelves, limits)
+def test_limits_are_kept(batch, shelf, limit):
+    for transaction in in_order(plan(batch, shelf, limits=limit)):
+        records = [d.change for d in transaction.decisions if d.has_record]
+        size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
+        single = len(transaction.decisions) == 1
+        assert len(transaction.updates) + len(records) <= limit.actions or single
+        assert size <= limit.size or single
+        assert len(transaction.decisions) <= limit.changes
+        keys = [u.before.product_id for u in transaction.updates]
+        assert len(set(keys)) == len(keys), "an item appears once in a transaction"
+
+
+@given(changes, shelves, limits)
+def test_decisions_are_those_of_the_arrival_order(batch, shelf, limit):
+    """The plan answers each change as if all before it had been served one by one."""
+    answered = {
+        d.change.record_key: d.refusal
+        for t in in_order(plan(batch, shelf, limits=limit))
+        for d in t.decisions
+    }
+    state = dict(shelf)
+    for change in batch:
+        refusal = change.refusal(state)
+        assert answered[change.record_key] == refusal
+        if refusal is None:
+            for product_id, delta in change.deltas.items():
+                value = state[product_id]
+                state[product_id] = value.with_stock(value.stock_count + delta, value.version)
+
+
+@given(changes, shelves, limits)
+def test_order_is_kept_within_a_product_and_within_a_group(batch, shelf, limit):
+    planned = plan(batch, shelf, limits=limit)
+    position = {
+        d.change.record_key: (chain_number, number)
+        for chain_number, chain in enumerate(planned.chains)
+        for number, transaction in enumerate(chain)
+        for d in transaction.decisions
+    }
+    for index, earlier in enumerate(batch):
+        for later in batch[index + 1 :]:
+            shared = earlier.deltas.keys() & later.deltas.keys()
+            if shared or (earlier.group is not None and earlier.group == later.group):
+                first, second = position[earlier.record_key], position[later.record_key]
+                assert first[0] == second[0], "what depends on one another is in one chain"
+                assert first[1] <= second[1]
+
+
+@given(changes, shelves, st.sets(st.sampled_from(PRODUCT_IDS)))
+def test_blocked_products_hold_their_changes_and_the_groups_behind_them(batch, shelf, blocked):
+    planned = plan(batch, {k: v for k, v in shelf.items() if k not in blocked}, blocked)
+    held_groups = set()
+    expected = []
+    for change in batch:
+        if change.deltas.keys() & blocked or (change.group and change.group in held_groups):
+            expected.append(change)
+            held_groups.add(change.group)
+    assert list(planned.held) == expected
+    for transaction in in_order(planned):
+        assert all(u.before.product_id not in blocked for u in transaction.updates)
+
+
+def test_orders_for_one_product_share_one_update():
+    planned = plan(
+        [Order(f"o{n}", "u", {"hot": 1}) for n in range(99)], {"hot": product("hot", 500)}
+    )
+    (transaction,) = in_order(planned)
+    (update,) = transaction.updates
+    assert (update.after.stock_count, update.after.version) == (401, 2)
+    assert len(transaction.decisions) == 99
+
+
+def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
+    shelf = {f"p{n}": product(f"p{n}", 5) for n in range(100)}
+    planned = plan([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
+    assert [len(t.decisions) for t in in_order(planned)] == [50, 50]
+    assert len(planned.chains) == 2, "they share nothing, so they may run side by side"
+
+
+def test_an_order_joins_the_transaction_that_has_its_products():
+    shelf = {f"p{n}": product(f"p{n}", 50) for n in range(6)}
+    orders = [
+        Order("a", "u", {"p0": 1, "p1": 1, "p2": 1}),
+        Order("b", "u", {"p3": 1, "p4": 1, "p5": 1}),
+        Order("c", "u", {"p3": 1, "p4": 1}),
+    ]
+    planned = plan(orders, shelf, limits=Limits(actions=5))
+    together = [{d.change.order_id for d in t.decisions} for t in in_order(planned)]
+    assert together == [{"a"}, {"b", "c"}]
+
+
+def test_a_dependent_refusal_stands_with_what_it_depends_on():
+    orders = [Order("first", "u", {"p": 1}), Order("second", "u", {"p": 1})]
+    planned = plan(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
+    first, second = in_order(planned)
+    assert len(planned.chains) == 1
+    assert first.decisions[0].refusal is None
+    assert second.decisions[0].refusal.reason is RefusalReason.INSUFFICIENT_STOCK
+    assert second.updates == ()
+
+
+def test_status_changes_in_the_same_write():
+    shelf = {"p": product("p", 10, low_stock_threshold=5)}
+    (transaction,) = in_order(plan([Order("o", "u", {"p": 5})], shelf))
+    assert transaction.updates[0].after.status is ProductStatus.LOW_STOCK
+    (transaction,) = in_order(plan([Order("o", "u", {"p": 10})], shelf))
+    assert transaction.updates[0].after.status is ProductStatus.OUT_OF_STOCK

@@ -1,0 +1,201 @@
+"""Every expression against moto, which refuses what the emulator lets pass; and what each error means."""
+
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from inventory_orders.catalogue import NewProduct, create_product
+from inventory_orders.errors import (
+    CorruptItemError,
+    OutcomeUnknownError,
+    RequestInvalidError,
+    StoreUnavailableError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+from inventory_orders.model import Adjustment, Order, ProductStatus, Table
+from inventory_orders.planner import plan
+from inventory_orders.store import Store, decode_product
+from tests.memory import product, stored
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def write(store, changes, shelf, now=NOW):
+    for chain in plan(changes, shelf).chains:
+        for transaction in chain:
+            store.write(store.transaction_request(transaction, now), "token")
+
+
+def put_product(value, **more):
+    item = {**stored(value), **more}
+    boto3.client("dynamodb").put_item(TableName="Products", Item=item)
+
+
+def read_product(store, product_id="p"):
+    return store.read([product_id]).products[product_id]
+
+
+def test_an_order_and_its_decrement_are_written_together(moto_store):
+    create_product(moto_store, NewProduct("p", 10, low_stock_threshold=8))
+    before = read_product(moto_store)
+    order = Order("o", "u", {"p": 3})
+    write(moto_store, [order], {"p": before})
+    after = read_product(moto_store)
+    assert (after.stock_count, after.version, after.status) == (7, 2, ProductStatus.LOW_STOCK)
+    row = moto_store.read([order.record_key]).records[order.record_key]
+    assert row["items"][0]["productVersion"] == 2
+    assert row["items"][0]["productCreatedAt"] == before.created_at
+    assert row["createdAt"] == "2026-01-02T03:04:05.000000+00:00"
+
+
+def test_a_moved_version_cancels_and_gives_the_item_back(moto_store):
+    create_product(moto_store, NewProduct("p", 10))
+    stale = read_product(moto_store)
+    write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
+    with pytest.raises(TransactionCancelledError) as caught:
+        write(moto_store, [Order("b", "u", {"p": 1})], {"p": stale})
+    first, second = caught.value.reasons
+    assert first.code == "ConditionalCheckFailed"
+    assert decode_product(first.item).stock_count == 9
+    assert second.code == "None"
+    assert read_product(moto_store).stock_count == 9
+
+
+def test_another_incarnation_cancels_although_the_version_is_the_same(moto_store):
+    put_product(product("p", 10, created_at="2026-01-01T00:00:00.000000+00:00"))
+    stale = product("p", 10, created_at="2025-01-01T00:00:00.000000+00:00")
+    with pytest.raises(TransactionCancelledError):
+        write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
+
+
+def test_a_product_that_is_gone_is_not_created_by_an_update(moto_store):
+    with pytest.raises(TransactionCancelledError) as caught:
+        write(moto_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
+    assert caught.value.reasons[0].item is None
+    assert read_product(moto_store) is None
+
+
+@pytest.mark.parametrize(
+    ("lock_offset", "locked"), [(30, True), (0.5, True), (0, False), (-5, False)]
+)
+def test_a_live_lease_cancels_and_an_expired_one_does_not(moto_store, lock_offset, locked):
+    value = product("p", 10)
+    put_product(
+        value, lockTime={"N": str(NOW.timestamp() + lock_offset)}, lockedBy={"S": "somebody"}
+    )
+    if locked:
+        with pytest.raises(TransactionCancelledError):
+            write(moto_store, [Order("a", "u", {"p": 1})], {"p": value})
+    else:
+        write(moto_store, [Order("a", "u", {"p": 1})], {"p": value})
+    assert read_product(moto_store).stock_count == (10 if locked else 9)
+
+
+def test_a_used_order_id_cancels_and_gives_the_row_back(moto_store):
+    create_product(moto_store, NewProduct("p", 10))
+    order = Order("o", "u", {"p": 1})
+    write(moto_store, [order], {"p": read_product(moto_store)})
+    with pytest.raises(TransactionCancelledError) as caught:
+        write(moto_store, [order], {"p": read_product(moto_store)})
+    assert [reason.code for reason in caught.value.reasons] == ["None", "ConditionalCheckFailed"]
+    assert caught.value.reasons[1].item["orderId"] == {"S": "o"}
+
+
+def test_an_adjustment_and_its_row(moto_store):
+    create_product(moto_store, NewProduct("p", 1))
+    receipt = Adjustment("p", "r-1", 40, "RECEIPT")
+    write(moto_store, [receipt], {"p": read_product(moto_store)})
+    row = moto_store.read([receipt.record_key]).records[receipt.record_key]
+    assert receipt.is_recorded_by(row)
+    assert row["productVersion"] == 2
+    assert row["appliedAt"] == "2026-01-02T03:04:05.000000+00:00"
+
+
+def test_a_product_is_created_once_and_its_opening_stock_is_booked(moto_store):
+    assert create_product(moto_store, NewProduct("p", 7, name="Tea", price=450))
+    assert not create_product(moto_store, NewProduct("p", 99))
+    assert read_product(moto_store).stock_count == 7
+    rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
+    assert [(row["delta"], row["reason"]) for row in rows] == [({"N": "7"}, {"S": "OPENING"})]
+    assert rows[0]["productCreatedAt"]["S"] == read_product(moto_store).created_at
+
+
+def test_times_sort_as_text(moto_store):
+    create_product(moto_store, NewProduct("p", 7))
+    created_at = read_product(moto_store).created_at
+    assert len(created_at) == len("2026-01-02T03:04:05.000000+00:00")
+    assert created_at.endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"stockCount": {"S": "7"}},
+        {"stockCount": {"N": "7.5"}},
+        {"status": {"S": "HAPPY"}},
+        {"_version": None},
+        {"createdAt": None},
+    ],
+)
+def test_a_product_that_breaks_the_contract_is_unreadable_and_others_are_not(moto_store, broken):
+    item = {k: v for k, v in {**stored(product("p", 7)), **broken}.items() if v is not None}
+    boto3.client("dynamodb").put_item(TableName="Products", Item=item)
+    put_product(product("q", 3))
+    snapshot = moto_store.read(["p", "q", "r"])
+    assert list(snapshot.unreadable) == ["p"]
+    assert snapshot.products["q"].stock_count == 3
+    assert snapshot.products["r"] is None
+    with pytest.raises(CorruptItemError, match="product p breaks the contract"):
+        decode_product(item)
+
+
+class FailingClient:
+    def __init__(self, error):
+        self._error = error
+
+    def transact_write_items(self, **_):
+        raise self._error
+
+
+def client_error(code, status=400):
+    return ClientError(
+        {
+            "Error": {"Code": code, "Message": "m"},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        },
+        "TransactWriteItems",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (client_error("ProvisionedThroughputExceededException"), ThrottledError),
+        (client_error("ThrottlingException"), ThrottledError),
+        (client_error("RequestLimitExceeded"), ThrottledError),
+        (client_error("ValidationException"), RequestInvalidError),
+        (client_error("TransactionInProgressException"), OutcomeUnknownError),
+        (client_error("InternalServerError", 500), OutcomeUnknownError),
+        (client_error("SomethingNew", 503), OutcomeUnknownError),
+        (ReadTimeoutError(endpoint_url="x"), OutcomeUnknownError),
+        (ConnectTimeoutError(endpoint_url="x"), OutcomeUnknownError),
+        (EndpointConnectionError(endpoint_url="x"), OutcomeUnknownError),
+        (client_error("AccessDeniedException"), StoreUnavailableError),
+        (client_error("ResourceNotFoundException"), StoreUnavailableError),
+        (client_error("IdempotentParameterMismatchException"), StoreUnavailableError),
+        (NoCredentialsError(), StoreUnavailableError),
+    ],
+)
+def test_what_an_error_means_for_the_tables(error, meaning):
+    store = Store(FailingClient(error), {table: table.value for table in Table})
+    with pytest.raises(meaning):
+        store.write([], "token")
