@@ -81,12 +81,13 @@ def demo(
     demonstration.show(outcome, screen)
     path = demonstration.write_json(outcome)
     screen.print(
-        f"\n[dim]The same in {os.path.relpath(path)}. The embedded AWS still runs. What to try next:\n"
-        "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json   one handler, one event\n"
-        '  eval "$(make env)"   then use any AWS client, such as the AWS CLI\n'
-        "  .venv/bin/python -m local status   tables, queues and dead letters\n"
-        "  make demo ORDERS=FILE   replay real orders\n"
-        "  make down   stop it[/]"
+        f"\n[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS still runs; try next:\n"
+        "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json\n"
+        "  make demo ORDERS=FILE               real orders instead, one a line\n"
+        "  .venv/bin/python -m local status    tables, queues, dead letters\n"
+        '  eval "$(make env)"                  any AWS client sees this stack\n'
+        "  make down                           stop it[/]",
+        soft_wrap=True,
     )
     if not outcome.good:
         raise typer.Exit(1)

@@ -23,7 +23,7 @@ from local.process import LOGS, LocalError, run_logged, tail
 
 _FOLDER = STATE / "emulator"
 # Shared by all that run beside one another.
-_VENV = ROOT / ".local" / "emulator-venv"
+VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
@@ -84,7 +84,7 @@ def start() -> Emulator:
     Raises:
         LocalError: It does not come up.
     """
-    _install()
+    install()
     _clean()
     _TEMPORARY.mkdir(parents=True)
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def start() -> Emulator:
     }
     with _LOG.open("wb") as log:
         process = subprocess.Popen(
-            [str(_VENV / "bin" / "python"), "-m", "ministack"],
+            [str(VENV / "bin" / "python"), "-m", "ministack"],
             cwd=_FOLDER,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -146,22 +146,22 @@ def exclusive() -> Iterator[None]:
         yield
 
 
-def _install() -> None:
+def install() -> None:
     """Make the emulator's own environment: what it needs and what the Lambda runtime supplies, nothing else."""
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
-    stamp = _VENV / "installed"
+    stamp = VENV / "installed"
     if stamp.is_file() and stamp.read_text("utf-8") == digest:
         return
     environment = environment_without_aws() | {"UV_PYTHON_DOWNLOADS": "never"}
     uv = str(ROOT / ".venv" / "bin" / "uv")
     run_logged(
         "emulator-venv",
-        [uv, "venv", "--clear", "--python", str(ROOT / ".venv" / "bin" / "python"), str(_VENV)],
+        [uv, "venv", "--clear", "--python", str(ROOT / ".venv" / "bin" / "python"), str(VENV)],
         environment,
     )
     run_logged(
         "emulator-install",
-        [uv, "pip", "sync", "--require-hashes", "--python", str(_VENV), str(_REQUIREMENTS)],
+        [uv, "pip", "sync", "--require-hashes", "--python", str(VENV), str(_REQUIREMENTS)],
         environment,
     )
     stamp.write_text(digest, "utf-8")

@@ -1,0 +1,178 @@
+"""The whole way: the real CDK deployed it, SQS carries the orders, Lambda runs the handlers."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from local import ROOT, STATE, queues, stack
+from local.books import read_books
+from local.shop import Message
+from tests.conftest import order_body
+
+
+def cli(*arguments, check=True):
+    """The command line as a person runs it, on the tests' own embedded AWS."""
+    done = subprocess.run(
+        [sys.executable, "-m", "local", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def wait_until_settled(aws, seconds=60):
+    give_up_at = time.monotonic() + seconds
+    while sum(queues.depth(aws, name).total for name in (queues.STANDARD, queues.FIFO)):
+        assert time.monotonic() < give_up_at, "messages stay in the queues"
+        time.sleep(0.1)
+
+
+def message(body, group="g", deduplication_id="d"):
+    return Message(
+        body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
+    )
+
+
+@pytest.fixture(scope="module")
+def aws(embedded_aws):
+    return embedded_aws[0]
+
+
+def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
+    aws.dynamodb.put_item(
+        TableName=aws.outputs["ProductsTableName"],
+        Item={
+            "productId": {"S": "e2e"},
+            "stockCount": {"N": "30"},
+            "_version": {"N": "1"},
+            "status": {"S": "ACTIVE"},
+            "createdAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
+            "lastUpdatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
+        },
+    )
+    standard = [message(order_body(f"e2e-s{n}", {"e2e": 1})) for n in range(20)]
+    fifo = [message(order_body(f"e2e-f{n}", {"e2e": 1}), "e2e", f"e2e-f{n}") for n in range(20)]
+    bad = '{"orderId": "e2e-bad", "userId": "u", "items": [{"productId": "e2e", "quantity": 1.5}]}'
+    (bad_id, *_) = queues.send(aws, queues.STANDARD, [message(bad), *standard, *standard[:5]])
+    (bad_fifo_id, *_) = queues.send(aws, queues.FIFO, [message(bad, "e2e", "bad"), *fifo])
+    wait_until_settled(aws)
+
+    rows = {key: row for key, row in read_books(aws).orders.items() if key.startswith("e2e-")}
+    assert len(rows) == 40
+    assert sum(row["status"] == "PENDING" for row in rows.values()) == 30
+    assert {row.get("reason") for row in rows.values()} == {None, "INSUFFICIENT_STOCK"}
+    letters = {
+        letter.original_message_id: letter
+        for name in queues.DEAD_LETTERS
+        for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
+    }
+    for message_id in (bad_id, bad_fifo_id):
+        assert letters[message_id].body == bad
+        assert letters[message_id].code == "INVALID_JSON"
+        assert "1.5 is not a whole number" in letters[message_id].message
+
+
+def test_from_the_fifo_queue_first_come_is_first_served(aws):
+    aws.dynamodb.put_item(
+        TableName=aws.outputs["ProductsTableName"],
+        Item={
+            "productId": {"S": "drop"},
+            "stockCount": {"N": "15"},
+            "_version": {"N": "1"},
+            "status": {"S": "ACTIVE"},
+            "createdAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
+            "lastUpdatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
+        },
+    )
+    drop = [
+        message(order_body(f"drop-{n:02}", {"drop": 1}), "drop", f"drop-{n}") for n in range(40)
+    ]
+    queues.send(aws, queues.FIFO, drop)
+    wait_until_settled(aws)
+    rows = read_books(aws).orders
+    placed = sorted(
+        k for k, r in rows.items() if k.startswith("drop-") and r["status"] == "PENDING"
+    )
+    assert placed == [f"drop-{n:02}" for n in range(15)]
+
+
+def test_up_does_nothing_when_nothing_changed(embedded_aws):
+    said = []
+    began = time.monotonic()
+    assert stack.up(said.append) == embedded_aws[1]
+    assert said == []
+    assert time.monotonic() - began < 2
+
+
+def test_the_demonstration(embedded_aws):
+    done = cli("demo")
+    result = json.loads((STATE / "demo.json").read_text())
+    assert result["ordersSent"] == 2000
+    assert result["ordersPlaced"] + result["ordersRejected"] == 2000
+    assert result["ordersLost"] == 0
+    assert result["deadLetters"] >= 20
+    assert result["booksBalance"] is True
+    assert result["seconds"] > 0
+    hot = next(line for line in done.stdout.splitlines() if "tea-first-flush-drop" in line)
+    assert hot.split()[-2:] == ["0", "OUT_OF_STOCK"], "the hot product ends at exactly 0"
+    assert "The books balance." in done.stdout
+
+
+def test_env_points_any_client_at_the_embedded_aws(embedded_aws):
+    lines = cli("env").stdout.splitlines()
+    assert all(line.startswith("export AWS_") for line in lines)
+    assert f"export AWS_ENDPOINT_URL={embedded_aws[1].endpoint}" in lines
+
+
+def test_send_invoke_and_status(aws, tmp_path):
+    file = tmp_path / "orders.jsonl"
+    file.write_text(
+        "".join(json.dumps(order_body(f"cli-{n}", {"e2e": 1})) + "\n" for n in range(25))
+    )
+    assert "25 messages sent" in cli("send", str(file)).stdout
+    baskets = tmp_path / "baskets.csv"
+    baskets.write_text("85123A,71053,85123A\nBANK CHARGES\n")
+    assert "2 messages sent" in cli("send", str(baskets), "--queue", "fifo").stdout
+    doubled = cli("send", str(file), "--duplicates", "100", "--limit", "5", "--rate", "500").stdout
+    assert "10 messages sent" in doubled
+    wait_until_settled(aws)
+    rows = read_books(aws).orders
+    assert sum(key.startswith("cli-") for key in rows) == 25
+    assert rows["basket-000001"]["reason"] == "UNKNOWN_PRODUCT"
+    assert "SCHEMA_VIOLATION" in cli("status").stdout
+
+    answer = cli("invoke", "place_orders", "events/place_orders.json")
+    assert json.loads(answer.stdout) == {"batchItemFailures": []}
+    assert "batch done" in answer.stderr
+
+
+def test_real_accounts_and_the_embedded_aws_are_not_mistaken_for_each_other(embedded_aws):
+    endpoint = embedded_aws[1].endpoint
+    for arguments in (["status", "--account", "dev"], ["deploy", "--stage", "dev"]):
+        refused = subprocess.run(
+            [sys.executable, "-m", "local", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "AWS_ENDPOINT_URL": endpoint},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert refused.returncode == 1
+        assert "points at this machine" in refused.stderr
+
+
+def test_errors_say_what_to_do(embedded_aws):
+    unknown = cli("invoke", "fly", "events/place_orders.json", check=False)
+    assert unknown.returncode == 1
+    assert "there are: place_orders" in unknown.stderr
+    missing = cli("invoke", "place_orders", "events/none.json", check=False)
+    assert "samples are" in missing.stderr
+    assert "Traceback" not in unknown.stderr + missing.stderr

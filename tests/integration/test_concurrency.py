@@ -1,0 +1,146 @@
+"""Many at once for the same item: nothing oversold, nothing lost, nothing applied twice."""
+
+import random
+from collections import Counter
+
+import boto3
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.committer import Ending
+from inventory_orders.model import Adjustment, Order
+from local.books import read_books
+from local.invoke import FakeContext, load_handler
+from tests.conftest import order_body, sqs_event
+from tests.integration.conftest import in_processes, in_threads, set_environment
+
+
+def soon():
+    return Deadline.after(60, SystemClock())
+
+
+def call_handler(environment, batches):
+    """What one Lambda environment does: one invocation after the other."""
+    set_environment(environment)
+    handler = load_handler("place_orders")
+    returned = 0
+    for batch in batches:
+        answer = handler.lambda_handler(sqs_event(*batch), FakeContext("place_orders"))
+        returned += len(answer["batchItemFailures"])
+    return returned
+
+
+def statuses(shop, prefix):
+    rows = read_books(shop.aws).orders
+    return Counter(row["status"] for key, row in rows.items() if key.startswith(prefix))
+
+
+def assert_books_balance(shop, prefix):
+    accounts = [a for a in read_books(shop.aws).accounts if a.product_id.startswith(prefix)]
+    assert accounts
+    assert [a for a in accounts if a.difference] == []
+
+
+def test_20_workers_with_10_orders_each_for_the_last_100(shop):
+    shop.create("last-100", 100)
+    arguments = [
+        (
+            shop.environment,
+            [[order_body(f"last-100-{worker}-{n}", {"last-100": 1})] for n in range(10)],
+        )
+        for worker in range(20)
+    ]
+    assert sum(in_processes(call_handler, arguments)) == 0
+    assert statuses(shop, "last-100-") == {"PENDING": 100, "REJECTED": 100}
+    product = shop.product("last-100")
+    assert product.stock_count == 0
+    assert product.version == 1 + 100, "one for each change that was applied, none for a refusal"
+    assert_books_balance(shop, "last-100")
+
+
+def test_the_same_in_batches_takes_a_write_for_each_batch(shop):
+    shop.create("batch-100", 100)
+    arguments = [
+        (
+            shop.environment,
+            [[order_body(f"batch-100-{worker}-{n}", {"batch-100": 1}) for n in range(10)]],
+        )
+        for worker in range(20)
+    ]
+    assert sum(in_processes(call_handler, arguments)) == 0
+    assert statuses(shop, "batch-100-") == {"PENDING": 100, "REJECTED": 100}
+    product = shop.product("batch-100")
+    assert (product.stock_count, product.version) == (0, 1 + 10)
+    assert_books_balance(shop, "batch-100")
+
+
+def test_overlapping_orders_with_duplicates_from_many_processes(shop):
+    """Eight environments place the same 160 orders for several products each, in different batches."""
+    ids = [f"mix-{n}" for n in range(12)]
+    for product_id in ids:
+        shop.create(product_id, 25)
+    chance = random.Random(7)
+    orders = [
+        order_body(f"mix-order-{n}", {i: chance.randint(1, 3) for i in chance.sample(ids, 3)})
+        for n in range(160)
+    ]
+
+    def batches():
+        mixed = chance.sample(orders, len(orders))
+        return [mixed[start : start + 20] for start in range(0, len(mixed), 20)]
+
+    returned = in_processes(call_handler, [(shop.environment, batches()) for _ in range(8)])
+    assert sum(returned) == 0
+    assert sum(statuses(shop, "mix-order-").values()) == 160
+    assert statuses(shop, "mix-order-")["PENDING"] > 0
+    assert all(shop.product(product_id).stock_count >= 0 for product_id in ids)
+    assert_books_balance(shop, "mix-")
+
+
+def test_5_threads_that_add_10_each_to_one_row_make_50(shop):
+    shop.create("add-50", 0)
+
+    def add(worker):
+        committer = shop.new_committer()
+        for number in range(10):
+            change = Adjustment("add-50", f"{worker}-{number}", 1, "RECEIPT")
+            (outcome,) = committer.apply([change], soon()).outcomes
+            assert outcome.ending is Ending.APPLIED
+
+    in_threads(add, 5)
+    product = shop.product("add-50")
+    assert (product.stock_count, product.version) == (50, 51)
+
+
+def test_the_naive_read_then_put_loses_updates_under_the_same_load(shop):
+    """The code of many tutorials, for comparison: read, add, put the whole item back."""
+    shop.create("naive-50", 0)
+    table = shop.aws.outputs["ProductsTableName"]
+
+    def add(_):
+        client = boto3.client("dynamodb")
+        key = {"productId": {"S": "naive-50"}}
+        for _ in range(10):
+            item = client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
+            item["stockCount"] = {"N": str(int(item["stockCount"]["N"]) + 1)}
+            client.put_item(TableName=table, Item=item)
+
+    in_threads(add, 5)
+    assert shop.product("naive-50").stock_count < 50
+
+
+def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
+    shop.create("two-requests", 500)
+    requests = []
+    store = shop.new_store()
+    store._client.meta.events.register(
+        "before-send.dynamodb",
+        lambda request, **_: requests.append(request.headers["X-Amz-Target"]),
+    )
+    committer = shop.new_committer()
+    committer.store = store
+    report = committer.apply(
+        [Order(f"two-{n}", "u", {"two-requests": 1}) for n in range(99)], soon()
+    )
+    assert {outcome.ending for outcome in report.outcomes} == {Ending.APPLIED}
+    operations = [target.decode().split(".")[1] for target in requests]
+    assert operations == ["BatchGetItem", "TransactWriteItems"]

@@ -1,0 +1,53 @@
+"""The store's conditions on the embedded AWS: the same answers as in the unit tests on moto."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from inventory_orders.errors import TransactionCancelledError
+from inventory_orders.model import Order
+from inventory_orders.planner import plan
+from tests.memory import stored
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def write(shop, order, shelf, token):
+    ((transaction,),) = plan([order], shelf).chains
+    shop.store.write(shop.store.transaction_request(transaction, NOW), token)
+
+
+def test_a_token_applies_a_request_once(shop):
+    shop.create("token", 10)
+    shelf = {"token": shop.product("token")}
+    write(shop, Order("token-1", "u", {"token": 1}), shelf, "same-token-1")
+    write(shop, Order("token-1", "u", {"token": 1}), shelf, "same-token-1")
+    assert shop.product("token").stock_count == 9
+
+
+def test_a_cancellation_gives_back_the_items_of_all_failed_conditions(shop):
+    shop.create("back-1", 10)
+    shop.create("back-2", 10)
+    stale = {"back-1": shop.product("back-1"), "back-2": shop.product("back-2")}
+    write(shop, Order("back-a", "u", {"back-1": 1, "back-2": 1}), stale, "back-a")
+    with pytest.raises(TransactionCancelledError) as caught:
+        write(shop, Order("back-a", "u", {"back-1": 1, "back-2": 1}), stale, "back-b")
+    codes = [reason.code for reason in caught.value.reasons]
+    assert codes == ["ConditionalCheckFailed"] * 3
+    assert [reason.item["_version"] for reason in caught.value.reasons] == [
+        {"N": "2"},
+        {"N": "2"},
+        {"N": "1"},
+    ]
+
+
+def test_a_live_lease_keeps_orders_out(shop):
+    shop.create("leased", 10)
+    value = shop.product("leased")
+    item = stored(value) | {
+        "lockedBy": {"S": "counter-1"},
+        "lockTime": {"N": str(NOW.timestamp() + 0.25)},
+    }
+    shop.aws.dynamodb.put_item(TableName=shop.aws.outputs["ProductsTableName"], Item=item)
+    with pytest.raises(TransactionCancelledError):
+        write(shop, Order("leased-1", "u", {"leased": 1}), {"leased": value}, "leased-1")

@@ -1,0 +1,99 @@
+"""Faults below the SDK's own retries: the real client, the real engine, a network that misbehaves."""
+
+import random
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ReadTimeoutError
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.committer import Ending
+from inventory_orders.model import Order
+from local.books import read_books
+from tests.integration.conftest import in_threads
+
+
+class RawBody:
+    def __init__(self, content):
+        self._content = content
+
+    def stream(self, **_):
+        yield self._content
+
+
+class FaultyNetwork:
+    """Between the client and the wire: loses responses after the work was done, or refuses to do it."""
+
+    def __init__(self, store, seed, lost=0.0, throttled=0.0, conflict=0.0):
+        self._session = store._client._endpoint.http_session
+        self._send = self._session.send
+        self._session.send = self.send
+        self._chance = random.Random(seed)
+        self._rates = (lost, throttled, conflict)
+        self.faults = 0
+
+    def send(self, request):
+        lost, throttled, conflict = self._rates
+        draw = self._chance.random()
+        writes = b"TransactWriteItems" in request.headers["X-Amz-Target"]
+        if draw < lost:
+            self.faults += 1
+            self._send(request)
+            raise ReadTimeoutError(endpoint_url=request.url)
+        if draw < lost + throttled:
+            self.faults += 1
+            return _error(request, "ThrottlingException", "{}")
+        if draw < lost + throttled + conflict and writes:
+            self.faults += 1
+            return _error(
+                request,
+                "TransactionCanceledException",
+                '{"CancellationReasons": [{"Code": "TransactionConflict"}]}',
+            )
+        return self._send(request)
+
+
+def _error(request, code, body):
+    content = body.replace("{", f'{{"__type": "{code}"' + (", " if body != "{}" else ""), 1)
+    headers = {"x-amzn-requestid": "injected", "content-type": "application/x-amz-json-1.0"}
+    return AWSResponse(request.url, 400, headers, RawBody(content.encode()))
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("lost", {"lost": 0.3}),
+        ("throttled", {"throttled": 0.3}),
+        ("conflict", {"conflict": 0.4}),
+        ("all", {"lost": 0.1, "throttled": 0.1, "conflict": 0.2}),
+    ],
+)
+def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
+    product_id = f"fault-{name}"
+    shop.create(product_id, 60)
+
+    def work(worker):
+        committer = shop.new_committer()
+        network = FaultyNetwork(committer.store, worker, **rates)
+        pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(20)]
+        rounds = 0
+        while pending:
+            rounds += 1
+            assert rounds < 50
+            batch, rest = pending[:5], pending[5:]
+            report = committer.apply(batch, Deadline.after(20, SystemClock()))
+            # What is returned is delivered again, as SQS would do.
+            pending = rest + [
+                order
+                for order, outcome in zip(batch, report.outcomes, strict=True)
+                if outcome.ending is Ending.RETURNED
+            ]
+        return network.faults
+
+    assert sum(in_threads(work, 4)) > 5
+    books = read_books(shop.aws)
+    rows = [row for key, row in books.orders.items() if key.startswith(f"{product_id}-")]
+    assert len(rows) == 80
+    assert sum(row["status"] == "PENDING" for row in rows) == 60
+    (account,) = [account for account in books.accounts if account.product_id == product_id]
+    assert (account.stock, account.difference) == (0, 0)
