@@ -60,7 +60,7 @@ $(VENV)/installed: requirements-dev.txt
 		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up the Python environment in $(VENV)" >&2
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) >&2
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	@$(VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
 		"$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)" >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
 	@touch $@

@@ -344,8 +344,9 @@ def _show_effort(samples: Sequence[emf.Sample], summary: dict[str, Any], console
 def _show_books(outcome: Outcome, console: Console) -> None:
     console.print()
 
-    def interest(account: Account) -> tuple[bool, bool, int]:
-        return (account.difference == 0, account.product_id != shop.HOT_PRODUCT, account.stock)
+    def interest(account: Account) -> tuple[bool, bool, bool, int]:
+        is_hot = account.product_id == shop.HOT_PRODUCT
+        return (account.difference == 0, not is_hot, account.stock > 0, -account.sold)
 
     shown = sorted(outcome.accounts, key=interest)[:8]
     table = RichTable(title="The books", title_justify="left", title_style="bold", box=None)

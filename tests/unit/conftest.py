@@ -11,6 +11,12 @@ from inventory_orders.store import Store
 from local.invoke import create_table, moto_stack
 
 
+@pytest.fixture(autouse=True)
+def no_endpoint(monkeypatch):
+    """moto answers for AWS's own addresses only; the tests' embedded AWS may run meanwhile."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+
+
 @pytest.fixture
 def moto_store():
     """A store on empty tables."""
