@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down env invoke deploy destroy lock
+.PHONY: help setup demo test up down env invoke audit example deploy destroy lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ demo: setup ## deploy to the embedded AWS, send 2,000 orders, read the books; OR
 test: setup ## all checks: lint, types, unit, infra, integration, e2e
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/mypy --no-error-summary layers/core/python local functions/*/handler.py
+	@$(VENV)/bin/mypy --no-error-summary layers/core/python local $(wildcard functions/*/handler.py)
 	@$(VENV)/bin/python -m pytest
 
 up: setup ## start the embedded AWS with the stack deployed
@@ -39,6 +39,12 @@ env: setup ## print what points any AWS client at the embedded AWS: eval "$$(mak
 
 invoke: setup ## one handler, one event: FUNCTION=place_orders EVENT=events/place_orders.json
 	@$(RUN) invoke $(FUNCTION) $(EVENT)
+
+audit: setup ## recompute every product's stock on the embedded AWS; PRODUCT=id explains one
+	@$(RUN) audit $(PRODUCT)
+
+example: setup ## a race, with naive code and with ours: NAME=lost-update; lists them without a name
+	@$(RUN) example $(NAME)
 
 deploy: setup ## the stack on your AWS account: STAGE=dev or STAGE=prod
 	@$(if $(STAGE),,echo "name a stage: make deploy STAGE=dev" >&2; exit 2;) $(RUN) deploy --stage $(STAGE)
@@ -59,7 +65,7 @@ $(VENV)/installed: requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up the Python environment in $(VENV)" >&2
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) >&2
+	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) >&2
 	@$(VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
 		"$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)" >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
@@ -69,5 +75,5 @@ node_modules/installed: package.json package-lock.json
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \
 		|| { echo "Node 20 or later is needed: the CDK command line runs on it" >&2; exit 1; }
 	@echo "Setting up the CDK command line in node_modules" >&2
-	@npm ci --silent --no-audit --no-fund >&2
+	@npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@

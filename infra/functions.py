@@ -13,7 +13,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra import assets
-from infra.queues import QueuePair, Queues
+from infra.queues import MAX_RECEIVE_COUNT, QueuePair, Queues
 from infra.settings import QueueSettings, Settings
 from infra.tables import Tables
 
@@ -57,7 +57,60 @@ class Functions(Construct):
             },
         )
         self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
-        self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem"])
+        # UpdateItem: an order whose cancellation came first fills in the row that it left.
+        self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem", "UpdateItem"])
+
+        self.adjust_stock = self._function(
+            "adjust_stock",
+            "AdjustStock",
+            "Books receipts, corrections, returns and plain decrements",
+            {"StockQueue": queues.stock},
+        )
+        self._allow(self.adjust_stock, tables.products, ["BatchGetItem", "GetItem", "UpdateItem"])
+        self._allow(self.adjust_stock, tables.stock_adjustments, ["BatchGetItem", "PutItem"])
+
+        self.cancel_orders = self._function(
+            "cancel_orders",
+            "CancelOrders",
+            "Cancels orders and gives their stock back",
+            {"CancellationQueue": queues.cancellations},
+        )
+        self._allow(self.cancel_orders, tables.products, ["BatchGetItem", "UpdateItem"])
+        self._allow(
+            self.cancel_orders,
+            tables.orders,
+            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
+        )
+
+        self.manage_products = self._function(
+            "manage_products",
+            "ManageProducts",
+            "Lists, changes, discontinues and delists products",
+            {"CatalogueQueue": queues.catalogue},
+        )
+        self._allow(
+            self.manage_products,
+            tables.products,
+            ["GetItem", "PutItem", "UpdateItem", "DeleteItem"],
+        )
+        self._allow(self.manage_products, tables.stock_adjustments, ["PutItem"])
+
+        self.count_stock = self._function(
+            "count_stock", "CountStock", "Counts stock under a lease", {}
+        )
+        self._allow(self.count_stock, tables.products, ["GetItem", "UpdateItem"])
+        self._allow(self.count_stock, tables.stock_adjustments, ["GetItem", "PutItem"])
+
+    @property
+    def all(self) -> dict[str, lambda_.Function]:
+        """The functions by construct id."""
+        return {
+            "PlaceOrders": self.place_orders,
+            "AdjustStock": self.adjust_stock,
+            "CancelOrders": self.cancel_orders,
+            "ManageProducts": self.manage_products,
+            "CountStock": self.count_stock,
+        }
 
     def _function(
         self,
@@ -102,6 +155,7 @@ class Functions(Construct):
                 "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
                 "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
                 "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
+                "MAX_RECEIVE_COUNT": str(MAX_RECEIVE_COUNT),
             },
         )
         for queue_name, pair in sources.items():

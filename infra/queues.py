@@ -23,7 +23,7 @@ class QueuePair:
 
 
 class Queues(Construct):
-    """The order queues: encrypted, reached by TLS only."""
+    """All queues: encrypted, reached by TLS only."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
@@ -32,6 +32,11 @@ class Queues(Construct):
         self.orders_fifo = self._pair(
             "OrderQueueFifo", "OrderFifoDeadLetterQueue", "place_orders", fifo=True
         )
+        self.stock = self._pair("StockQueue", "StockDeadLetterQueue", "adjust_stock")
+        self.cancellations = self._pair(
+            "CancellationQueue", "CancellationDeadLetterQueue", "cancel_orders"
+        )
+        self.catalogue = self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
 
     def _pair(
         self, name: str, dead_letter_name: str, function: str, *, fifo: bool = False

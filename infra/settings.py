@@ -28,7 +28,8 @@ class FunctionSettings:
 
     def __post_init__(self) -> None:
         _check("memoryMegabytes", self.memoryMegabytes, 128, 10_240)
-        _check("timeoutSeconds", self.timeoutSeconds, 15, 900)
+        # Half of the time is kept for the worst case of the last call and for answering the queue.
+        _check("timeoutSeconds", self.timeoutSeconds, 25, 900)
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,20 @@ class Settings:
             raise SettingsError(
                 f"settings.logRetentionDays must be one of {', '.join(map(str, days))}"
             )
+        _only(
+            "settings.functions",
+            _object("settings.functions", top["functions"]),
+            _FUNCTIONS,
+            _FUNCTIONS,
+        )
+        _only("settings.queues", _object("settings.queues", top["queues"]), _QUEUES, _QUEUES)
+        warm = _object("settings.warmThroughput", top.get("warmThroughput", {}))
+        _only("settings.warmThroughput", warm, _TABLES, set())
+        fifo = top["queues"]["OrderQueueFifo"]
+        if isinstance(fifo, Mapping) and "batchWindowSeconds" in fifo:
+            raise SettingsError(
+                "settings.queues.OrderQueueFifo: a FIFO queue has no batchWindowSeconds"
+            )
         return cls(
             stage=str(stage),
             runtime=runtime,
@@ -144,6 +159,13 @@ class Settings:
         )
 
 
+_FUNCTIONS = {
+    *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
+}
+_QUEUES = {
+    *("OrderQueue", "OrderQueueFifo", "StockQueue", "CancellationQueue", "CatalogueQueue"),
+}
+_TABLES = {"Products", "Orders", "StockAdjustments"}
 _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
 
 
@@ -161,7 +183,7 @@ def _object(path: str, value: object) -> Mapping[str, Any]:
 
 
 def _only(path: str, value: Mapping[str, Any], known: set[str], required: set[str]) -> None:
-    for name in value.keys() - known:
+    for name in sorted(value.keys() - known):
         raise SettingsError(f"{path}.{name} is unknown; known are {', '.join(sorted(known))}")
     for name in sorted(required - value.keys()):
         raise SettingsError(f"{path}.{name} is missing in cdk.json")

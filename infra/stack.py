@@ -29,14 +29,21 @@ class InventoryOrdersStack(Stack):
         outputs = {
             "OrderQueueUrl": queues.orders.queue.queue_url,
             "OrderQueueFifoUrl": queues.orders_fifo.queue.queue_url,
+            "StockQueueUrl": queues.stock.queue.queue_url,
+            "CancellationQueueUrl": queues.cancellations.queue.queue_url,
+            "CatalogueQueueUrl": queues.catalogue.queue.queue_url,
             "OrderDeadLetterQueueUrl": queues.orders.dead_letters.queue_url,
             "OrderFifoDeadLetterQueueUrl": queues.orders_fifo.dead_letters.queue_url,
+            "StockDeadLetterQueueUrl": queues.stock.dead_letters.queue_url,
+            "CancellationDeadLetterQueueUrl": queues.cancellations.dead_letters.queue_url,
+            "CatalogueDeadLetterQueueUrl": queues.catalogue.dead_letters.queue_url,
             "ProductsTableName": tables.products.table_name,
             "OrdersTableName": tables.orders.table_name,
             "StockAdjustmentsTableName": tables.stock_adjustments.table_name,
             "OrdersStreamArn": tables.orders.table_stream_arn,
-            "PlaceOrdersFunctionName": functions.place_orders.function_name,
-            "PlaceOrdersLogGroupName": functions.place_orders.log_group.log_group_name,
         }
+        for name, function in functions.all.items():
+            outputs[f"{name}FunctionName"] = function.function_name
+            outputs[f"{name}LogGroupName"] = function.log_group.log_group_name
         for name, value in outputs.items():
             CfnOutput(self, name, value=value or "")

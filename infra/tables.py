@@ -27,6 +27,8 @@ class Tables(Construct):
                     sort_key=_string("createdAt"),
                     projection_type=dynamodb.ProjectionType.INCLUDE,
                     non_key_attributes=["status"],
+                    # A throttled index throttles the writes of its table.
+                    warm_throughput=self._warm("Orders"),
                 )
             ],
         )
@@ -41,7 +43,6 @@ class Tables(Construct):
         stream: dynamodb.StreamViewType | None = None,
         indexes: list[dynamodb.GlobalSecondaryIndexPropsV2] | None = None,
     ) -> dynamodb.TableV2:
-        warm = self._settings.warm_throughput.get(name)
         protected = self._settings.is_production
         return dynamodb.TableV2(
             self,
@@ -57,14 +58,16 @@ class Tables(Construct):
             removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
             dynamo_stream=stream,
             global_secondary_indexes=indexes,
-            warm_throughput=(
-                dynamodb.WarmThroughput(
-                    read_units_per_second=warm.readUnitsPerSecond,
-                    write_units_per_second=warm.writeUnitsPerSecond,
-                )
-                if warm
-                else None
-            ),
+            warm_throughput=self._warm(name),
+        )
+
+    def _warm(self, table: str) -> dynamodb.WarmThroughput | None:
+        warm = self._settings.warm_throughput.get(table)
+        if warm is None:
+            return None
+        return dynamodb.WarmThroughput(
+            read_units_per_second=warm.readUnitsPerSecond,
+            write_units_per_second=warm.writeUnitsPerSecond,
         )
 
 

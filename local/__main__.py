@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -24,6 +24,9 @@ from local import ROOT, emulator, queues, stack
 from local.aws import Aws, embedded_settings, refuse_loopback, use_embedded
 from local.process import LocalError
 from local.shop import Message, read_orders
+
+if TYPE_CHECKING:
+    from local.books import Account, Entry
 
 app = typer.Typer(
     help="The embedded AWS, and tools for the deployed stack.",
@@ -207,7 +210,7 @@ def status(account: OnAccount = None) -> None:
         tables.add_row(name.removesuffix("TableName"), f"{items:,}", note)
     screen.print(tables, "")
     depths = Table("queue", "waiting", "in flight", box=None)
-    for name in (queues.STANDARD, queues.FIFO, *queues.DEAD_LETTERS):
+    for name in (*queues.QUEUES, *queues.DEAD_LETTERS):
         depth = queues.depth(aws, name)
         depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
     screen.print(depths)
@@ -223,6 +226,86 @@ def status(account: OnAccount = None) -> None:
         for code, count in causes.most_common():
             dead.add_row(code, f"{count:,}", example[code])
         screen.print("", dead)
+
+
+@app.command()
+def audit(
+    product: Annotated[
+        str | None, typer.Argument(help="Explain this product's stock, change by change.")
+    ] = None,
+    account: OnAccount = None,
+) -> None:
+    """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
+
+    Meant for a time when nothing writes: it reads the three tables one after the other.
+    """
+    from local.books import history, read_books  # noqa: PLC0415
+
+    aws = _aws(account)
+    with aside.status("Reading all three tables"):
+        books = read_books(aws)
+    chosen = [a for a in books.accounts if product is None or a.product_id == product]
+    if product is not None and not chosen:
+        raise LocalError(f"there is no product {product}, and no row speaks of one")
+    wrong = [entry for entry in chosen if entry.difference]
+    if product is not None:
+        for entry in chosen:
+            _show_history(entry, history(books, entry))
+    for entry in wrong:
+        screen.print(
+            f"[bold red]{entry.product_id}[/] has {entry.stock:,}, but its rows say "
+            f"{entry.adjusted - entry.sold:,}: {entry.difference:+,} unexplained"
+        )
+    if wrong:
+        raise typer.Exit(1)
+    screen.print(
+        f"[green]The books balance:[/] {len(chosen):,} products, {len(books.adjustments):,} adjustments, "
+        f"{len(books.orders):,} orders, no difference."
+    )
+
+
+def _show_history(account: Account, entries: list[Entry]) -> None:
+    table = Table(
+        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.stock:,}?",
+        title_justify="left",
+        box=None,
+    )
+    for heading, justify in (("version", "right"), ("change", "right"), ("stock", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]  # a literal each
+    table.add_column("what")
+    table.add_column("when")
+    for entry in entries:
+        version = "" if entry.version is None else str(entry.version)
+        change = f"{entry.delta:+,}" if entry.at else ""
+        style = "" if entry.at else "dim"
+        table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:26], style=style)
+    screen.print(table)
+
+
+@app.command()
+def example(
+    name: Annotated[
+        str | None, typer.Argument(help="Which one; all their names are listed without it.")
+    ] = None,
+) -> None:
+    """Show an anomaly really happening with naive code, and not happening with ours."""
+    from local import examples  # noqa: PLC0415
+
+    if name is None or name not in examples.EXAMPLES:
+        for known, function in examples.EXAMPLES.items():
+            screen.print(f"  [bold]{known:20}[/] {(function.__doc__ or '').splitlines()[0]}")
+        if name is not None:
+            raise LocalError(f"there is no example {name}")
+        return
+    running = _up(screen)
+    use_embedded(running.endpoint)
+    story = examples.EXAMPLES[name](examples.Stage.of(Aws.of_stack(stack.STACK_NAME)))
+    screen.print(f"\n[bold]{name}[/]")
+    for line in story.lines:
+        screen.print(f"  {line}", soft_wrap=True)
+    screen.print(f"\n[dim]docs/patterns.md#{name} explains it.[/]")
+    if not story.as_told:
+        raise typer.Exit(1)
 
 
 @app.command()

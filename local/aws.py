@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,12 +25,22 @@ if TYPE_CHECKING:
 
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
-_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
 def is_loopback(endpoint: str) -> bool:
     """Whether a URL leads to this machine."""
-    return urlsplit(endpoint).hostname in _LOOPBACK
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    addresses = [ipaddress.ip_address(address.split("%")[0]) for address in found]
+    return any(_is_here(address) for address in addresses)
+
+
+def _is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_unspecified)
 
 
 def embedded_settings(endpoint: str) -> dict[str, str]:
@@ -53,7 +65,12 @@ def embedded_settings(endpoint: str) -> dict[str, str]:
 
 def embedded_environment(endpoint: str) -> dict[str, str]:
     """The caller's environment without any AWS setting of theirs, pointed at the embedded AWS."""
-    return environment_without_aws() | embedded_settings(endpoint)
+    environment = environment_without_aws() | embedded_settings(endpoint)
+    # A proxy of the caller's must not stand between this machine and itself.
+    for name in ("NO_PROXY", "no_proxy"):
+        others = environment.get(name)
+        environment[name] = "127.0.0.1,localhost" + (f",{others}" if others else "")
+    return environment
 
 
 def environment_without_aws() -> dict[str, str]:

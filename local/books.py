@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,18 @@ class Account:
 
     Attributes:
         product_id: The product.
+        created_at: Which incarnation.
+        status: Of the product; `DELISTED` if its row is gone.
+        version: Of its row; 0 if it is gone.
         stock: What its row says; 0 if the row is gone.
         adjusted: Sum of its adjustments.
         sold: Units in orders that hold stock.
     """
 
     product_id: str
+    created_at: str
     status: str
+    version: int
     stock: int
     adjusted: int
     sold: int
@@ -39,10 +44,17 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """All accounts, and all orders by id."""
+    """All accounts, and the rows that they come from.
+
+    Attributes:
+        accounts: One for each incarnation of a product.
+        orders: By id.
+        adjustments: All of them.
+    """
 
     accounts: tuple[Account, ...]
     orders: Mapping[str, dict[str, Any]]
+    adjustments: Sequence[Mapping[str, Any]]
 
 
 def read_books(aws: Aws) -> Books:
@@ -50,8 +62,9 @@ def read_books(aws: Aws) -> Books:
     products = {
         (row["productId"], row["createdAt"]): row for row in _rows(aws, "ProductsTableName")
     }
+    adjustments = list(_rows(aws, "StockAdjustmentsTableName"))
     adjusted: dict[tuple[str, str], int] = {}
-    for row in _rows(aws, "StockAdjustmentsTableName"):
+    for row in adjustments:
         key = (row["productId"], row["productCreatedAt"])
         adjusted[key] = adjusted.get(key, 0) + row["delta"]
     sold: dict[tuple[str, str], int] = {}
@@ -61,15 +74,92 @@ def read_books(aws: Aws) -> Books:
             for line in row["items"]:
                 key = (line["productId"], line["productCreatedAt"])
                 sold[key] = sold.get(key, 0) + line["quantity"]
-    accounts = []
-    for key in sorted(products.keys() | adjusted.keys() | sold.keys()):
-        row = products.get(key, {"stockCount": 0, "status": "DELISTED"})
-        accounts.append(
-            Account(
-                key[0], row["status"], row["stockCount"], adjusted.get(key, 0), sold.get(key, 0)
-            )
+    gone = {"stockCount": 0, "status": "DELISTED", "_version": 0}
+    accounts = [
+        Account(
+            product_id=key[0],
+            created_at=key[1],
+            status=(row := products.get(key, gone))["status"],
+            version=row["_version"],
+            stock=row["stockCount"],
+            adjusted=adjusted.get(key, 0),
+            sold=sold.get(key, 0),
         )
-    return Books(tuple(accounts), orders)
+        for key in sorted(products.keys() | adjusted.keys() | sold.keys())
+    ]
+    return Books(tuple(accounts), orders, adjustments)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a product's history.
+
+    Attributes:
+        version: The version that the change made; None where it was made without reading one (an atomic
+            decrement) or is not recorded (what a cancellation gave back).
+        at: When.
+        delta: Change of stock, in units; 0 for a gap.
+        what: In words.
+        stock: Units on hand after it, added up from the first line on.
+    """
+
+    version: int | None
+    at: str
+    delta: int
+    what: str
+    stock: int
+
+
+def history(books: Books, account: Account) -> list[Entry]:
+    """Why a product's stock is what it is: every recorded change, in order of version, and the gaps between."""
+    key = (account.product_id, account.created_at)
+    found: list[tuple[int | None, str, int, str]] = [
+        (
+            row.get("productVersion"),
+            row["appliedAt"],
+            row["delta"],
+            f"{row['reason']} {row['adjustmentId']}",
+        )
+        for row in books.adjustments
+        if (row["productId"], row["productCreatedAt"]) == key
+    ]
+    for order in books.orders.values():
+        for line in order["items"]:
+            if (line["productId"], line.get("productCreatedAt")) != key:
+                continue
+            name = f"order {order['orderId']}"
+            version, quantity = line["productVersion"], line["quantity"]
+            found.append((version, order["createdAt"], -quantity, name))
+            if order["status"] == OrderStatus.CANCELLED:
+                # Cancelled after the product was gone, it gave nothing back.
+                found.append((None, order["lastUpdatedAt"], quantity, f"{name} cancelled"))
+    entries: list[Entry] = []
+    stock, seen = 0, 0
+    for version, at, delta, what in _by_version(found):
+        if version is not None and version > seen + 1:
+            missing = f"{seen + 1}" if version == seen + 2 else f"{seen + 1} to {version - 1}"
+            gap = f"(version {missing}: no stock row of its own: details, price, lease, or a line without version)"
+            entries.append(Entry(None, "", 0, gap, stock))
+        stock += delta
+        entries.append(Entry(version, at, delta, what, stock))
+        seen = max(seen, version or 0)
+    if account.version > seen:
+        left = f"{seen + 1}" if account.version == seen + 1 else f"{seen + 1} to {account.version}"
+        gap = f"(version {left}: no stock row of its own: details, price, lease, or a line without version)"
+        entries.append(Entry(None, "", 0, gap, stock))
+    return entries
+
+
+def _by_version(
+    found: list[tuple[int | None, str, int, str]],
+) -> list[tuple[int | None, str, int, str]]:
+    """By version; what has none stands where its time puts it."""
+    with_version = sorted((entry for entry in found if entry[0] is not None), key=lambda e: e[:2])
+    result = list(with_version)
+    for entry in sorted((entry for entry in found if entry[0] is None), key=lambda e: e[1]):
+        position = next((i for i, other in enumerate(result) if other[1] > entry[1]), len(result))
+        result.insert(position, entry)
+    return result
 
 
 def _rows(aws: Aws, output: str) -> Iterator[dict[str, Any]]:

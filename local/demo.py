@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from inventory_orders.catalogue import NewProduct, create_product
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.committer import Committer, Ending
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages import parse_order
-from inventory_orders.model import Adjustment, Table
+from inventory_orders.model import Adjustment, Known, Table
+from inventory_orders.products import NewProduct, Products
 from inventory_orders.store import Store
 from local import STATE, emf, queues, shop
 from local.aws import Aws
@@ -185,7 +185,8 @@ def _is_stored(message: Message, books: Books) -> bool:
         order = parse_order(message.body)
     except PoisonMessageError:
         return False
-    return order.order_id in books.orders and order.is_recorded_by(books.orders[order.order_id])
+    row = books.orders.get(order.order_id)
+    return row is not None and order.recognise(row) is Known.SAME_REQUEST
 
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
@@ -199,8 +200,8 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
         },
     )
     with ThreadPoolExecutor(4) as pool:
-        created = list(pool.map(lambda product: create_product(store, product), products))
-    known = [product for product, new in zip(products, created, strict=True) if not new]
+        created = list(pool.map(Products(store).create, products))
+    known = [product for product, (new, _) in zip(products, created, strict=True) if not new]
     adjustments = []
     for start in range(0, len(known), 100):
         chunk = {product.product_id: product for product in known[start : start + 100]}

@@ -140,7 +140,7 @@ def stop() -> bool:
 @contextmanager
 def exclusive() -> Iterator[None]:
     """Only one command of a checkout starts, deploys or stops at a time; others wait for it."""
-    STATE.mkdir(exist_ok=True)
+    STATE.mkdir(parents=True, exist_ok=True)
     with (STATE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -181,9 +181,9 @@ def _free_port() -> int:
 
 def _is_ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/_ministack/ready", timeout=2
-        ) as answer:
+        # Without any proxy: this machine talks to itself.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{port}/_ministack/ready", timeout=2) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -165,17 +165,17 @@ def moto_stack() -> Mapping[str, str]:
     """Make the tables and queues in moto, stock the shop, and return the handlers' environment."""
     import boto3  # noqa: PLC0415
 
-    from inventory_orders.catalogue import create_product  # noqa: PLC0415
     from inventory_orders.model import Table  # noqa: PLC0415
+    from inventory_orders.products import Products  # noqa: PLC0415
     from inventory_orders.store import Store  # noqa: PLC0415
     from local.shop import catalogue  # noqa: PLC0415
 
     dynamodb = boto3.client("dynamodb")
     for table in Table:
         create_table(dynamodb, table, table.value)
-    store = Store(dynamodb, {table: table.value for table in Table})
+    products = Products(Store(dynamodb, {table: table.value for table in Table}))
     for product in catalogue():
-        create_product(store, product)
+        products.create(product)
 
     sqs = boto3.client("sqs")
     environment = {

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 STANDARD = "OrderQueueUrl"
 FIFO = "OrderQueueFifoUrl"
-DEAD_LETTERS = ("OrderDeadLetterQueueUrl", "OrderFifoDeadLetterQueueUrl")
+STOCK = "StockQueueUrl"
+CANCELLATIONS = "CancellationQueueUrl"
+CATALOGUE = "CatalogueQueueUrl"
+QUEUES = (STANDARD, FIFO, STOCK, CANCELLATIONS, CATALOGUE)
+DEAD_LETTERS = (
+    "OrderDeadLetterQueueUrl",
+    "OrderFifoDeadLetterQueueUrl",
+    "StockDeadLetterQueueUrl",
+    "CancellationDeadLetterQueueUrl",
+    "CatalogueDeadLetterQueueUrl",
+)
 
 _BATCH = 10
 _SENDERS = 4

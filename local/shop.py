@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from inventory_orders.catalogue import NewProduct
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages import parse_order
+from inventory_orders.products import NewProduct
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400

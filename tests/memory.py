@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.errors import CancellationReason, TransactionCancelledError
-from inventory_orders.model import Product, ProductStatus, RecordKey, stock_status
+from inventory_orders.model import Product, ProductStatus, Put, RecordKey, stock_status
 from inventory_orders.planner import Transaction
 from inventory_orders.store import Snapshot, _encode
 
@@ -132,18 +132,28 @@ class MemoryStore:
             )
             reasons.append(_reason(fine, stored(current) if current else None))
         decisions = [decision for decision in transaction.decisions if decision.has_record]
-        for decision in decisions:
+        at = "2026-01-02T00:00:00.000000+00:00"
+        records = [d.change.record(d.refusal, transaction.after, at) for d in decisions]
+        for decision, record in zip(decisions, records, strict=True):
             row = self.records.get(decision.change.record_key)
             item = {name: _encode(value) for name, value in row.items()} if row else None
-            reasons.append(_reason(row is None, item))
+            if isinstance(record, Put):
+                reasons.append(_reason(row is None, item))
+            else:
+                as_expected = row is not None and all(
+                    row.get(name) == value for name, value in record.expected.items()
+                )
+                reasons.append(_reason(as_expected, item))
         if any(reason.code != "None" for reason in reasons):
             raise TransactionCancelledError(reasons)
         for update in transaction.updates:
             self.products[update.after.product_id] = update.after
-        for decision in decisions:
-            self.records[decision.change.record_key] = decision.change.record(
-                decision.refusal, transaction.after, "2026-01-02T00:00:00.000000+00:00"
-            )
+        for decision, record in zip(decisions, records, strict=True):
+            key = decision.change.record_key
+            if isinstance(record, Put):
+                self.records[key] = dict(record.row)
+            else:
+                self.records[key] = {**self.records[key], **record.values}
 
     def sell(self, product_id: str, units: int) -> None:
         """A rival's decrement."""

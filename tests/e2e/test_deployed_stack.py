@@ -172,7 +172,7 @@ def test_real_accounts_and_the_embedded_aws_are_not_mistaken_for_each_other(embe
 def test_errors_say_what_to_do(embedded_aws):
     unknown = cli("invoke", "fly", "events/place_orders.json", check=False)
     assert unknown.returncode == 1
-    assert "there are: place_orders" in unknown.stderr
+    assert "there are: adjust_stock, cancel_orders" in unknown.stderr
     missing = cli("invoke", "place_orders", "events/none.json", check=False)
     assert "samples are" in missing.stderr
     assert "Traceback" not in unknown.stderr + missing.stderr

@@ -9,7 +9,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 os.environ["CDK_VALIDATION"] = "false"
 
 import aws_cdk as cdk
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 
 from infra.queues import MAX_RECEIVE_COUNT
 from infra.settings import Settings
@@ -93,6 +93,9 @@ def test_warm_throughput_is_optional():
     [
         ("OrderQueue", "OrderDeadLetterQueue", False),
         ("OrderQueueFifo", "OrderFifoDeadLetterQueue", True),
+        ("StockQueue", "StockDeadLetterQueue", False),
+        ("CancellationQueue", "CancellationDeadLetterQueue", False),
+        ("CatalogueQueue", "CatalogueDeadLetterQueue", False),
     ],
 )
 def test_queues(dev, name, dead_letters, fifo):
@@ -125,6 +128,7 @@ def test_event_sources_come_from_the_configuration(dev):
         source["Properties"]
         for source in resources(dev, "AWS::Lambda::EventSourceMapping").values()
     ]
+    assert len(sources) == 5
     assert all(s["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for s in sources)
     found = {
         (
@@ -138,30 +142,92 @@ def test_event_sources_come_from_the_configuration(dev):
         (q["batchSize"], q.get("batchWindowSeconds", 0), q["maximumConcurrency"])
         for q in SETTINGS["queues"].values()
     }
-    fifo = next(s for s in sources if s["BatchSize"] == 10)
-    assert "MaximumBatchingWindowInSeconds" not in fifo
 
 
-def test_the_function(dev):
-    dev.has_resource_properties(
-        "AWS::Lambda::Function",
-        {
-            "Runtime": SETTINGS["runtime"],
-            "Architectures": [SETTINGS["architecture"]],
-            "Handler": "handler.lambda_handler",
-            "Timeout": SETTINGS["functions"]["place_orders"]["timeoutSeconds"],
-            "LoggingConfig": {"LogGroup": Match.any_value()},
-            "Environment": {
-                "Variables": Match.object_like({"POWERTOOLS_SERVICE_NAME": "inventory-orders-dev"})
+def test_the_functions(dev):
+    functions = resources(dev, "AWS::Lambda::Function")
+    assert len(functions) == len(SETTINGS["functions"]), "no helper functions of the CDK"
+    for name, settings in SETTINGS["functions"].items():
+        construct = "Functions" + "".join(part.capitalize() for part in name.split("_"))
+        properties = by_name(dev, "AWS::Lambda::Function", construct)["Properties"]
+        assert properties["Runtime"] == SETTINGS["runtime"]
+        assert properties["Architectures"] == [SETTINGS["architecture"]]
+        assert properties["Handler"] == "handler.lambda_handler"
+        assert properties["Timeout"] == settings["timeoutSeconds"]
+        assert properties["MemorySize"] == settings["memoryMegabytes"]
+        assert "LogGroup" in properties["LoggingConfig"]
+        variables = properties["Environment"]["Variables"]
+        assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
+        assert variables["MAX_RECEIVE_COUNT"] == str(MAX_RECEIVE_COUNT)
+    for group in resources(dev, "AWS::Logs::LogGroup").values():
+        assert group["Properties"]["RetentionInDays"] == 30
+
+
+CONSUME = {
+    "sqs:ReceiveMessage",
+    "sqs:ChangeMessageVisibility",
+    "sqs:GetQueueUrl",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+}
+
+
+def dynamodb(*operations):
+    return {f"dynamodb:{operation}" for operation in operations}
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (
+            "PlaceOrders",
+            {
+                "TablesProducts": dynamodb("BatchGetItem", "UpdateItem"),
+                "TablesOrders": dynamodb("BatchGetItem", "PutItem", "UpdateItem"),
+                "QueuesOrderQueue": CONSUME,
+                "QueuesOrderQueueFifo": CONSUME,
+                "QueuesOrderDeadLetterQueue": {"sqs:SendMessage"},
+                "QueuesOrderFifoDeadLetterQueue": {"sqs:SendMessage"},
             },
-        },
-    )
-    assert len(resources(dev, "AWS::Lambda::Function")) == 1, "no helper functions of the CDK"
-    dev.has_resource_properties("AWS::Logs::LogGroup", {"RetentionInDays": 30})
-
-
-def test_the_role_lists_exact_actions_on_exact_resources(dev):
-    (policy,) = resources(dev, "AWS::IAM::Policy").values()
+        ),
+        (
+            "AdjustStock",
+            {
+                "TablesProducts": dynamodb("BatchGetItem", "GetItem", "UpdateItem"),
+                "TablesStockAdjustments": dynamodb("BatchGetItem", "PutItem"),
+                "QueuesStockQueue": CONSUME,
+                "QueuesStockDeadLetterQueue": {"sqs:SendMessage"},
+            },
+        ),
+        (
+            "CancelOrders",
+            {
+                "TablesProducts": dynamodb("BatchGetItem", "UpdateItem"),
+                "TablesOrders": dynamodb("BatchGetItem", "GetItem", "PutItem", "UpdateItem"),
+                "QueuesCancellationQueue": CONSUME,
+                "QueuesCancellationDeadLetterQueue": {"sqs:SendMessage"},
+            },
+        ),
+        (
+            "ManageProducts",
+            {
+                "TablesProducts": dynamodb("GetItem", "PutItem", "UpdateItem", "DeleteItem"),
+                "TablesStockAdjustments": dynamodb("PutItem"),
+                "QueuesCatalogueQueue": CONSUME,
+                "QueuesCatalogueDeadLetterQueue": {"sqs:SendMessage"},
+            },
+        ),
+        (
+            "CountStock",
+            {
+                "TablesProducts": dynamodb("GetItem", "UpdateItem"),
+                "TablesStockAdjustments": dynamodb("GetItem", "PutItem"),
+            },
+        ),
+    ],
+)
+def test_each_role_lists_exact_actions_on_exact_resources(dev, function, expected):
+    policy = by_name(dev, "AWS::IAM::Policy", f"Functions{function}RoleDefaultPolicy")
     granted = {}
     for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
         assert statement["Effect"] == "Allow"
@@ -172,27 +238,14 @@ def test_the_role_lists_exact_actions_on_exact_resources(dev):
             granted.setdefault(name, set()).update(
                 [actions] if isinstance(actions, str) else actions
             )
-    consume = {
-        f"sqs:{action}"
-        for action in (
-            "ReceiveMessage",
-            "ChangeMessageVisibility",
-            "GetQueueUrl",
-            "DeleteMessage",
-            "GetQueueAttributes",
-        )
-    }
-    assert granted == {
-        "FunctionsPlaceOrdersLogs": {"logs:CreateLogStream", "logs:PutLogEvents"},
-        "TablesProducts": {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
-        "TablesOrders": {"dynamodb:BatchGetItem", "dynamodb:PutItem"},
-        "QueuesOrderQueue": consume,
-        "QueuesOrderQueueFifo": consume,
-        "QueuesOrderDeadLetterQueue": {"sqs:SendMessage"},
-        "QueuesOrderFifoDeadLetterQueue": {"sqs:SendMessage"},
-    }
-    (role,) = resources(dev, "AWS::IAM::Role").values()
-    assert "ManagedPolicyArns" not in role["Properties"]
+    logs = {f"Functions{function}Logs": {"logs:CreateLogStream", "logs:PutLogEvents"}}
+    assert granted == expected | logs
+
+
+def test_no_role_has_a_managed_policy(dev):
+    roles = resources(dev, "AWS::IAM::Role").values()
+    assert len(roles) == len(SETTINGS["functions"])
+    assert all("ManagedPolicyArns" not in role["Properties"] for role in roles)
 
 
 def test_outputs_are_those_that_other_tools_rely_on(dev):
@@ -200,6 +253,10 @@ def test_outputs_are_those_that_other_tools_rely_on(dev):
     assert outputs >= {
         "OrderQueueUrl",
         "OrderQueueFifoUrl",
+        "StockQueueUrl",
+        "CancellationQueueUrl",
+        "StockDeadLetterQueueUrl",
+        "CancellationDeadLetterQueueUrl",
         "OrderDeadLetterQueueUrl",
         "OrderFifoDeadLetterQueueUrl",
         "ProductsTableName",

@@ -9,9 +9,9 @@ from typing import Any
 import boto3
 import pytest
 
-from inventory_orders.catalogue import NewProduct, create_product
 from inventory_orders.committer import Committer
 from inventory_orders.model import Table
+from inventory_orders.products import NewProduct, Products
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store import CLIENT_CONFIG, Store
 
@@ -40,7 +40,8 @@ class Shop:
         return Committer(self.new_store(), RetryPolicy(1000), **options)
 
     def create(self, product_id: str, stock: int, **more: Any) -> None:
-        assert create_product(self.store, NewProduct(product_id, stock, **more))
+        created, _ = Products(self.store).create(NewProduct(product_id, stock, **more))
+        assert created
 
     def product(self, product_id: str) -> Any:
         return self.store.read([product_id]).products[product_id]

@@ -6,7 +6,7 @@ from collections import Counter
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Ending
+from inventory_orders.committer import Committer, Ending
 from inventory_orders.model import Adjustment, Order
 from local.books import read_books
 from local.invoke import FakeContext, load_handler
@@ -136,9 +136,7 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
         "before-send.dynamodb",
         lambda request, **_: requests.append(request.headers["X-Amz-Target"]),
     )
-    committer = shop.new_committer()
-    committer.store = store
-    report = committer.apply(
+    report = Committer(store).apply(
         [Order(f"two-{n}", "u", {"two-requests": 1}) for n in range(99)], soon()
     )
     assert {outcome.ending for outcome in report.outcomes} == {Ending.APPLIED}

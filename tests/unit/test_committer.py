@@ -14,7 +14,14 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Adjustment, Order, ProductStatus, RefusalReason
+from inventory_orders.model import (
+    Adjustment,
+    Cancellation,
+    Order,
+    ProductStatus,
+    RefusalReason,
+    order_key,
+)
 from inventory_orders.planner import Limits
 from inventory_orders.retry import RetryPolicy
 from tests.memory import FakeClock, Fault, MemoryStore, product
@@ -80,7 +87,7 @@ def test_a_moved_version_is_planned_again_from_the_item_that_came_back():
 
 def test_after_a_long_wait_the_products_are_read_again():
     bench = Bench(product("p", 10))
-    bench.engine.policy = RetryPolicy(8, base=1.0, cap=1.0, random=lambda: 0.5)
+    bench.engine.writer.policy = RetryPolicy(8, base=1.0, cap=1.0, random=lambda: 0.5)
     bench.store.faults.append(Fault(rival=lambda store: store.sell("p", 1)))
     # While the engine waits the rival sells on; what came back with the conflict is stale by then.
     bench.clock.on_sleep = lambda: bench.store.sell("p", 1)
@@ -439,3 +446,118 @@ def test_a_product_that_runs_low_is_reported_once():
     second = bench.apply(order(2, quantity=1))
     assert [low.product_id for low in first.effort.low_stock] == ["p"]
     assert second.effort.low_stock == []
+
+
+def test_a_corrupt_record_returns_its_order_and_nobody_elses():
+    bench = Bench(product("p", 5))
+    bench.store.records[order(1).record_key] = {"orderId": "o1", "userId": "u", "status": "PENDING"}
+    report = bench.apply(order(1), order(2))
+    assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+    assert report.outcomes[0].cause == "CORRUPT_RECORD"
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "SomethingNew"])
+def test_an_unknown_reason_dead_letters_nobody(code):
+    bench = Bench(product("p", 5))
+    error = TransactionCancelledError([CancellationReason(code), CancellationReason("None")])
+    bench.store.faults.append(Fault(error=error))
+    report = bench.apply(order(1))
+    assert endings(report) == [Ending.RETURNED]
+    assert report.failure is not None
+
+
+def test_no_read_begins_after_the_deadline():
+    bench = Bench(product("p", 5))
+    assert endings(bench.apply(order(1), seconds=-1)) == [Ending.RETURNED]
+    assert bench.store.reads == []
+
+
+def test_the_id_of_a_refused_adjustment_is_still_free():
+    bench = Bench(product("p", 1))
+    taken = Adjustment("p", "a", -5, "CORRECTION")
+    other = Adjustment("p", "a", 5, "CORRECTION")
+    report = bench.apply(taken, Adjustment("p", "a", -5, "CORRECTION"), other)
+    assert endings(report) == [Ending.REFUSED, Ending.REFUSED, Ending.RETURNED]
+    assert endings(bench.apply(other)) == [Ending.APPLIED]
+
+
+class TestCancellation:
+    def placed(self, *products, **quantities):
+        bench = Bench(*products)
+        assert endings(bench.apply(Order("o", "u", quantities))) == [Ending.APPLIED]
+        return bench
+
+    def test_a_placed_order_gives_its_stock_back_once(self):
+        bench = self.placed(product("p", 5), product("q", 5), p=2, q=5)
+        report = bench.apply(Cancellation("o"))
+        assert endings(report) == [Ending.APPLIED]
+        assert (bench.stock("p"), bench.stock("q")) == (5, 5)
+        assert bench.store.products["q"].status is ProductStatus.ACTIVE
+        row = bench.store.records[order_key("o")]
+        assert (row["status"], row["_version"]) == ("CANCELLED", 2)
+        assert endings(bench.apply(Cancellation("o"), Cancellation("o"))) == [Ending.REPLAYED] * 2
+        assert bench.stock("p") == 5
+
+    def test_it_is_found_by_the_condition_when_the_hint_missed_it(self):
+        bench = self.placed(product("p", 5), p=2)
+        bench.store.hide_records = True
+        assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
+        assert bench.stock() == 5
+
+    def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
+        bench = self.placed(product("p", 5), p=2)
+
+        def rival(store):
+            store.sell("p", -2)
+            key = order_key("o")
+            store.records[key] = {**store.records[key], "status": "CANCELLED", "_version": 2}
+
+        bench.store.faults.append(Fault(rival=rival))
+        assert endings(bench.apply(Cancellation("o"))) == [Ending.REPLAYED]
+        assert bench.stock() == 5
+
+    def test_a_rejected_order_has_nothing_to_cancel(self):
+        bench = Bench(product("p", 0))
+        bench.apply(order(1))
+        report = bench.apply(Cancellation("o1"))
+        assert endings(report) == [Ending.REFUSED]
+        assert report.outcomes[0].refusal.reason is RefusalReason.ORDER_REJECTED
+
+    def test_a_cancellation_that_comes_first_leaves_a_tombstone_that_the_order_fills_in(self):
+        bench = Bench(product("p", 5))
+        assert endings(bench.apply(Cancellation("o1"))) == [Ending.APPLIED]
+        tombstone = bench.store.records[order_key("o1")]
+        assert (tombstone["status"], tombstone["items"]) == ("CANCELLED", [])
+        assert "userId" not in tombstone
+        report = bench.apply(order(1, quantity=2))
+        assert endings(report) == [Ending.APPLIED]
+        assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
+        row = bench.store.records[order_key("o1")]
+        assert (row["status"], row["userId"], row["_version"]) == ("CANCELLED", "u", 2)
+        assert row["items"] == [{"productId": "p", "quantity": 2}]
+        assert bench.stock() == 5
+        assert endings(bench.apply(order(1, quantity=2))) == [Ending.REPLAYED]
+        assert endings(bench.apply(order(1, quantity=3))) == [Ending.ID_REUSED]
+        assert endings(bench.apply(Cancellation("o1"))) == [Ending.REPLAYED]
+
+    def test_stock_goes_back_only_to_the_incarnation_that_it_was_taken_from(self):
+        bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
+        again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
+        bench.store.products["p"] = again
+        assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
+        assert bench.store.products["p"] == again, "nothing is written to the new one"
+        assert bench.stock("q") == 5
+
+    def test_stock_goes_nowhere_when_the_product_is_delisted_meanwhile(self):
+        bench = self.placed(product("p", 5), p=2)
+        bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
+        assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
+        assert "p" not in bench.store.products
+        assert bench.store.records[order_key("o")]["status"] == "CANCELLED"
+
+    def test_a_leased_product_makes_it_wait(self):
+        bench = self.placed(product("p", 5), p=2)
+        bench.store.lock("p", 600)
+        report = bench.apply(Cancellation("o"))
+        assert endings(report) == [Ending.RETURNED]
+        assert report.outcomes[0].cause == "LEASED"

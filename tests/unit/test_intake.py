@@ -8,7 +8,15 @@ from botocore.exceptions import ClientError
 from inventory_orders.clock import Deadline
 from inventory_orders.committer import Committer
 from inventory_orders.errors import ThrottledError
-from inventory_orders.intake import End, Intake, Queue, UnsupportedEventError, read_messages
+from inventory_orders.intake import (
+    End,
+    Intake,
+    Queue,
+    UnsupportedEventError,
+    decide_changes,
+    read_messages,
+    unsupported,
+)
 from inventory_orders.messages import parse_order
 from inventory_orders.retry import RetryPolicy
 from tests.conftest import order_body, sqs_event
@@ -41,7 +49,7 @@ class FakeSqs:
             raise ClientError({"Error": {"Code": "AccessDenied"}}, "ChangeMessageVisibilityBatch")
         for entry in Entries:
             self.visibility[entry["ReceiptHandle"]] = (QueueUrl, entry["VisibilityTimeout"])
-        return {"Successful": [], "Failed": []}
+        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
 
 class Bench:
@@ -49,12 +57,17 @@ class Bench:
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock, *products)
         self.sqs = sqs or FakeSqs()
-        engine = Committer(self.store, RetryPolicy(2, 0.001, 0.001, random=lambda: 0.5), self.clock)
-        self.intake = Intake(self.sqs, engine, QUEUE, FIFO)
+        policy = RetryPolicy(2, 0.001, 0.001, random=lambda: 0.5)
+        self.engine = Committer(self.store, policy, self.clock)
+        self.intake = Intake(self.sqs, QUEUE, FIFO)
+        self.seconds_left = 30.0
 
     def process(self, event):
-        deadline = Deadline.after(10, self.clock)
-        return self.intake.process(event, parse_order, "ORDER_ID_REUSED", deadline)
+        def decide(orders):
+            deadline = Deadline.after(10, self.clock)
+            return decide_changes(self.engine, orders, deadline, "ORDER_ID_REUSED")[1]
+
+        return self.intake.process(event, parse_order, decide, lambda: self.seconds_left)
 
 
 def ends(batch):
@@ -195,3 +208,29 @@ def test_an_empty_batch_is_done():
 def test_other_events_are_refused_with_advice(event):
     with pytest.raises(UnsupportedEventError, match=r"SQS message"):
         Bench().process(event)
+
+
+def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
+    bench = Bench(product("p", 5))
+    bench.seconds_left = 2.0
+    batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
+    assert ends(batch) == [End.RETURNED, End.APPLIED]
+    assert bench.sqs.sent == []
+    assert "no time was left" in batch.queue_errors[0]
+
+
+def test_a_duplicate_in_another_group_holds_up_its_group():
+    bench = Bench(product("p", 5), product("q", 5))
+    bench.store.lock("p", 600)
+    event = sqs_event(order_body("a", {"p": 1}), group="g")
+    behind = sqs_event("-", order_body("a", {"p": 1}), order_body("b", {"q": 1}), group="h")
+    event["Records"] += behind["Records"][1:]
+    assert ends(bench.process(event)) == [End.RETURNED] * 3
+    assert bench.store.products["q"].stock_count == 5
+
+
+def test_an_unreadable_batch_is_never_taken_for_done():
+    event = {"Records": [{"messageId": "m"}]}
+    error = UnsupportedEventError("no")
+    assert unsupported(error, event)["batchItemFailures"] == [{"itemIdentifier": ""}]
+    assert "batchItemFailures" not in unsupported(error, {"orderId": "o"})

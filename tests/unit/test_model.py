@@ -2,7 +2,14 @@
 
 import pytest
 
-from inventory_orders.model import Adjustment, Order, ProductStatus, RefusalReason, stock_status
+from inventory_orders.model import (
+    Adjustment,
+    Known,
+    Order,
+    ProductStatus,
+    RefusalReason,
+    stock_status,
+)
 from tests.memory import product
 
 
@@ -58,16 +65,17 @@ def test_refusals_of_an_adjustment():
 
 def test_the_same_request_means_the_same_user_and_the_same_added_up_lines():
     order = Order.of("o", "u", [("p", 1), ("q", 2)])
-    row = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now")
-    assert order.is_recorded_by(row)
-    assert Order.of("o", "u", [("q", 1), ("p", 1), ("q", 1)]).is_recorded_by(row)
-    assert not Order.of("o", "other", [("p", 1), ("q", 2)]).is_recorded_by(row)
-    assert not Order.of("o", "u", [("p", 1), ("q", 3)]).is_recorded_by(row)
+    row = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now").row
+    assert order.recognise(row) is Known.SAME_REQUEST
+    reordered = Order.of("o", "u", [("q", 1), ("p", 1), ("q", 1)])
+    assert reordered.recognise(row) is Known.SAME_REQUEST
+    assert Order.of("o", "other", [("p", 1), ("q", 2)]).recognise(row) is Known.OTHER_REQUEST
+    assert Order.of("o", "u", [("p", 1), ("q", 3)]).recognise(row) is Known.OTHER_REQUEST
 
 
 def test_a_placed_order_names_the_versions_that_it_made_and_a_rejected_one_its_reason():
     order = Order("o", "u", {"p": 2})
-    placed = order.record(None, {"p": product("p", 3, version=8)}, "now")
+    placed = order.record(None, {"p": product("p", 3, version=8)}, "now").row
     assert placed == {
         "orderId": "o",
         "userId": "u",
@@ -85,7 +93,7 @@ def test_a_placed_order_names_the_versions_that_it_made_and_a_rejected_one_its_r
         "_version": 1,
     }
     refusal = order.refusal({"p": product("p", 0)})
-    rejected = order.record(refusal, {}, "now")
+    rejected = order.record(refusal, {}, "now").row
     assert rejected["status"] == "REJECTED"
     assert rejected["reason"] == "INSUFFICIENT_STOCK"
     assert rejected["items"] == [{"productId": "p", "quantity": 2}]

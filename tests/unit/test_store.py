@@ -12,7 +12,6 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from inventory_orders.catalogue import NewProduct, create_product
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -21,8 +20,9 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Adjustment, Order, ProductStatus, Table
+from inventory_orders.model import Adjustment, Known, Order, ProductStatus, Table
 from inventory_orders.planner import plan
+from inventory_orders.products import NewProduct, Products
 from inventory_orders.store import Store, decode_product
 from tests.memory import product, stored
 
@@ -45,7 +45,7 @@ def read_product(store, product_id="p"):
 
 
 def test_an_order_and_its_decrement_are_written_together(moto_store):
-    create_product(moto_store, NewProduct("p", 10, low_stock_threshold=8))
+    Products(moto_store).create(NewProduct("p", 10, low_stock_threshold=8))
     before = read_product(moto_store)
     order = Order("o", "u", {"p": 3})
     write(moto_store, [order], {"p": before})
@@ -58,7 +58,7 @@ def test_an_order_and_its_decrement_are_written_together(moto_store):
 
 
 def test_a_moved_version_cancels_and_gives_the_item_back(moto_store):
-    create_product(moto_store, NewProduct("p", 10))
+    Products(moto_store).create(NewProduct("p", 10))
     stale = read_product(moto_store)
     write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
     with pytest.raises(TransactionCancelledError) as caught:
@@ -101,7 +101,7 @@ def test_a_live_lease_cancels_and_an_expired_one_does_not(moto_store, lock_offse
 
 
 def test_a_used_order_id_cancels_and_gives_the_row_back(moto_store):
-    create_product(moto_store, NewProduct("p", 10))
+    Products(moto_store).create(NewProduct("p", 10))
     order = Order("o", "u", {"p": 1})
     write(moto_store, [order], {"p": read_product(moto_store)})
     with pytest.raises(TransactionCancelledError) as caught:
@@ -111,18 +111,20 @@ def test_a_used_order_id_cancels_and_gives_the_row_back(moto_store):
 
 
 def test_an_adjustment_and_its_row(moto_store):
-    create_product(moto_store, NewProduct("p", 1))
+    Products(moto_store).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     write(moto_store, [receipt], {"p": read_product(moto_store)})
     row = moto_store.read([receipt.record_key]).records[receipt.record_key]
-    assert receipt.is_recorded_by(row)
+    assert receipt.recognise(row) is Known.SAME_REQUEST
     assert row["productVersion"] == 2
     assert row["appliedAt"] == "2026-01-02T03:04:05.000000+00:00"
 
 
 def test_a_product_is_created_once_and_its_opening_stock_is_booked(moto_store):
-    assert create_product(moto_store, NewProduct("p", 7, name="Tea", price=450))
-    assert not create_product(moto_store, NewProduct("p", 99))
+    created, _ = Products(moto_store).create(NewProduct("p", 7, name="Tea", price=450))
+    again, existing = Products(moto_store).create(NewProduct("p", 99))
+    assert (created, again) == (True, False)
+    assert existing["stockCount"] == 7
     assert read_product(moto_store).stock_count == 7
     rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
     assert [(row["delta"], row["reason"]) for row in rows] == [({"N": "7"}, {"S": "OPENING"})]
@@ -130,7 +132,7 @@ def test_a_product_is_created_once_and_its_opening_stock_is_booked(moto_store):
 
 
 def test_times_sort_as_text(moto_store):
-    create_product(moto_store, NewProduct("p", 7))
+    Products(moto_store).create(NewProduct("p", 7))
     created_at = read_product(moto_store).created_at
     assert len(created_at) == len("2026-01-02T03:04:05.000000+00:00")
     assert created_at.endswith("+00:00")

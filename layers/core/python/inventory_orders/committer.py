@@ -11,8 +11,7 @@ The rules of the engine:
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -27,10 +26,13 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Change, Product, ProductStatus, RecordKey, Refusal
+from inventory_orders.model import Change, Known, Product, ProductStatus, RecordKey, Refusal
 from inventory_orders.planner import Limits, Transaction, plan
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store import BATCH_GET_LIMIT, Snapshot, Store, decode, decode_product
+from inventory_orders.writer import CONDITION_FAILED, TRANSIENT, Effort, Writer
+
+_INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -41,10 +43,6 @@ LEASE_POLL_SECONDS = 0.25
 # After a longer wait, in seconds, the items that came back with a lost transaction are no longer worth a plan: rivals
 # that lost less have moved them on, and a read costs a small part of another lost transaction.
 FRESH_SECONDS = 0.05
-
-_CONDITION_FAILED = "ConditionalCheckFailed"
-_RIVAL = "TransactionConflict"
-_TRANSIENT = {"None", _RIVAL, "ThrottlingError", "ProvisionedThroughputExceeded"}
 
 
 class Ending(Enum):
@@ -70,6 +68,8 @@ class Outcome:
         ending: Where it ended.
         refusal: Why it was refused.
         record: The row that answered it before.
+        applied: The change that was written in the end: another one may have taken its place.
+        after: The products that it changed, as its transaction left them.
         cause: Why it was returned, or found invalid, as a stable code.
         detail: The same in words.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
@@ -78,42 +78,11 @@ class Outcome:
     ending: Ending
     refusal: Refusal | None = None
     record: dict[str, Any] | None = None
+    applied: Change | None = None
+    after: Mapping[str, Product] = field(default_factory=dict)
     cause: str = ""
     detail: str = ""
     retry_after: float = 0.0
-
-
-@dataclass(slots=True)
-class Effort:
-    """What it took, for the metrics. Times are in seconds.
-
-    Attributes:
-        version_conflicts: One for each attempt to commit: whether a version had moved.
-        transaction_conflicts: One for each attempt: whether a rival's transaction was in flight.
-        backoffs: One for each wait before a retry.
-        commit_latencies: One for each committed transaction: how long its last request took.
-        changes_per_transaction: One for each committed transaction.
-        lease_wait: Time spent waiting for the leases of others.
-        low_stock: Products that ceased to be `ACTIVE` because of their stock.
-    """
-
-    version_conflicts: list[bool] = field(default_factory=list)
-    transaction_conflicts: list[bool] = field(default_factory=list)
-    backoffs: list[float] = field(default_factory=list)
-    commit_latencies: list[float] = field(default_factory=list)
-    changes_per_transaction: list[int] = field(default_factory=list)
-    lease_wait: float = 0.0
-    low_stock: list[Product] = field(default_factory=list)
-
-    def add(self, other: Effort) -> None:
-        """Add what another part of the work took."""
-        self.version_conflicts += other.version_conflicts
-        self.transaction_conflicts += other.transaction_conflicts
-        self.backoffs += other.backoffs
-        self.commit_latencies += other.commit_latencies
-        self.changes_per_transaction += other.changes_per_transaction
-        self.lease_wait += other.lease_wait
-        self.low_stock += other.low_stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +113,6 @@ class Committer:
         clock: Source of time.
         executor: Runs reads and chains of transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
-        new_token: Makes a `ClientRequestToken`.
     """
 
     def __init__(
@@ -154,13 +122,9 @@ class Committer:
         clock: Clock | None = None,
         executor: Executor | None = None,
         limits: Limits | None = None,
-        new_token: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self.store = store
-        self.policy = policy or RetryPolicy()
-        self.clock = clock or SystemClock()
+        self.writer = Writer(store, policy or RetryPolicy(), clock or SystemClock())
         self.limits = limits or Limits()
-        self.new_token = new_token
         self._executor = executor
 
     def apply(self, changes: Sequence[Change], deadline: Deadline) -> Report:
@@ -183,21 +147,13 @@ class Committer:
             return [function(argument) for argument in arguments]
         return list(self._executor.map(function, arguments))
 
-    def pause(self, seconds: float, deadline: Deadline) -> bool:
-        """Wait, unless that would reach the deadline: then return False at once."""
-        if seconds >= deadline.remaining():
-            return False
-        self.clock.sleep(seconds)
-        return True
-
 
 @dataclass(slots=True)
 class _ChainResult:
     """How far a chain of transactions came."""
 
     committed: list[Transaction] = field(default_factory=list)
-    failed: Transaction | None = None
-    error: StoreError | None = None
+    failure: tuple[Transaction, StoreError] | None = None
     retries: dict[RecordKey, int] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
 
@@ -210,8 +166,8 @@ class _Work:
         self._deadline = deadline
         self._changes = changes
         self._leaders: dict[RecordKey, Change] = {}
-        for change in changes:
-            self._leaders.setdefault(change.record_key, change)
+        self._turned_away: set[int] = set()
+        self._elect_leaders()
         self._pending = dict(self._leaders)
         self._outcomes: dict[RecordKey, Outcome] = {}
         self._products: dict[str, Product | None] = {}
@@ -222,6 +178,23 @@ class _Work:
         self._effort = Effort()
         self._failure: StoreError | None = None
 
+    def _elect_leaders(self) -> None:
+        """Of several changes with one record key the first counts.
+
+        A duplicate in another group would have to wait for the first one's group, and all behind it in its own
+        group with it: they are returned, and by their next delivery the first one is durable.
+        """
+        stopped: set[str] = set()
+        for index, change in enumerate(self._changes):
+            leader = self._leaders.get(change.record_key, change)
+            if change.group is not None and (
+                change.group in stopped or leader.group != change.group
+            ):
+                stopped.add(change.group)
+                self._turned_away.add(index)
+            else:
+                self._leaders.setdefault(change.record_key, change)
+
     # ------------------------------------------------------------------ the loop
 
     def run(self) -> None:
@@ -231,7 +204,12 @@ class _Work:
 
     def _round(self) -> None:
         """Plan what is pending, commit what can be, and learn from what could not."""
-        now = self._engine.clock.now().timestamp()
+        known = self._products.keys() | self._unreadable.keys()
+        unknown = [product_id for product_id in self._product_ids() if product_id not in known]
+        if unknown:
+            # Of changes that took the place of others.
+            self._read(unknown)
+        now = self._engine.writer.clock.now().timestamp()
         leased = {
             product_id
             for product_id, product in self._products.items()
@@ -247,7 +225,7 @@ class _Work:
         # First what is durable: an error of one chain must not be taken for the end of another's changes.
         for result in results:
             self._absorb(result)
-        lost = [self._learn(result.failed, result.error) for result in results if result.failed]
+        lost = [self._learn(*result.failure) for result in results if result.failure]
         self._return_hopeless(planned.held, now)
         if any(lost):
             self._failures += 1
@@ -261,66 +239,30 @@ class _Work:
         for transaction in chain:
             error = self._commit(transaction, result)
             if error is not None:
-                result.failed, result.error = transaction, error
+                result.failure = (transaction, error)
                 break
             result.committed.append(transaction)
         return result
 
     def _commit(self, transaction: Transaction, result: _ChainResult) -> StoreError | None:
-        """Send one transaction, and again as long as nothing speaks against this very request."""
-        engine, effort = self._engine, result.effort
-        request = engine.store.transaction_request(transaction, engine.clock.now())
+        writer, effort = self._engine.writer, result.effort
+        request = writer.store.transaction_request(transaction, writer.clock.now())
         if not request:
             return None
-        token, unknown, failures = engine.new_token(), False, 0
-        while True:
-            if self._deadline.remaining() <= 0:
-                return ThrottledError("OUT_OF_TIME", "the invocation had no time left to commit")
-            started = engine.clock.monotonic()
-            try:
-                engine.store.write(request, token)
-            except TransactionCancelledError as cancelled:
-                codes = {reason.code for reason in cancelled.reasons}
-                moved = any(
-                    reason.code == _CONDITION_FAILED
-                    for reason in cancelled.reasons[: len(transaction.updates)]
-                )
-                effort.version_conflicts.append(moved)
-                effort.transaction_conflicts.append(_RIVAL in codes)
-                if not codes <= _TRANSIENT:
-                    return cancelled
-                error: StoreError = cancelled
-                # An earlier attempt that may still be in flight is recognised by its token only.
-                token = token if unknown else engine.new_token()
-            except (ThrottledError, OutcomeUnknownError) as failure:
-                effort.version_conflicts.append(False)
-                effort.transaction_conflicts.append(False)
-                error = failure
-                unknown = unknown or isinstance(failure, OutcomeUnknownError)
-            except StoreError as failure:
-                effort.version_conflicts.append(False)
-                effort.transaction_conflicts.append(False)
-                return failure
-            else:
-                effort.version_conflicts.append(False)
-                effort.transaction_conflicts.append(False)
-                effort.commit_latencies.append(engine.clock.monotonic() - started)
-                effort.changes_per_transaction.append(len(transaction.decisions))
-                effort.low_stock += [
-                    update.after
-                    for update in transaction.updates
-                    if update.before.status is ProductStatus.ACTIVE
-                    and update.after.status is not ProductStatus.ACTIVE
-                ]
-                return None
-            failures += 1
-            delay = engine.policy.backoff(failures)
-            if failures >= engine.policy.max_attempts or not engine.pause(delay, self._deadline):
-                return error
-            effort.backoffs.append(delay)
+        error, repeated = writer.write(request, len(transaction.updates), self._deadline, effort)
+        if repeated:
             for decision in transaction.decisions:
                 key = decision.change.record_key
-                result.retries[key] = result.retries.get(key, 0) + 1
+                result.retries[key] = result.retries.get(key, 0) + repeated
+        if error is None:
+            effort.changes_per_transaction.append(len(transaction.decisions))
+            effort.low_stock += [
+                update.after
+                for update in transaction.updates
+                if update.before.status is ProductStatus.ACTIVE
+                and update.after.status is not ProductStatus.ACTIVE
+            ]
+        return error
 
     # ------------------------------------------------------------------ learning from the answers
 
@@ -331,44 +273,52 @@ class _Work:
             self._retries[key] = self._retries.get(key, 0) + retries
         for transaction in result.committed:
             self._products.update(transaction.after)
+            after = transaction.after
             for decision in transaction.decisions:
-                ending = Ending.APPLIED if decision.refusal is None else Ending.REFUSED
-                self._settle(decision.change, Outcome(ending, decision.refusal))
+                change = decision.change
+                if decision.refusal is not None:
+                    outcome = Outcome(Ending.REFUSED, decision.refusal)
+                else:
+                    changed = {product_id: after[product_id] for product_id in decision.touched}
+                    outcome = Outcome(Ending.APPLIED, applied=change, after=changed)
+                self._settle(change, outcome)
 
-    def _learn(self, failed: Transaction, error: StoreError | None) -> bool:
+    def _learn(self, failed: Transaction, error: StoreError) -> bool:
         """Take note of why a transaction failed. Returns whether it lost against rivals, and so should wait."""
         changes = [decision.change for decision in failed.decisions]
         if isinstance(error, RequestInvalidError):
             self._isolate(changes, error.code, str(error))
             return False
+        if isinstance(error, ThrottledError | OutcomeUnknownError):
+            self._give_up(changes, error.code, str(error))
+            return False
         if not isinstance(error, TransactionCancelledError):
-            if isinstance(error, ThrottledError | OutcomeUnknownError):
-                self._give_up(changes, error.code, str(error))
-            elif error is not None:
-                self._fail(error)
+            self._fail(error)
             return False
 
         codes = {reason.code for reason in error.reasons}
-        if codes <= _TRANSIENT:
+        if codes <= TRANSIENT:
             self._give_up(changes, "CONTENTION", str(error))
             return False
-        lost = not codes.isdisjoint(_TRANSIENT - {"None"})
+        lost = not codes.isdisjoint(TRANSIENT - {"None"})
         for update, reason in zip(failed.updates, error.reasons, strict=False):
-            if reason.code == _CONDITION_FAILED:
+            if reason.code == CONDITION_FAILED:
                 lost = True
                 self._see(update.before.product_id, reason.item)
         with_record = [decision.change for decision in failed.decisions if decision.has_record]
         for change, reason in zip(with_record, error.reasons[len(failed.updates) :], strict=False):
-            if reason.code == _CONDITION_FAILED:
-                if reason.item is None:
-                    lost = True
-                else:
-                    self._recognise(change, decode(reason.item))
+            if reason.code == CONDITION_FAILED and (
+                reason.item is None or self._recognise(change, decode(reason.item))
+            ):
+                lost = True
         undecided = [change for change in changes if change.record_key in self._pending]
         for change in undecided:
             self._retries[change.record_key] = self._retries.get(change.record_key, 0) + 1
-        if not codes <= _TRANSIENT | {_CONDITION_FAILED}:
+        if codes & _INVALID:
             self._isolate(undecided, "REFUSED_BY_DYNAMODB", str(error))
+        elif not codes <= TRANSIENT | {CONDITION_FAILED}:
+            # Access denied, or something newer than this code: somebody has to look at it.
+            self._fail(error)
         return lost
 
     def _see(self, product_id: str, item: Any) -> None:
@@ -382,10 +332,23 @@ class _Work:
         except CorruptItemError as error:
             self._unreadable[product_id] = str(error)
 
-    def _recognise(self, change: Change, record: dict[str, Any]) -> None:
-        """A record is there already: of this request, or of another one under the same id."""
-        ending = Ending.REPLAYED if change.is_recorded_by(record) else Ending.ID_REUSED
-        self._settle(change, Outcome(ending, record=record))
+    def _recognise(self, change: Change, record: dict[str, Any]) -> bool:
+        """A record is there already. Returns whether another change takes the place of this one."""
+        try:
+            meaning = change.recognise(record)
+        except (KeyError, TypeError, AttributeError) as error:
+            detail = f"the stored record breaks its table's contract ({error!r}); repair the item"
+            self._give_up([change], "CORRUPT_RECORD", detail)
+            return False
+        if isinstance(meaning, Known):
+            ending = Ending.REPLAYED if meaning is Known.SAME_REQUEST else Ending.ID_REUSED
+            self._settle(change, Outcome(ending, record=record))
+        elif isinstance(meaning, Refusal):
+            self._settle(change, Outcome(Ending.REFUSED, meaning, record=record))
+        else:
+            self._pending[change.record_key] = meaning
+            return True
+        return False
 
     def _isolate(self, changes: Sequence[Change], code: str, detail: str) -> None:
         """Halve the transactions until the offending change stands alone."""
@@ -397,17 +360,17 @@ class _Work:
     # ------------------------------------------------------------------ waiting, and giving up
 
     def _back_off(self) -> None:
-        delay = self._engine.policy.backoff(self._failures)
+        delay = self._engine.writer.policy.backoff(self._failures)
         tired = [
             change
             for key, change in self._pending.items()
-            if self._retries.get(key, 0) >= self._engine.policy.max_attempts
+            if self._retries.get(key, 0) >= self._engine.writer.policy.max_attempts
         ]
         if tired:
             self._give_up(tired, "CONTENTION", "lost against rivals in every attempt")
         if not self._pending:
             return
-        if not self._engine.pause(delay, self._deadline):
+        if not self._engine.writer.pause(delay, self._deadline):
             self._give_up(
                 list(self._pending.values()), "CONTENTION", "no time left for another attempt"
             )
@@ -428,7 +391,7 @@ class _Work:
                     stopped[change.group] = outcome
 
     def _hopeless(self, change: Change, now: float) -> Outcome | None:
-        for product_id in change.deltas:
+        for product_id in change.product_ids:
             if product_id in self._unreadable:
                 return Outcome(
                     Ending.RETURNED, cause="CORRUPT_PRODUCT", detail=self._unreadable[product_id]
@@ -444,7 +407,7 @@ class _Work:
         return None
 
     def _lease_left(self, change: Change, now: float) -> float:
-        products = (self._products.get(product_id) for product_id in change.deltas)
+        products = (self._products.get(product_id) for product_id in change.product_ids)
         return max((product.lease_left(now) for product in products if product), default=0.0)
 
     def _wait_for_lease(self, leased: set[str], now: float) -> None:
@@ -457,7 +420,7 @@ class _Work:
             default=0.0,
         )
         delay = min(shortest, LEASE_POLL_SECONDS)
-        if self._engine.pause(delay, self._deadline):
+        if self._engine.writer.pause(delay, self._deadline):
             self._effort.lease_wait += delay
             self._read(sorted(leased))
         else:
@@ -488,7 +451,7 @@ class _Work:
 
     def _product_ids(self) -> list[str]:
         """The products of everything that is pending."""
-        ids = (product_id for change in self._pending.values() for product_id in change.deltas)
+        ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
         return list(dict.fromkeys(ids))
 
     def _read(self, keys: Sequence[str | RecordKey]) -> None:
@@ -515,9 +478,10 @@ class _Work:
                     return
             if missing:
                 failures += 1
-                delay = self._engine.policy.backoff(failures)
-                if failures >= self._engine.policy.max_attempts or not self._engine.pause(
-                    delay, self._deadline
+                delay = self._engine.writer.policy.backoff(failures)
+                if (
+                    failures >= self._engine.writer.policy.max_attempts
+                    or not self._engine.writer.pause(delay, self._deadline)
                 ):
                     cause = error.code if error else "UNPROCESSED_KEYS"
                     self._give_up(
@@ -527,8 +491,10 @@ class _Work:
                 self._effort.backoffs.append(delay)
 
     def _read_chunk(self, keys: Sequence[str | RecordKey]) -> Snapshot | StoreError:
+        if self._deadline.remaining() <= 0:
+            return ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")
         try:
-            return self._engine.store.read(keys)
+            return self._engine.writer.store.read(keys)
         except StoreError as error:
             return error
 
@@ -565,8 +531,11 @@ class _Work:
     def _answers(self) -> tuple[Outcome, ...]:
         answered: set[RecordKey] = set()
         answers = []
-        for change in self._changes:
+        for index, change in enumerate(self._changes):
             key = change.record_key
+            if index in self._turned_away:
+                answers.append(Outcome(Ending.RETURNED, cause="BEHIND_A_DUPLICATE"))
+                continue
             outcome = self._outcomes[key]
             answers.append(self._answer_duplicate(change, outcome) if key in answered else outcome)
             answered.add(key)
@@ -577,10 +546,13 @@ class _Work:
         if first.ending is Ending.RETURNED:
             return first
         if first.ending is Ending.ID_REUSED and first.record is not None:
-            same = change.is_recorded_by(first.record)
+            # Readable: the first one was compared with it.
+            same = change.recognise(first.record) is Known.SAME_REQUEST
         else:
             same = self._leaders[change.record_key].is_same_request(change)
-        if first.ending is Ending.INVALID:
-            # Another body may be valid: it gets a delivery of its own, without this neighbour.
-            return first if same else Outcome(Ending.RETURNED, cause="BEHIND_INVALID")
+        refused = first.ending is Ending.REFUSED and first.record is None
+        unrecorded = refused and not self._leaders[change.record_key].records_refusal
+        if first.ending is Ending.INVALID or unrecorded:
+            # The id is still free: another body gets a delivery of its own, without this neighbour.
+            return first if same else Outcome(Ending.RETURNED, cause="BEHIND_A_DUPLICATE")
         return Outcome(Ending.REPLAYED if same else Ending.ID_REUSED, record=first.record)

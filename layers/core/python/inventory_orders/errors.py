@@ -79,6 +79,54 @@ class CancellationReason:
     item: Item | None = None
 
 
+class ConditionFailedError(StoreError):
+    """The condition of a single write did not hold; nothing was applied.
+
+    Attributes:
+        item: The item as stored; None if there is none.
+    """
+
+    def __init__(self, item: Item | None) -> None:
+        super().__init__("ConditionalCheckFailedException", "the condition did not hold")
+        self.item = item
+
+
+class ContentionError(InventoryOrdersError):
+    """Rivals were faster in every attempt, or no time was left for another one; nothing was applied."""
+
+
+class ProductNotFoundError(InventoryOrdersError):
+    """There is no such product, or the incarnation that was meant is gone; nothing was applied."""
+
+
+class LeaseHeldError(InventoryOrdersError):
+    """Somebody else holds a lease on the product; nothing was applied.
+
+    Attributes:
+        seconds_left: How long it still lasts, unless it is released early or renewed.
+    """
+
+    def __init__(self, product_id: str, seconds_left: float) -> None:
+        super().__init__(f"{product_id} is under a lease for another {seconds_left:.1f} s")
+        self.seconds_left = seconds_left
+
+
+class LeaseLostError(InventoryOrdersError):
+    """The lease has expired or passed on to somebody else: its owner may no longer write. Nothing was applied."""
+
+
+class RefusedError(InventoryOrdersError):
+    """The business says no: an answer, not a failure. Nothing was applied.
+
+    Attributes:
+        code: Stable name of the reason.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class TransactionCancelledError(StoreError):
     """Nothing was applied.
 

@@ -10,32 +10,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.clock import Deadline
 from inventory_orders.committer import Committer, Ending, Outcome, Report
 from inventory_orders.errors import InventoryOrdersError, PoisonMessageError
-from inventory_orders.model import Change
+from inventory_orders.model import Change, Refusal, RefusalReason
 from inventory_orders.retry import redelivery_delay
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import (
-        ChangeMessageVisibilityBatchRequestEntryTypeDef,
-        SendMessageBatchRequestEntryTypeDef,
-    )
+    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
 
 MAX_VISIBILITY_SECONDS = 900
+
+# What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
+CLIENT_CONFIG = Config(
+    connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
+)
+WORST_CASE_SECONDS_OF_ONE_CALL = 3.0
 
 _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
 _BYTES_PER_CALL = 262_144
 _MAX_ERROR_MESSAGE = 512
 
-Parse = Callable[[str, str | None], Change]
-"""From a message's body and its group to a change. Raises PoisonMessageError."""
+T = TypeVar("T")
 
 
 class UnsupportedEventError(InventoryOrdersError):
@@ -85,36 +88,46 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageResult:
-    """What became of a message.
+class Verdict:
+    """How the service judges one message.
 
     Attributes:
-        message: The message.
-        end: Where it ended.
-        change: What it asked for; None if that could not be read.
-        outcome: The engine's answer; None if the message did not get there.
-        error: Why it is poison, for a dead letter, sent or not.
+        end: Where it is to end.
+        error: Why it is poison, for a dead letter.
+        retry_after: For a returned one, seconds before a retry makes sense, where that is known; else 0.
+        cause: For a returned one, why, as a stable code.
+        detail: The same in words.
+        outcome: The engine's answer, if it was asked.
     """
 
-    message: Message
     end: End
-    change: Change | None = None
-    outcome: Outcome | None = None
     error: PoisonMessageError | None = None
+    retry_after: float = 0.0
+    cause: str = ""
+    detail: str = ""
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
+class MessageResult(Generic[T]):
+    """What became of a message: where it ended, what it asked for (None if unreadable), and why."""
+
+    message: Message
+    end: End
+    content: T | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult(Generic[T]):
     """What became of a batch.
 
     Attributes:
         results: One for each message, in order.
-        report: The engine's.
         queue_errors: What SQS refused, for the log; the messages concerned are accounted for all the same.
     """
 
-    results: tuple[MessageResult, ...]
-    report: Report
+    results: tuple[MessageResult[T], ...]
     queue_errors: tuple[str, ...]
 
     @property
@@ -129,103 +142,129 @@ class BatchResult:
         }
 
 
-_ENDS = {
-    Ending.APPLIED: End.APPLIED,
-    Ending.REPLAYED: End.REPLAYED,
-    Ending.REFUSED: End.REFUSED,
-    Ending.RETURNED: End.RETURNED,
-}
+class _Sqs:
+    """Batch calls to SQS within one invocation: bounded by its time, and with a note of what went wrong."""
+
+    def __init__(self, client: SQSClient, time_left: Callable[[], float]) -> None:
+        self._client = client
+        self._time_left = time_left
+        self.errors: list[str] = []
+
+    def call(self, operation: str, url: str, entries: Sequence[Any]) -> list[str]:
+        """Make one call. Returns the ids of the entries that SQS took."""
+        if self._time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
+            self.errors.append(f"no time was left for {operation}")
+            return []
+        try:
+            answer = getattr(self._client, operation)(QueueUrl=url, Entries=entries)
+        except (BotoCoreError, ClientError) as error:
+            self.errors.append(str(error))
+            return []
+        self.errors += [str(entry) for entry in answer.get("Failed", ())]
+        return [entry["Id"] for entry in answer.get("Successful", ())]
 
 
 class Intake:
-    """The way in for queued changes.
+    """The way in for queued messages.
 
     Args:
         client: An SQS client.
-        committer: The engine.
         queue: The standard queue.
         fifo_queue: The FIFO queue, where there is one.
+        max_receive_count: Deliveries after which SQS gives a message up.
     """
 
     def __init__(
-        self, client: SQSClient, committer: Committer, queue: Queue, fifo_queue: Queue | None
+        self,
+        client: SQSClient,
+        queue: Queue,
+        fifo_queue: Queue | None = None,
+        max_receive_count: int = 20,
     ) -> None:
         self._client = client
-        self._committer = committer
         self._queue = queue
         self._fifo_queue = fifo_queue
+        self._max_receive_count = max_receive_count
 
     def process(
-        self, event: object, parse: Parse, id_reused_code: str, deadline: Deadline
-    ) -> BatchResult:
+        self,
+        event: object,
+        parse: Callable[[str, str | None], T],
+        decide: Callable[[Sequence[T]], Sequence[Verdict]],
+        time_left: Callable[[], float],
+        may_be_early: frozenset[str] = frozenset(),
+    ) -> BatchResult[T]:
         """Bring every message of a batch to its end.
 
         Args:
             event: What Lambda was invoked with.
-            parse: Reads one message.
-            id_reused_code: `errorCode` of a message whose id belongs to another request.
-            deadline: When to stop starting work.
+            parse: Reads one message from its body and its group. Raises PoisonMessageError.
+            decide: Does the work, and judges each of the readable messages.
+            time_left: Seconds until the invocation is ended. No call to SQS begins that could not end before.
+            may_be_early: Codes of dead letters that are given up only at the last delivery, because what they
+                lack may yet come.
 
         Raises:
             UnsupportedEventError: It is not a batch of SQS messages.
         """
         messages = read_messages(event)
-        changes: dict[Message, Change] = {}
-        poison: dict[Message, PoisonMessageError] = {}
+        contents: dict[Message, T] = {}
+        verdicts: dict[Message, Verdict] = {}
         for message in messages:
             try:
-                changes[message] = parse(message.body, message.group)
+                contents[message] = parse(message.body, message.group)
             except PoisonMessageError as error:
-                poison[message] = error
+                verdicts[message] = Verdict(End.DEAD_LETTERED, error)
 
         # Poison goes first: what cannot be sent away is returned, and with it what stands behind it in its group.
-        errors: list[str] = []
-        returned = set(poison) - self._dead_letter(poison, errors)
+        sqs = _Sqs(self._client, time_left)
+        returned = self._dead_letter(verdicts, sqs)
         blocked = _with_followers(messages, returned)
-        accepted = [message for message in changes if message not in blocked]
-        report = self._committer.apply([changes[message] for message in accepted], deadline)
-        outcomes = dict(zip(accepted, report.outcomes, strict=True))
-
-        late_poison = {
-            message: _late_poison(outcome, id_reused_code)
-            for message, outcome in outcomes.items()
-            if outcome.ending in (Ending.ID_REUSED, Ending.INVALID)
-        }
-        returned |= set(late_poison) - self._dead_letter(late_poison, errors)
-        returned |= {m for m, outcome in outcomes.items() if outcome.ending is Ending.RETURNED}
+        accepted = [message for message in contents if message not in blocked]
+        decided = dict(
+            zip(accepted, decide([contents[message] for message in accepted]), strict=True)
+        )
+        for message, verdict in decided.items():
+            decided[message] = self._not_yet(message, verdict, may_be_early)
+        returned |= self._dead_letter(decided, sqs)
+        returned |= {m for m, verdict in decided.items() if verdict.end is End.RETURNED}
         returned = _with_followers(messages, returned)
-        lease_left = {
-            message: outcomes[message].retry_after if message in outcomes else 0.0
-            for message in messages
-            if message in returned
-        }
-        self._delay(lease_left, errors)
 
-        poison |= late_poison
+        verdicts |= decided
+        behind = Verdict(End.RETURNED, cause="BEHIND_A_RETURNED_MESSAGE")
+        self._delay(
+            {m: verdicts.get(m, behind).retry_after for m in messages if m in returned}, sqs
+        )
         return BatchResult(
             tuple(
                 MessageResult(
                     message,
-                    _end(message, returned, outcomes, poison),
-                    changes.get(message),
-                    outcomes.get(message),
-                    poison.get(message),
+                    End.RETURNED if message in returned else verdicts[message].end,
+                    contents.get(message),
+                    verdicts.get(message, behind),
                 )
                 for message in messages
             ),
-            report,
-            tuple(errors),
+            tuple(sqs.errors),
         )
+
+    def _not_yet(self, message: Message, verdict: Verdict, may_be_early: frozenset[str]) -> Verdict:
+        """Return what may only be early, unless this is its last delivery."""
+        error = verdict.error
+        if error is None or error.code not in may_be_early:
+            return verdict
+        if message.receive_count >= self._max_receive_count:
+            return verdict
+        return Verdict(End.RETURNED, cause=error.code, detail=error.message)
 
     def _queue_of(self, message: Message) -> Queue:
         if message.from_fifo and self._fifo_queue is not None:
             return self._fifo_queue
         return self._queue
 
-    def _dead_letter(
-        self, poison: Mapping[Message, PoisonMessageError], errors: list[str]
-    ) -> set[Message]:
-        """Send messages to their dead-letter queue, unchanged. Returns those that arrived there."""
+    def _dead_letter(self, verdicts: Mapping[Message, Verdict], sqs: _Sqs) -> set[Message]:
+        """Send poison to its dead-letter queue, unchanged. Returns what could not be sent there."""
+        poison = {m: verdict.error for m, verdict in verdicts.items() if verdict.error is not None}
         sent: set[Message] = set()
         for url, messages in self._by_queue(poison, lambda queue: queue.dead_letter_url):
             for batch in _batches(messages):
@@ -233,16 +272,11 @@ class Intake:
                     _dead_letter_entry(str(index), message, poison[message])
                     for index, message in enumerate(batch)
                 ]
-                try:
-                    answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
-                except (BotoCoreError, ClientError) as error:
-                    errors.append(str(error))
-                    continue
-                sent |= {batch[int(entry["Id"])] for entry in answer.get("Successful", ())}
-                errors += [str(entry) for entry in answer.get("Failed", ())]
-        return sent
+                taken = sqs.call("send_message_batch", url, entries)
+                sent |= {batch[int(entry_id)] for entry_id in taken}
+        return poison.keys() - sent
 
-    def _delay(self, lease_left: Mapping[Message, float], errors: list[str]) -> None:
+    def _delay(self, lease_left: Mapping[Message, float], sqs: _Sqs) -> None:
         """Hide returned messages for a backoff, or for what a lease has left. Best effort.
 
         If SQS does not take it, the message comes back after the queue's visibility timeout.
@@ -256,23 +290,15 @@ class Intake:
         }
         for url, messages in self._by_queue(seconds, lambda queue: queue.url):
             for start in range(0, len(messages), _ENTRIES_PER_CALL):
-                batch = messages[start : start + _ENTRIES_PER_CALL]
-                entries: list[ChangeMessageVisibilityBatchRequestEntryTypeDef] = [
+                entries = [
                     {
                         "Id": str(index),
                         "ReceiptHandle": message.receipt_handle,
                         "VisibilityTimeout": seconds[message],
                     }
-                    for index, message in enumerate(batch)
+                    for index, message in enumerate(messages[start : start + _ENTRIES_PER_CALL])
                 ]
-                try:
-                    answer = self._client.change_message_visibility_batch(
-                        QueueUrl=url, Entries=entries
-                    )
-                except (BotoCoreError, ClientError) as error:
-                    errors.append(str(error))
-                else:
-                    errors += [str(entry) for entry in answer.get("Failed", ())]
+                sqs.call("change_message_visibility_batch", url, entries)
 
     def _by_queue(
         self, messages: Iterable[Message], url: Callable[[Queue], str]
@@ -287,7 +313,7 @@ def read_messages(event: object) -> list[Message]:
     """The messages of an SQS event, in the order of their arrival.
 
     Raises:
-        UnsupportedEventError: The event is something else.
+        UnsupportedEventError: The event is something else, or one of its records cannot be told from another.
     """
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise UnsupportedEventError(
@@ -310,7 +336,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         message_id=str(record["messageId"]),
         receipt_handle=str(record["receiptHandle"]),
         body=str(record["body"]),
-        receive_count=max(1, int(attributes.get("ApproximateReceiveCount", 1))),
+        receive_count=_receive_count(attributes),
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
         group=(
             str(attributes["MessageGroupId"])
@@ -318,6 +344,26 @@ def _read_message(record: Mapping[str, Any]) -> Message:
             else None
         ),
     )
+
+
+def _receive_count(attributes: Mapping[str, Any]) -> int:
+    try:
+        return max(1, int(attributes["ApproximateReceiveCount"]))
+    except (KeyError, TypeError, ValueError):
+        return 1
+
+
+def unsupported(error: UnsupportedEventError, event: object) -> dict[str, Any]:
+    """The answer to an event that is no batch of SQS messages.
+
+    Should it be one all the same, in a form that this code does not know, it must not be taken for done: an empty
+    item identifier tells Lambda that the whole batch failed.
+    Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
+    """
+    answer: dict[str, Any] = {"errorCode": "UNSUPPORTED_EVENT", "errorMessage": str(error)}
+    if isinstance(event, dict) and "Records" in event:
+        answer["batchItemFailures"] = [{"itemIdentifier": ""}]
+    return answer
 
 
 def _with_followers(messages: Sequence[Message], returned: set[Message]) -> set[Message]:
@@ -332,26 +378,78 @@ def _with_followers(messages: Sequence[Message], returned: set[Message]) -> set[
     return result
 
 
-def _end(
-    message: Message,
-    returned: set[Message],
-    outcomes: Mapping[Message, Outcome],
-    poison: Mapping[Message, PoisonMessageError],
-) -> End:
-    if message in returned:
-        return End.RETURNED
-    if message in poison:
-        return End.DEAD_LETTERED
-    return _ENDS[outcomes[message].ending]
+def decide_changes(
+    committer: Committer,
+    changes: Sequence[Change],
+    deadline: Deadline,
+    id_reused_code: str,
+    poison_refusals: frozenset[RefusalReason] = frozenset(),
+) -> tuple[Report, list[Verdict]]:
+    """Let the engine judge changes of stock.
+
+    Args:
+        committer: The engine.
+        changes: In the order of their arrival.
+        deadline: When to stop starting work.
+        id_reused_code: `errorCode` of a message whose id belongs to another request.
+        poison_refusals: Refusals that are no answer, so that the message must not just vanish.
+
+    Returns:
+        The engine's report, and a verdict for each change.
+    """
+    report = committer.apply(changes, deadline)
+    return report, [
+        _verdict(outcome, id_reused_code, poison_refusals) for outcome in report.outcomes
+    ]
 
 
-def _late_poison(outcome: Outcome, id_reused_code: str) -> PoisonMessageError:
-    if outcome.ending is Ending.ID_REUSED:
-        return PoisonMessageError(
-            id_reused_code,
-            "another request was sent under this id before and keeps it; send this one under an id of its own",
-        )
-    return PoisonMessageError(outcome.cause, outcome.detail)
+def _verdict(
+    outcome: Outcome, id_reused_code: str, poison_refusals: frozenset[RefusalReason]
+) -> Verdict:
+    match outcome.ending:
+        case Ending.APPLIED:
+            return Verdict(End.APPLIED, outcome=outcome)
+        case Ending.REPLAYED:
+            return Verdict(End.REPLAYED, outcome=outcome)
+        case Ending.REFUSED:
+            if outcome.refusal is not None and outcome.refusal.reason in poison_refusals:
+                return Verdict(End.DEAD_LETTERED, refusal_error(outcome.refusal), outcome=outcome)
+            return Verdict(End.REFUSED, outcome=outcome)
+        case Ending.ID_REUSED:
+            return Verdict(End.DEAD_LETTERED, id_reused_error(id_reused_code), outcome=outcome)
+        case Ending.INVALID:
+            error = PoisonMessageError(outcome.cause, outcome.detail)
+            return Verdict(End.DEAD_LETTERED, error, outcome=outcome)
+        case Ending.RETURNED:
+            return Verdict(
+                End.RETURNED,
+                retry_after=outcome.retry_after,
+                cause=outcome.cause,
+                detail=outcome.detail,
+                outcome=outcome,
+            )
+
+
+def id_reused_error(code: str) -> PoisonMessageError:
+    """An id that belongs to another request."""
+    return PoisonMessageError(
+        code,
+        "another request was sent under this id before and keeps it; send this one under an id of its own",
+    )
+
+
+def refusal_error(refusal: Refusal) -> PoisonMessageError:
+    """A refusal in words."""
+    product = refusal.product_id
+    words = {
+        RefusalReason.UNKNOWN_PRODUCT: f"there is no product {product}; create it first, or correct the id",
+        RefusalReason.DISCONTINUED_PRODUCT: f"{product} is discontinued and takes no more orders",
+        RefusalReason.INSUFFICIENT_STOCK: f"there is not enough of {product}",
+        RefusalReason.BELOW_FLOOR: f"it would take the stock of {product} below its floor (-backorderLimit); "
+        "correct the delta, or book what is missing first",
+        RefusalReason.ORDER_REJECTED: "the order was rejected and holds no stock; there is nothing to cancel",
+    }
+    return PoisonMessageError(refusal.reason.value, words[refusal.reason])
 
 
 def _dead_letter_entry(

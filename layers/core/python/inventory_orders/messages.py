@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,12 +13,16 @@ import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.model import Order
+from inventory_orders.model import Adjustment, Cancellation, Order
+from inventory_orders.products import CatalogueEvent
 
 MAX_DISTINCT_PRODUCTS = 99
 """What one transaction can hold beside the order: 100 actions."""
 
 MAX_QUANTITY = 1_000_000
+
+MOST_AHEAD = timedelta(minutes=15)
+"""How far a catalogue event may be ahead of our clock."""
 
 # Far more than any valid number; a longer one would cost time that grows with the square of its length.
 _MAX_DIGITS = 20
@@ -58,24 +64,114 @@ def parse_order(body: str, group: str | None = None) -> Order:
     return order
 
 
-def json_schema(name: str) -> dict[str, Any]:
-    """One of the message schemas, by name (`order`)."""
-    schema: dict[str, Any] = json.loads((_SCHEMAS / f"{name}.json").read_text("utf-8"))
-    return schema
+def parse_adjustment(body: str, group: str | None = None) -> Adjustment:  # noqa: ARG001
+    """Read an adjustment.
+
+    Raises:
+        PoisonMessageError: It is none and never will be.
+    """
+    document = _validated(body, "adjustment")
+    return Adjustment(
+        document["productId"], document["adjustmentId"], document["delta"], document["reason"]
+    )
 
 
-def _validated(body: str, schema: str) -> Any:
-    document = strict_json(body)
+def parse_cancellation(body: str, group: str | None = None) -> Cancellation:  # noqa: ARG001
+    """Read a cancellation.
+
+    Raises:
+        PoisonMessageError: It is none and never will be.
+    """
+    return Cancellation(_validated(body, "cancellation")["orderId"])
+
+
+def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
+    """Read a catalogue event.
+
+    Raises:
+        PoisonMessageError: It is none and never will be, or it claims to be from the future.
+    """
+    return catalogue_event(_validated(body, "catalogue_event"), now)
+
+
+def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEvent:
+    """A validated document as an event, if its time makes sense.
+
+    Raises:
+        PoisonMessageError: Its time does not exist, or lies more than 15 minutes ahead: applied, it would shut
+            out every true event until then.
+    """
     try:
-        _validator(schema)(document)
-    except JsonSchemaValueException as error:
-        raise _violation(error) from None
+        moment = datetime.fromisoformat(document["eventTime"])
+    except ValueError:
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION",
+            f"eventTime: there is no such time as {document['eventTime']}",
+            "eventTime",
+        ) from None
+    if moment > now + MOST_AHEAD:
+        raise PoisonMessageError(
+            "EVENT_FROM_THE_FUTURE",
+            f"eventTime: {document['eventTime']} is more than 15 minutes ahead; correct the sender's clock",
+            "eventTime",
+        )
+    return CatalogueEvent(
+        document["productId"], document["eventId"], document["eventTime"], document["details"]
+    )
+
+
+def parse_command(event: object, function: str, default: str | None = None) -> dict[str, Any]:
+    """Read the event of a direct invocation.
+
+    Args:
+        event: What Lambda was invoked with.
+        function: Which function's commands are understood.
+        default: The action that is meant when none is named.
+
+    Raises:
+        PoisonMessageError: It is no such command; says what to fix.
+    """
+    commands = json_schema("commands")[function]
+    document = strict_json(json.dumps(event))
+    if not isinstance(document, dict):
+        document = {}
+    if default is not None:
+        document = {"action": default, **document}
+    action = document.get("action")
+    if not isinstance(action, str) or action not in commands:
+        raise PoisonMessageError(
+            "UNSUPPORTED_EVENT",
+            f"action: must be one of {', '.join(commands)}, or the event a batch of SQS messages; "
+            "see events/ for samples",
+            "action",
+        )
+    _validate(document, f"commands/{function}/{action}", commands[action])
     return document
 
 
 @cache
-def _validator(schema: str) -> Any:
-    return fastjsonschema.compile(json_schema(schema))
+def json_schema(name: str) -> dict[str, Any]:
+    """A file of schemas, by name: one of the messages (`order`), or all `commands` by function and action."""
+    schema: dict[str, Any] = json.loads((_SCHEMAS / f"{name}.json").read_text("utf-8"))
+    return schema
+
+
+def _validated(body: str, name: str) -> Any:
+    document = strict_json(body)
+    _validate(document, name, None)
+    return document
+
+
+_validators: dict[str, Any] = {}
+
+
+def _validate(document: Any, name: str, schema: dict[str, Any] | None) -> None:
+    if name not in _validators:
+        _validators[name] = fastjsonschema.compile(schema or json_schema(name))
+    try:
+        _validators[name](document)
+    except JsonSchemaValueException as error:
+        raise _violation(error) from None
 
 
 def _violation(error: JsonSchemaValueException) -> PoisonMessageError:

@@ -1,10 +1,10 @@
-"""The domain: products, and the changes of stock that orders and adjustments are. Pure, no I/O."""
+"""The domain: products, and the changes of stock that orders, cancellations and adjustments are. Pure, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
 Products = Mapping[str, "Product | None"]
@@ -43,11 +43,12 @@ class RefusalReason(StrEnum):
     DISCONTINUED_PRODUCT = "DISCONTINUED_PRODUCT"
     INSUFFICIENT_STOCK = "INSUFFICIENT_STOCK"
     BELOW_FLOOR = "BELOW_FLOOR"
+    ORDER_REJECTED = "ORDER_REJECTED"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refused change: the reason, and the product that it is about."""
+    """A refused change: the reason, and the product that it is about, if it is about one."""
 
     reason: RefusalReason
     product_id: str
@@ -124,6 +125,36 @@ class RecordKey:
     key: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a row that must not exist yet."""
+
+    table: Table
+    row: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """Change a row that must stand as it was read.
+
+    Attributes:
+        key: Which row.
+        values: Attributes to set.
+        expected: Attributes that must have these values; None for one that must be absent.
+    """
+
+    key: RecordKey
+    values: Mapping[str, Any]
+    expected: Mapping[str, Any]
+
+
+class Known(Enum):
+    """What a stored row says about a change with its key."""
+
+    SAME_REQUEST = auto()
+    OTHER_REQUEST = auto()
+
+
 class Change(Protocol):
     """A set of product deltas, and one record that makes them exactly-once."""
 
@@ -133,8 +164,8 @@ class Change(Protocol):
         ...
 
     @property
-    def deltas(self) -> Mapping[str, int]:
-        """Change of stock by product id, in units."""
+    def product_ids(self) -> Collection[str]:
+        """The products that it is about."""
         ...
 
     @property
@@ -156,12 +187,16 @@ class Change(Protocol):
         """Why this change is refused while the products stand so; None if it is accepted."""
         ...
 
-    def record(self, refusal: Refusal | None, after: Products, at: str) -> dict[str, Any]:
-        """The row to write: what was decided, and the products as the same transaction leaves them."""
+    def deltas(self, products: Products) -> Mapping[str, int]:
+        """Change of stock by product id, in units, while the products stand so and it is accepted."""
         ...
 
-    def is_recorded_by(self, record: Mapping[str, Any]) -> bool:
-        """Whether a stored row answers this very request, and not another one under the same id."""
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> Put | Amend:
+        """What to write: what was decided, and the products as the same transaction leaves them."""
+        ...
+
+    def recognise(self, record: Mapping[str, Any]) -> Known | Refusal | Change:
+        """What a stored row means for this change: it is answered, or another change takes its place."""
         ...
 
     def is_same_request(self, other: Change) -> bool:
@@ -201,11 +236,11 @@ class Order:
 
     @property
     def record_key(self) -> RecordKey:
-        return RecordKey(Table.ORDERS, (("orderId", self.order_id),))
+        return order_key(self.order_id)
 
     @property
-    def deltas(self) -> Mapping[str, int]:
-        return {product_id: -quantity for product_id, quantity in self.quantities.items()}
+    def product_ids(self) -> Collection[str]:
+        return self.quantities.keys()
 
     @property
     def records_refusal(self) -> bool:
@@ -227,15 +262,17 @@ class Order:
                 return Refusal(RefusalReason.INSUFFICIENT_STOCK, product_id)
         return None
 
-    def record(self, refusal: Refusal | None, after: Products, at: str) -> dict[str, Any]:
-        items: list[dict[str, Any]] = []
-        for product_id, quantity in self.quantities.items():
-            line: dict[str, Any] = {"productId": product_id, "quantity": quantity}
-            product = after.get(product_id)
-            if refusal is None and product is not None:
-                line["productCreatedAt"] = product.created_at
-                line["productVersion"] = product.version
-            items.append(line)
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {product_id: -quantity for product_id, quantity in self.quantities.items()}
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> Put:
+        items = self.lines()
+        if refusal is None:
+            for line in items:
+                product = after[line["productId"]]
+                if product is not None:
+                    line["productCreatedAt"] = product.created_at
+                    line["productVersion"] = product.version
         row: dict[str, Any] = {
             "orderId": self.order_id,
             "userId": self.user_id,
@@ -247,11 +284,22 @@ class Order:
         }
         if refusal is not None:
             row["reason"] = refusal.reason
-        return row
+        return Put(Table.ORDERS, row)
 
-    def is_recorded_by(self, record: Mapping[str, Any]) -> bool:
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines as the order's row holds them before stock is taken."""
+        return [
+            {"productId": product_id, "quantity": quantity}
+            for product_id, quantity in self.quantities.items()
+        ]
+
+    def recognise(self, record: Mapping[str, Any]) -> Known | Change:
+        if "userId" not in record:
+            return CancelledBeforehand(self, record["_version"])
         stored = {line["productId"]: line["quantity"] for line in record["items"]}
-        return record["userId"] == self.user_id and stored == self.quantities
+        if record["userId"] == self.user_id and stored == self.quantities:
+            return Known.SAME_REQUEST
+        return Known.OTHER_REQUEST
 
     def is_same_request(self, other: Change) -> bool:
         return (
@@ -259,6 +307,188 @@ class Order:
             and other.user_id == self.user_id
             and other.quantities == self.quantities
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledBeforehand:
+    """An order whose cancellation came first: it fills in the tombstone, ends as cancelled, and takes no stock.
+
+    Attributes:
+        order: What was ordered.
+        version: Of the tombstone as read.
+    """
+
+    order: Order
+    version: int
+
+    @property
+    def record_key(self) -> RecordKey:
+        return self.order.record_key
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return ()
+
+    @property
+    def group(self) -> str | None:
+        return self.order.group
+
+    @property
+    def records_refusal(self) -> bool:
+        return True
+
+    @property
+    def record_size(self) -> int:
+        return self.order.record_size
+
+    def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
+        return None
+
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {}
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> Amend:  # noqa: ARG002
+        return Amend(
+            self.record_key,
+            {
+                "userId": self.order.user_id,
+                "items": self.order.lines(),
+                "lastUpdatedAt": at,
+                "_version": self.version + 1,
+            },
+            {"_version": self.version, "userId": None},
+        )
+
+    def recognise(self, record: Mapping[str, Any]) -> Known | Change:
+        return self.order.recognise(record)
+
+    def is_same_request(self, other: Change) -> bool:
+        return self.order.is_same_request(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """The wish to cancel an order of which nothing is known yet: without a row it leaves a tombstone.
+
+    Attributes:
+        order_id: The order.
+        group: None: cancellations may be applied in any order.
+    """
+
+    order_id: str
+    group: str | None = None
+
+    @property
+    def record_key(self) -> RecordKey:
+        return order_key(self.order_id)
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return ()
+
+    @property
+    def records_refusal(self) -> bool:
+        return False
+
+    @property
+    def record_size(self) -> int:
+        return 600
+
+    def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
+        return None
+
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {}
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> Put:  # noqa: ARG002
+        return Put(
+            Table.ORDERS,
+            {
+                "orderId": self.order_id,
+                "items": [],
+                "status": OrderStatus.CANCELLED,
+                "createdAt": at,
+                "lastUpdatedAt": at,
+                "_version": 1,
+            },
+        )
+
+    def recognise(self, record: Mapping[str, Any]) -> Known | Refusal | Change:
+        if record["status"] == OrderStatus.CANCELLED:
+            return Known.SAME_REQUEST
+        if record["status"] == OrderStatus.REJECTED:
+            return Refusal(RefusalReason.ORDER_REJECTED, "")
+        return PlacedOrderCancellation(
+            self.order_id,
+            record["_version"],
+            {
+                line["productId"]: (line["productCreatedAt"], line["quantity"])
+                for line in record["items"]
+            },
+        )
+
+    def is_same_request(self, other: Change) -> bool:
+        return isinstance(other, Cancellation)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOrderCancellation:
+    """A placed order on its way to CANCELLED: its stock goes back to the incarnations that it was taken from.
+
+    Attributes:
+        order_id: The order.
+        version: Of its row as read.
+        lines: By product id, the incarnation and the units.
+        group: None: cancellations may be applied in any order.
+    """
+
+    order_id: str
+    version: int
+    lines: Mapping[str, tuple[str, int]]
+    group: str | None = None
+
+    @property
+    def record_key(self) -> RecordKey:
+        return order_key(self.order_id)
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return self.lines.keys()
+
+    @property
+    def records_refusal(self) -> bool:
+        return False
+
+    @property
+    def record_size(self) -> int:
+        return 600 + sum(120 + len(product_id) for product_id in self.lines)
+
+    def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
+        return None
+
+    def deltas(self, products: Products) -> Mapping[str, int]:
+        return {
+            product_id: quantity
+            for product_id, (created_at, quantity) in self.lines.items()
+            if (product := products[product_id]) is not None and product.created_at == created_at
+        }
+
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> Amend:  # noqa: ARG002
+        return Amend(
+            self.record_key,
+            {
+                "status": OrderStatus.CANCELLED,
+                "lastUpdatedAt": at,
+                "_version": self.version + 1,
+            },
+            {"_version": self.version, "status": OrderStatus.PENDING},
+        )
+
+    def recognise(self, record: Mapping[str, Any]) -> Known | Refusal | Change:
+        return Cancellation(self.order_id).recognise(record)
+
+    def is_same_request(self, other: Change) -> bool:
+        return isinstance(other, Cancellation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +511,11 @@ class Adjustment:
 
     @property
     def record_key(self) -> RecordKey:
-        return RecordKey(
-            Table.STOCK_ADJUSTMENTS,
-            (("productId", self.product_id), ("adjustmentId", self.adjustment_id)),
-        )
+        return adjustment_key(self.product_id, self.adjustment_id)
 
     @property
-    def deltas(self) -> Mapping[str, int]:
-        return {self.product_id: self.delta}
+    def product_ids(self) -> Collection[str]:
+        return (self.product_id,)
 
     @property
     def records_refusal(self) -> bool:
@@ -302,26 +529,33 @@ class Adjustment:
         product = products[self.product_id]
         if product is None:
             return Refusal(RefusalReason.UNKNOWN_PRODUCT, self.product_id)
-        if product.available + self.delta < 0:
+        if self.delta < 0 and product.available + self.delta < 0:
             return Refusal(RefusalReason.BELOW_FLOOR, self.product_id)
         return None
 
-    def record(self, refusal: Refusal | None, after: Products, at: str) -> dict[str, Any]:  # noqa: ARG002
-        row: dict[str, Any] = {
-            "productId": self.product_id,
-            "adjustmentId": self.adjustment_id,
-            "delta": self.delta,
-            "reason": self.reason,
-            "appliedAt": at,
-        }
-        product = after.get(self.product_id)
-        if product is not None:
-            row["productCreatedAt"] = product.created_at
-            row["productVersion"] = product.version
-        return row
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {self.product_id: self.delta}
 
-    def is_recorded_by(self, record: Mapping[str, Any]) -> bool:
-        return (record["delta"], record["reason"]) == (self.delta, self.reason)
+    def record(self, refusal: Refusal | None, after: Products, at: str) -> Put:  # noqa: ARG002
+        product = after[self.product_id]
+        if product is None:
+            raise ValueError(f"an adjustment of the unknown product {self.product_id} was accepted")
+        return Put(
+            Table.STOCK_ADJUSTMENTS,
+            adjustment_row(
+                self.product_id,
+                self.adjustment_id,
+                self.delta,
+                self.reason,
+                product.created_at,
+                product.version,
+                at,
+            ),
+        )
+
+    def recognise(self, record: Mapping[str, Any]) -> Known:
+        same = (record["delta"], record["reason"]) == (self.delta, self.reason)
+        return Known.SAME_REQUEST if same else Known.OTHER_REQUEST
 
     def is_same_request(self, other: Change) -> bool:
         return (
@@ -329,3 +563,54 @@ class Adjustment:
             and other.delta == self.delta
             and other.reason == self.reason
         )
+
+
+def product_key(product_id: str) -> RecordKey:
+    """Where a product lies."""
+    return RecordKey(Table.PRODUCTS, (("productId", product_id),))
+
+
+def order_key(order_id: str) -> RecordKey:
+    """Where an order's row lies."""
+    return RecordKey(Table.ORDERS, (("orderId", order_id),))
+
+
+def adjustment_key(product_id: str, adjustment_id: str) -> RecordKey:
+    """Where an adjustment's row lies."""
+    return RecordKey(
+        Table.STOCK_ADJUSTMENTS,
+        (("productId", product_id), ("adjustmentId", adjustment_id)),
+    )
+
+
+def adjustment_row(
+    product_id: str,
+    adjustment_id: str,
+    delta: int,
+    reason: str,
+    created_at: str,
+    version: int | None,
+    at: str,
+) -> dict[str, Any]:
+    """A row of StockAdjustments.
+
+    Args:
+        product_id: The product.
+        adjustment_id: What makes it exactly-once, within the product.
+        delta: Units added.
+        reason: Why, in one word.
+        created_at: The incarnation of the product.
+        version: The version that the change made; None if the change was made without reading one.
+        at: When.
+    """
+    row: dict[str, Any] = {
+        "productId": product_id,
+        "adjustmentId": adjustment_id,
+        "delta": delta,
+        "reason": reason,
+        "productCreatedAt": created_at,
+        "appliedAt": at,
+    }
+    if version is not None:
+        row["productVersion"] = version
+    return row

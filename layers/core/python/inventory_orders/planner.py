@@ -32,15 +32,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the plan says to one change: accepted, unless there is a refusal."""
+    """What the plan says to one change: accepted, unless there is a refusal.
+
+    Attributes:
+        change: The change.
+        refusal: Why it is refused.
+        touched: Change of stock by product id that it makes.
+    """
 
     change: Change
     refusal: Refusal | None
-
-    @property
-    def touched(self) -> Mapping[str, int]:
-        """Change of stock by product id that it makes: none if it is refused."""
-        return self.change.deltas if self.refusal is None else {}
+    touched: Mapping[str, int]
 
     @property
     def has_record(self) -> bool:
@@ -152,13 +154,15 @@ def plan(
 
     for change in changes:
         group = change.group
-        if group in held_groups or any(product_id in blocked for product_id in change.deltas):
+        if group in held_groups or any(product_id in blocked for product_id in change.product_ids):
             held.append(change)
             if group is not None:
                 held_groups.add(group)
             continue
 
-        decision = Decision(change, change.refusal(working))
+        refusal = change.refusal(working)
+        touched = change.deltas(working) if refusal is None else {}
+        decision = Decision(change, refusal, touched)
         keys = _ordering_keys(change)
         earliest = max((last_draft.get(key, 0) for key in keys), default=0)
         index = _place(drafts, earliest, decision, working, limits)
@@ -171,7 +175,7 @@ def plan(
 
 def _ordering_keys(change: Change) -> list[object]:
     """What orders a change among others: its products, and its group."""
-    keys: list[object] = list(change.deltas)
+    keys: list[object] = list(change.product_ids)
     if change.group is not None:
         keys.append(("group", change.group))
     return keys

@@ -39,12 +39,13 @@ class RetryPolicy:
 def redelivery_delay(receive_count: int, random: Callable[[], float] = _random) -> int:
     """Whole seconds for which a returned message stays hidden, growing with its receive count.
 
-    Half of it is fixed and half is jitter: the fixed half guarantees how long `maxReceiveCount` deliveries
-    last at the least (with 20 deliveries 1,161 s, which outlasts the longest lease, 900 s).
+    Half of it is fixed and half is jitter: the fixed half guarantees how long `maxReceiveCount` deliveries last at
+    the least (20 of them, 19 delays: 1,147 s, which outlasts the longest lease, 900 s). Its bound stays below the
+    visibility timeout of the queues.
 
     Args:
         receive_count: `ApproximateReceiveCount` of the message, 1 or more.
         random: Source of numbers in [0, 1).
     """
-    longest = min(180.0, 2.0 ** min(receive_count, 30))
+    longest = min(170.0, 2.0 ** min(receive_count, 30))
     return max(1, round(longest / 2 + random() * longest / 2))

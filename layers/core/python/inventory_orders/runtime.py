@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -11,8 +11,10 @@ from typing import Any
 
 import boto3
 
+from inventory_orders import intake as queue_intake
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.committer import Committer
+from inventory_orders.decrement import AtomicDecrement
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.intake import Intake, Queue
 from inventory_orders.model import Table
@@ -34,22 +36,25 @@ class Settings:
         products_table: `PRODUCTS_TABLE_NAME`.
         orders_table: `ORDERS_TABLE_NAME`.
         stock_adjustments_table: `STOCK_ADJUSTMENTS_TABLE_NAME`.
-        queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes.
+        queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
+            for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
+        max_receive_count: `MAX_RECEIVE_COUNT`: deliveries after which SQS gives a message up.
     """
 
     products_table: str
     orders_table: str
     stock_adjustments_table: str
-    queue: Queue
+    queue: Queue | None
     fifo_queue: Queue | None
+    max_receive_count: int
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Read the settings.
 
         Raises:
-            ConfigurationError: One is missing; names it.
+            ConfigurationError: One is missing or wrong; names it.
         """
         values = os.environ if environment is None else environment
 
@@ -59,39 +64,71 @@ class Settings:
                 raise ConfigurationError(f"the environment variable {name} is not set")
             return value
 
+        def queue(prefix: str) -> Queue | None:
+            if not values.get(f"{prefix}QUEUE_URL"):
+                return None
+            return Queue(required(f"{prefix}QUEUE_URL"), required(f"{prefix}DEAD_LETTER_QUEUE_URL"))
+
+        receive_count = values.get("MAX_RECEIVE_COUNT", "20")
+        if not receive_count.isdecimal():
+            raise ConfigurationError(f"MAX_RECEIVE_COUNT is {receive_count!r}, not a number")
         return cls(
             products_table=required("PRODUCTS_TABLE_NAME"),
             orders_table=required("ORDERS_TABLE_NAME"),
             stock_adjustments_table=required("STOCK_ADJUSTMENTS_TABLE_NAME"),
-            queue=Queue(required("QUEUE_URL"), required("DEAD_LETTER_QUEUE_URL")),
-            fifo_queue=(
-                Queue(required("FIFO_QUEUE_URL"), required("FIFO_DEAD_LETTER_QUEUE_URL"))
-                if values.get("FIFO_QUEUE_URL")
-                else None
-            ),
+            queue=queue(""),
+            fifo_queue=queue("FIFO_"),
+            max_receive_count=int(receive_count),
         )
 
 
 @cache
-def committer(settings: Settings) -> Committer:
-    """The engine, on the tables that the settings name."""
+def store(settings: Settings) -> Store:
+    """The tables that the settings name."""
     tables = {
         Table.PRODUCTS: settings.products_table,
         Table.ORDERS: settings.orders_table,
         Table.STOCK_ADJUSTMENTS: settings.stock_adjustments_table,
     }
-    store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
-    return Committer(store, executor=ThreadPoolExecutor(_SIDE_BY_SIDE))
+    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
+
+
+@cache
+def committer(settings: Settings) -> Committer:
+    """The engine, on the tables that the settings name."""
+    return Committer(store(settings), executor=ThreadPoolExecutor(_SIDE_BY_SIDE))
+
+
+@cache
+def atomic_decrement(settings: Settings) -> AtomicDecrement:
+    """Decrements without a read, with what this process remembers of the products."""
+    return AtomicDecrement(committer(settings))
 
 
 @cache
 def intake(settings: Settings) -> Intake:
-    """The way in from the queues that the settings name."""
-    client = boto3.client("sqs", config=CLIENT_CONFIG)
-    return Intake(client, committer(settings), settings.queue, settings.fifo_queue)
+    """The way in from the queues that the settings name.
+
+    Raises:
+        ConfigurationError: They name none.
+    """
+    if settings.queue is None:
+        raise ConfigurationError("the environment variable QUEUE_URL is not set")
+    client = boto3.client("sqs", config=queue_intake.CLIENT_CONFIG)
+    return Intake(client, settings.queue, settings.fifo_queue, settings.max_receive_count)
+
+
+def time_left(context: Any) -> Callable[[], float]:
+    """Seconds until the invocation is ended."""
+
+    def seconds() -> float:
+        milliseconds: int = context.get_remaining_time_in_millis()
+        return milliseconds / 1000
+
+    return seconds
 
 
 def deadline(context: Any) -> Deadline:
     """When to stop starting work, so that everything can still be answered before the invocation times out."""
-    left = context.get_remaining_time_in_millis() / 1000
+    left = time_left(context)()
     return Deadline.after(max(left - _RESERVED_SECONDS, left / 2), SystemClock())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,6 +15,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from inventory_orders.clock import timestamp
 from inventory_orders.errors import (
     CancellationReason,
+    ConditionFailedError,
     CorruptItemError,
     Item,
     OutcomeUnknownError,
@@ -23,7 +25,7 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Product, ProductStatus, RecordKey, Table
+from inventory_orders.model import Amend, Product, ProductStatus, Put, RecordKey, Table, product_key
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,11 +48,15 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 9.0
 
 BATCH_GET_LIMIT = 100
 
+_ALIAS = re.compile(r"#(\w+)")
+
 _THROTTLED = {
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
     "ThrottlingException",
     "Throttling",
+    # What a single write gets while a transaction on its item is in flight.
+    "TransactionConflictException",
 }
 _INVALID = {"ValidationException", "SerializationException"}
 _UNKNOWN = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable"}
@@ -103,6 +109,9 @@ class Store:
             else:
                 entry["Keys"].append(_encode_key(key))
         response = _call(self._client.batch_get_item, RequestItems=request)
+        if "Responses" not in response:
+            # Taken for an empty answer it would mean that nothing exists.
+            raise OutcomeUnknownError("EMPTY_ANSWER", "DynamoDB answered without Responses")
 
         left_out = {
             self._read_key_of_item(name, key)
@@ -132,26 +141,99 @@ class Store:
                     snapshot.records[key] = decode(item)
         return snapshot
 
+    def get(self, key: RecordKey) -> dict[str, Any] | None:
+        """Read one item, strongly consistent.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        response = _call(
+            self._client.get_item,
+            TableName=self._tables[key.table],
+            Key=_encode_key(key),
+            ConsistentRead=True,
+        )
+        return decode(response["Item"]) if "Item" in response else None
+
+    def update_product(
+        self, product_id: str, update: str, condition: str, values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Change a product in one conditional update, and get it back as it is then.
+
+        Without a token: whoever calls this recognises an own lost response from the item that comes back.
+
+        Args:
+            product_id: The product; it must exist.
+            update: The update expression, each attribute as `#name`. It has to raise `#_version`.
+            condition: The condition expression.
+            values: For the placeholders of both, without the colon.
+
+        Raises:
+            ConditionFailedError: With the item as stored.
+            StoreError: The request failed.
+        """
+        response = _call(
+            self._client.update_item,
+            TableName=self._tables[Table.PRODUCTS],
+            Key=_encode_key(product_key(product_id)),
+            UpdateExpression=update,
+            ConditionExpression=f"attribute_exists(#productId) AND {condition}",
+            ExpressionAttributeNames=_names(update, condition, "#productId"),
+            ExpressionAttributeValues=_values(values),
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        return decode(response["Attributes"])
+
     def transaction_request(
         self, transaction: Transaction, now: datetime
     ) -> list[TransactWriteItemTypeDef]:
         """The actions of a transaction: first its updates, then its records, both in their order."""
         at, after = timestamp(now), transaction.after
-        actions = [self._update(update, now, at) for update in transaction.updates]
-        for decision in transaction.decisions:
-            if decision.has_record:
-                row = decision.change.record(decision.refusal, after, at)
-                actions.append(self._put_if_absent(decision.change.record_key.table, row))
+        actions = [self._stock_update(update, now, at) for update in transaction.updates]
+        actions += [
+            self.record_action(decision.change.record(decision.refusal, after, at))
+            for decision in transaction.decisions
+            if decision.has_record
+        ]
         return actions
 
-    def product_creation_request(
-        self, row: Mapping[str, Any], opening: Mapping[str, Any]
-    ) -> list[TransactWriteItemTypeDef]:
-        """The actions that create a product, if it is absent, with the adjustment that explains its stock."""
-        return [
-            self._put_if_absent(Table.PRODUCTS, row),
-            self._put_if_absent(Table.STOCK_ADJUSTMENTS, opening),
-        ]
+    def record_action(self, record: Put | Amend) -> TransactWriteItemTypeDef:
+        """The action that writes a record."""
+        if isinstance(record, Put):
+            return self._put_if_absent(record)
+        return self._amend(record)
+
+    def product_action(
+        self, product_id: str, update: str, condition: str, values: Mapping[str, Any]
+    ) -> TransactWriteItemTypeDef:
+        """The action that changes a product, which must exist; parameters as for `update_product`."""
+        return {
+            "Update": {
+                "TableName": self._tables[Table.PRODUCTS],
+                "Key": _encode_key(product_key(product_id)),
+                "UpdateExpression": update,
+                "ConditionExpression": condition,
+                "ExpressionAttributeNames": _names(update, condition),
+                "ExpressionAttributeValues": _values(values),
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+    def product_delete_action(
+        self, product_id: str, condition: str, values: Mapping[str, Any]
+    ) -> TransactWriteItemTypeDef:
+        """The action that deletes a product."""
+        return {
+            "Delete": {
+                "TableName": self._tables[Table.PRODUCTS],
+                "Key": _encode_key(product_key(product_id)),
+                "ConditionExpression": condition,
+                "ExpressionAttributeNames": _names(condition),
+                "ExpressionAttributeValues": _values(values),
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
 
     def write(self, actions: Sequence[TransactWriteItemTypeDef], token: str) -> None:
         """Apply all actions or none.
@@ -170,49 +252,52 @@ class Store:
             ClientRequestToken=token,
         )
 
-    def _update(self, update: Update, now: datetime, at: str) -> TransactWriteItemTypeDef:
-        # The version alone would not do: it restarts at 1 when a product is deleted and made again.
+    def _stock_update(self, update: Update, now: datetime, at: str) -> TransactWriteItemTypeDef:
         before, after = update.before, update.after
+        return self.product_action(
+            before.product_id,
+            "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
+            "#lastUpdatedAt = :at",
+            f"{AS_READ} AND {NO_LIVE_LEASE}",
+            {
+                "stockCount": after.stock_count,
+                "status": after.status,
+                "nextVersion": after.version,
+                "at": at,
+                "version": before.version,
+                "createdAt": before.created_at,
+                "now": unix(now),
+            },
+        )
+
+    def _put_if_absent(self, record: Put) -> TransactWriteItemTypeDef:
         return {
-            "Update": {
-                "TableName": self._tables[Table.PRODUCTS],
-                "Key": {"productId": {"S": before.product_id}},
-                "UpdateExpression": (
-                    "SET #stockCount = :stockCount, #status = :status, "
-                    "#version = :nextVersion, #lastUpdatedAt = :at"
-                ),
-                "ConditionExpression": (
-                    "#version = :version AND #createdAt = :createdAt AND "
-                    "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
-                ),
-                "ExpressionAttributeNames": {
-                    "#stockCount": "stockCount",
-                    "#status": "status",
-                    "#version": "_version",
-                    "#createdAt": "createdAt",
-                    "#lastUpdatedAt": "lastUpdatedAt",
-                    "#lockTime": "lockTime",
-                },
-                "ExpressionAttributeValues": {
-                    ":stockCount": {"N": str(after.stock_count)},
-                    ":status": {"S": after.status.value},
-                    ":nextVersion": {"N": str(after.version)},
-                    ":version": {"N": str(before.version)},
-                    ":createdAt": {"S": before.created_at},
-                    ":now": {"N": f"{now.timestamp():.6f}"},
-                    ":at": {"S": at},
-                },
+            "Put": {
+                "TableName": self._tables[record.table],
+                "Item": _encode_item(record.row),
+                "ConditionExpression": "attribute_not_exists(#key)",
+                "ExpressionAttributeNames": {"#key": PARTITION_KEYS[record.table]},
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
 
-    def _put_if_absent(self, table: Table, row: Mapping[str, Any]) -> TransactWriteItemTypeDef:
+    def _amend(self, record: Amend) -> TransactWriteItemTypeDef:
+        update = "SET " + ", ".join(f"#{name} = :set_{name}" for name in record.values)
+        condition = " AND ".join(
+            f"attribute_not_exists(#{name})" if value is None else f"#{name} = :read_{name}"
+            for name, value in record.expected.items()
+        )
+        values = {f"set_{name}": value for name, value in record.values.items()} | {
+            f"read_{name}": value for name, value in record.expected.items() if value is not None
+        }
         return {
-            "Put": {
-                "TableName": self._tables[table],
-                "Item": {name: _encode(value) for name, value in row.items()},
-                "ConditionExpression": "attribute_not_exists(#key)",
-                "ExpressionAttributeNames": {"#key": PARTITION_KEYS[table]},
+            "Update": {
+                "TableName": self._tables[record.key.table],
+                "Key": _encode_key(record.key),
+                "UpdateExpression": update,
+                "ConditionExpression": condition,
+                "ExpressionAttributeNames": _names(update, condition),
+                "ExpressionAttributeValues": _values(values),
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
@@ -229,12 +314,24 @@ class Store:
         return name, tuple(item[key]["S"] for key in names)
 
 
+# The version alone would not do: it restarts at 1 when a product is deleted and made again.
+AS_READ = "#_version = :version AND #createdAt = :createdAt"
+"""Condition: the product is the one that was read, unchanged."""
+
+NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
+"""Condition that every write to a product carries, but for its lease owner's."""
+
 PARTITION_KEYS = {
     Table.PRODUCTS: "productId",
     Table.ORDERS: "orderId",
     Table.STOCK_ADJUSTMENTS: "productId",
 }
 SORT_KEYS = {Table.STOCK_ADJUSTMENTS: ("adjustmentId",)}
+
+
+def unix(moment: datetime) -> Decimal:
+    """Unix seconds with six decimals, as lease times are stored and compared."""
+    return Decimal(f"{moment.timestamp():.6f}")
 
 
 def decode_product(item: Item) -> Product:
@@ -302,6 +399,19 @@ def _encode(value: Any) -> dict[str, Any]:
     raise TypeError(f"cannot store a {type(value).__name__}")
 
 
+def _names(*expressions: str) -> dict[str, str]:
+    """Every attribute of the expressions, aliased: many of our names are reserved words."""
+    return {f"#{name}": name for text in expressions for name in _ALIAS.findall(text)}
+
+
+def _values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f":{name}": _encode(value) for name, value in values.items()}
+
+
+def _encode_item(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _encode(value) for name, value in row.items()}
+
+
 def _encode_key(key: RecordKey) -> dict[str, Any]:
     return {name: {"S": value} for name, value in key.key}
 
@@ -342,6 +452,8 @@ def _meaning(error: ClientError) -> StoreError:
                 for reason in response.get("CancellationReasons", ())
             ]
         )
+    if code == "ConditionalCheckFailedException":
+        return ConditionFailedError(response.get("Item"))
     if code in _THROTTLED:
         return ThrottledError(code, message)
     if code in _INVALID:

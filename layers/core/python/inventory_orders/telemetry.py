@@ -4,81 +4,111 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
-from inventory_orders.committer import Effort, Report
+from inventory_orders.committer import Report
 from inventory_orders.intake import BatchResult, End, MessageResult
+from inventory_orders.model import Order
+from inventory_orders.writer import Effort
 
 NAMESPACE = "InventoryOrders"
+
+T = TypeVar("T")
 
 logger = Logger()
 metrics = Metrics(namespace=NAMESPACE)
 
 
-def record_orders(batch: BatchResult) -> None:
+def record_orders(batch: BatchResult[Order], report: Report) -> None:
     """Count a batch of orders, and log every message that did not simply go through."""
     ends = Counter(result.end for result in batch.results)
-    _count("OrdersPlaced", ends[End.APPLIED])
-    _count("OrdersRejected", ends[End.REFUSED])
+    outcomes = [result.verdict.outcome for result in batch.results]
+    placed = sum(outcome is not None and isinstance(outcome.applied, Order) for outcome in outcomes)
+    _count("OrdersPlaced", placed)
     _count("OrdersReplayed", ends[End.REPLAYED])
     reasons = Counter(
-        result.outcome.refusal.reason
-        for result in batch.results
-        if result.end is End.REFUSED and result.outcome and result.outcome.refusal
+        outcome.refusal.reason
+        for outcome in outcomes
+        if outcome is not None and outcome.refusal is not None
     )
+    _count("OrdersRejected", reasons.total())
     for reason, count in reasons.items():
         with single_metric(
             name="OrdersRejected", unit=MetricUnit.Count, value=count, namespace=NAMESPACE
         ) as metric:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
-    _record_batch(batch, ends)
+    record_messages(batch)
+    record_report(report)
 
 
-def _record_batch(batch: BatchResult, ends: Counter[End]) -> None:
-    """What all queue handlers have in common."""
+def record_messages(batch: BatchResult[T]) -> None:
+    """Count where the messages of any queue ended, and log every one that did not simply go through."""
+    ends = Counter(result.end for result in batch.results)
     _count("MessagesDeadLettered", ends[End.DEAD_LETTERED])
     _count("MessagesReturned", ends[End.RETURNED])
-    _record_report(batch.report)
     for result in batch.results:
         if result.end not in (End.APPLIED, End.REPLAYED):
             _log_message(result)
     if batch.queue_errors:
         logger.error("SQS refused requests", extra={"errors": batch.queue_errors})
-    if batch.report.failure is not None:
-        logger.critical(
-            "nothing can be written: repair access, tables or configuration; all messages are returned",
-            extra={"error": str(batch.report.failure)},
-        )
     logger.info(
         "batch done",
         extra={
             "messages": len(batch.results),
             "ends": {end.name: count for end, count in ends.items()},
-            "transactions": len(batch.report.effort.commit_latencies),
-            "attempts": len(batch.report.effort.version_conflicts),
         },
     )
 
 
-def _record_report(report: Report) -> None:
-    effort = report.effort
-    attempts = len(effort.version_conflicts)
-    if attempts:
-        _count("ConditionalWrites", attempts)
+def record_stale_event(product_id: str) -> None:
+    """Count a catalogue event that was older than the newest one applied: a success, not an error."""
+    _count("StaleEventsIgnored", 1)
+    logger.info("stale event ignored", extra={"productId": product_id})
+
+
+def record_stale_delete(product_id: str, created_at: str) -> None:
+    """Count a delete of an incarnation that was gone already: a success, not an error."""
+    _count("StaleDeletesIgnored", 1)
+    logger.info(
+        "stale delete ignored", extra={"productId": product_id, "productCreatedAt": created_at}
+    )
+
+
+def record_report(report: Report) -> None:
+    """What the engine went through for a batch of changes."""
+    record_effort(report.effort, report.retries)
+    for given_up in report.exhausted:
+        _count("RetriesExhausted", int(given_up))
+    if report.failure is not None:
+        logger.critical(
+            "nothing can be written: repair access, tables or configuration; all messages are returned",
+            extra={"error": str(report.failure)},
+        )
+
+
+def record_effort(effort: Effort, retries: Sequence[int]) -> None:
+    """What writes took: attempts, conflicts, waits; and how often each change was retried."""
+    if effort.version_conflicts:
+        _count("ConditionalWrites", len(effort.version_conflicts))
     for moved in effort.version_conflicts:
         _count("VersionConflict", int(moved))
     for rival in effort.transaction_conflicts:
         _count("TransactionConflict", int(rival))
-    for retries in report.retries:
-        _count("Retries", retries)
-    for given_up in report.exhausted:
-        _count("RetriesExhausted", int(given_up))
+    for count in retries:
+        _count("Retries", count)
     for orders in effort.changes_per_transaction:
         _count("OrdersPerTransaction", orders)
-    _record_times(effort)
+    for seconds in effort.backoffs:
+        metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
+    for seconds in effort.commit_latencies:
+        metrics.add_metric("CommitLatency", MetricUnit.Milliseconds, seconds * 1000)
+    if effort.lease_wait:
+        metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, effort.lease_wait * 1000)
     for product in effort.low_stock:
         _count("LowStock", 1)
         logger.info(
@@ -91,33 +121,28 @@ def _record_report(report: Report) -> None:
         )
 
 
-def _record_times(effort: Effort) -> None:
-    for seconds in effort.backoffs:
-        metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
-    for seconds in effort.commit_latencies:
-        metrics.add_metric("CommitLatency", MetricUnit.Milliseconds, seconds * 1000)
-    if effort.lease_wait:
-        metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, effort.lease_wait * 1000)
-
-
-def _log_message(result: MessageResult) -> None:
+def _log_message(result: MessageResult[T]) -> None:
+    verdict, content = result.verdict, result.content
     fields: dict[str, object] = {
         "correlation_id": result.message.message_id,
         "receiveCount": result.message.receive_count,
     }
-    if result.change is not None:
-        fields.update(result.change.record_key.key)
+    for attribute in ("order_id", "adjustment_id", "event_id", "product_id"):
+        value = getattr(content, attribute, None)
+        if value is not None:
+            first, *rest = attribute.split("_")
+            fields[first + "".join(word.capitalize() for word in rest)] = value
     if result.end is End.REFUSED:
-        if result.outcome and result.outcome.refusal:
-            fields["reason"] = result.outcome.refusal.reason.value
-            fields["refusedProductId"] = result.outcome.refusal.product_id
+        if verdict.outcome is not None and verdict.outcome.refusal is not None:
+            fields["reason"] = verdict.outcome.refusal.reason.value
+            fields["refusedProductId"] = verdict.outcome.refusal.product_id
         logger.info("refused", extra=fields)
         return
     # The error's own message quotes the body, so it stays out of the log.
-    if result.error is not None:
-        fields |= {"errorCode": result.error.code, "field": result.error.field}
-    elif result.outcome is not None:
-        fields |= {"cause": result.outcome.cause, "detail": result.outcome.detail}
+    if verdict.error is not None:
+        fields |= {"errorCode": verdict.error.code, "field": verdict.error.field}
+    else:
+        fields |= {"cause": verdict.cause, "detail": verdict.detail}
     if result.end is End.DEAD_LETTERED:
         logger.warning("dead-lettered", extra=fields)
     else:

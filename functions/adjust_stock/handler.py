@@ -1,0 +1,95 @@
+"""Books receipts, corrections and returns, from the stock queue or directly; and plain decrements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from inventory_orders import direct, runtime
+from inventory_orders.decrement import REASON
+from inventory_orders.intake import UnsupportedEventError, Verdict, decide_changes, unsupported
+from inventory_orders.messages import parse_adjustment, parse_command
+from inventory_orders.model import Adjustment, RefusalReason, product_key
+from inventory_orders.telemetry import (
+    logger,
+    metrics,
+    record_effort,
+    record_messages,
+    record_report,
+)
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+ID_REUSED = "ADJUSTMENT_ID_REUSED"
+
+# From the queue these may only be early: the receipt or the product that they need may be on its way.
+MAY_BE_EARLY = frozenset({RefusalReason.UNKNOWN_PRODUCT, RefusalReason.BELOW_FLOOR})
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
+    """Apply adjustments, each exactly once.
+
+    Returns:
+        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
+        and the product's new `stockCount`, `version` and `status`, or with what to do.
+    """
+    if direct.is_queue_event(event):
+        return _from_queue(event, context)
+    return direct.answer(lambda: _command(event, context))
+
+
+def _from_queue(event: object, context: LambdaContext) -> dict[str, Any]:
+    settings = runtime.Settings.from_environment()
+
+    def decide(adjustments: Sequence[Adjustment]) -> list[Verdict]:
+        committer, deadline = runtime.committer(settings), runtime.deadline(context)
+        report, verdicts = decide_changes(committer, adjustments, deadline, ID_REUSED, MAY_BE_EARLY)
+        record_report(report)
+        return verdicts
+
+    try:
+        batch = runtime.intake(settings).process(
+            event, parse_adjustment, decide, runtime.time_left(context), MAY_BE_EARLY
+        )
+    except UnsupportedEventError as error:
+        return unsupported(error, event)
+    record_messages(batch)
+    return batch.response
+
+
+def _command(event: object, context: LambdaContext) -> direct.Answer:
+    command = parse_command(event, "adjust_stock", default="adjust")
+    settings, deadline = runtime.Settings.from_environment(), runtime.deadline(context)
+    product_id = command["productId"]
+    if command.get("mode") == "atomic":
+        done = runtime.atomic_decrement(settings).apply(
+            product_id, command["adjustmentId"], command["quantity"], deadline
+        )
+        record_effort(done.effort, ())
+        if done.report is None or done.outcome is None:
+            return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
+        report, outcome = done.report, done.outcome
+    else:
+        delta = command["delta"] if "delta" in command else -command["quantity"]
+        change = Adjustment(
+            product_id, command["adjustmentId"], delta, command.get("reason", REASON)
+        )
+        report = runtime.committer(settings).apply([change], deadline)
+        (outcome,) = report.outcomes
+    record_report(report)
+    result = direct.of_outcome(outcome, ID_REUSED)
+    if command["action"] == "decrement":
+        result["path"] = "optimistic"
+    if product_id in outcome.after:
+        product = outcome.after[product_id]
+        return result | {
+            "productId": product_id,
+            "stockCount": product.stock_count,
+            "version": product.version,
+            "status": product.status.value,
+        }
+    state = runtime.store(settings).get(product_key(product_id))
+    return result | (direct.of_product(state) if state is not None else {"productId": product_id})

@@ -1,0 +1,75 @@
+"""Cancels orders and gives their stock back, from the cancellation queue or directly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from inventory_orders import direct, runtime
+from inventory_orders.intake import UnsupportedEventError, Verdict, decide_changes, unsupported
+from inventory_orders.messages import parse_cancellation, parse_command
+from inventory_orders.model import Cancellation, PlacedOrderCancellation, order_key
+from inventory_orders.telemetry import logger, metrics, record_messages, record_report
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
+    """Take orders from PENDING to CANCELLED, each once.
+
+    Returns:
+        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
+        and the `orderId`, or with what to do.
+    """
+    if direct.is_queue_event(event):
+        return _from_queue(event, context)
+    return direct.answer(lambda: _command(event, context))
+
+
+def _from_queue(event: object, context: LambdaContext) -> dict[str, Any]:
+    settings = runtime.Settings.from_environment()
+
+    def decide(cancellations: Sequence[Cancellation]) -> list[Verdict]:
+        committer, deadline = runtime.committer(settings), runtime.deadline(context)
+        report, verdicts = decide_changes(
+            committer, cancellations, deadline, "CANCELLATION_ID_REUSED"
+        )
+        record_report(report)
+        return verdicts
+
+    try:
+        batch = runtime.intake(settings).process(
+            event, parse_cancellation, decide, runtime.time_left(context)
+        )
+    except UnsupportedEventError as error:
+        return unsupported(error, event)
+    record_messages(batch)
+    return batch.response
+
+
+def _command(event: object, context: LambdaContext) -> direct.Answer:
+    command = parse_command(event, "cancel_orders", default="cancel")
+    settings = runtime.Settings.from_environment()
+    order_id = command["orderId"]
+    if (
+        not command.get("leaveTombstone")
+        and runtime.store(settings).get(order_key(order_id)) is None
+    ):
+        return {"orderId": order_id} | direct.refused(
+            "UNKNOWN_ORDER",
+            f"there is no order {order_id}; with leaveTombstone it would be cancelled before it arrives",
+        )
+    report = runtime.committer(settings).apply([Cancellation(order_id)], runtime.deadline(context))
+    record_report(report)
+    (outcome,) = report.outcomes
+    result = {"orderId": order_id} | direct.of_outcome(outcome, "CANCELLATION_ID_REUSED")
+    if outcome.applied is not None:
+        result["stockReturned"] = {
+            product_id: outcome.applied.lines[product_id][1]
+            for product_id in outcome.after
+            if isinstance(outcome.applied, PlacedOrderCancellation)
+        }
+    return result

@@ -1,0 +1,77 @@
+"""Stock counts under a lease: nobody sells what is being counted."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from inventory_orders import direct, runtime
+from inventory_orders.lease import Lease
+from inventory_orders.messages import parse_command
+from inventory_orders.telemetry import logger, metrics, record_effort
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
+    """Acquire, renew, commit or release a lease on a product.
+
+    Returns:
+        An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
+    """
+    return direct.answer(lambda: _command(event, context))
+
+
+def _command(event: object, context: LambdaContext) -> direct.Answer:
+    command = parse_command(event, "count_stock")
+    store = runtime.store(runtime.Settings.from_environment())
+    deadline = runtime.deadline(context)
+    if command["action"] == "acquire":
+        lease = Lease.acquire(
+            store,
+            command["productId"],
+            command["seconds"],
+            deadline=deadline,
+            holder=command.get("holder", "count"),
+            outlive_deadline=command.get("outliveInvocation", False),
+        )
+        record_effort(lease.effort, ())
+        return {"result": "ACQUIRED", "lease": _token(lease)} | direct.of_product(lease.state)
+
+    token = command["lease"]
+    lease = Lease.resume(
+        store,
+        token["productId"],
+        token["owner"],
+        token["version"],
+        Decimal(token["expiresAt"]),
+    )
+    if command["action"] == "renew":
+        lease.renew(command["seconds"], deadline)
+        result = {"result": "RENEWED", "lease": _token(lease)}
+    elif command["action"] == "commit":
+        row = lease.commit(command["counted"], command["adjustmentId"], deadline)
+        result = {
+            "result": "COMMITTED",
+            "productId": lease.product_id,
+            "stockCount": command["counted"],
+            "delta": row["delta"],
+            "version": row["productVersion"],
+        }
+    else:
+        result = {"result": "RELEASED" if lease.release(deadline) else "LEASE_WAS_OVER"}
+    record_effort(lease.effort, ())
+    return result
+
+
+def _token(lease: Lease) -> dict[str, Any]:
+    """What the next command needs."""
+    return {
+        "productId": lease.product_id,
+        "owner": lease.owner,
+        "version": lease.version,
+        "expiresAt": f"{lease.expires_at:.6f}",
+    }

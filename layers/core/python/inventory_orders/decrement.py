@@ -1,0 +1,137 @@
+"""Atomic decrement: one conditional transaction without a read, for a product whose status cannot change by it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.committer import Committer, Outcome, Report
+from inventory_orders.errors import TransactionCancelledError
+from inventory_orders.model import Adjustment, Product, ProductStatus, Put, Table, adjustment_row
+from inventory_orders.store import NO_LIVE_LEASE, decode_product, unix
+from inventory_orders.writer import CONDITION_FAILED, Effort
+
+REASON = "DECREMENT"
+
+_REMEMBERED_PRODUCTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """What hardly ever changes about a product. The write is conditioned on all of it, so it may be outdated."""
+
+    created_at: str
+    low_stock_threshold: int
+    backorder_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decrement:
+    """What a decrement came to.
+
+    Attributes:
+        outcome: As the engine answers any change.
+        report: The engine's, if it was asked.
+        atomic: Whether it was done without a read.
+        effort: What the atomic attempt took.
+    """
+
+    outcome: Outcome | None
+    report: Report | None
+    atomic: bool
+    effort: Effort
+
+
+class AtomicDecrement:
+    """Decrements while enough is left that the status stays as it is; else the engine decides.
+
+    `stockCount - :q` needs no version and so loses against no rival. What it cannot do: know the row's new version,
+    change the status, or tell products apart that were made one after the other under one id. So it is conditioned
+    on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both.
+    If that does not hold, or nothing was seen yet, the change takes the optimistic path, which also teaches it.
+    It is safe under retries because it carries a token, and its adjustment row exists or not with it.
+
+    Args:
+        committer: The engine, for the optimistic path.
+    """
+
+    def __init__(self, committer: Committer) -> None:
+        self._committer = committer
+        self._traits: OrderedDict[str, _Traits] = OrderedDict()
+
+    def apply(
+        self, product_id: str, adjustment_id: str, quantity: int, deadline: Deadline
+    ) -> Decrement:
+        """Take units away, exactly once.
+
+        Args:
+            product_id: The product.
+            adjustment_id: Makes it exactly-once, within the product.
+            quantity: Units, 1 or more.
+            deadline: When to give up.
+        """
+        effort = Effort()
+        traits = self._traits.get(product_id)
+        if traits is not None:
+            writer = self._committer.writer
+            actions = self._actions(product_id, adjustment_id, quantity, traits)
+            error, _ = writer.write(actions, 1, deadline, effort)
+            if error is None:
+                return Decrement(None, None, True, effort)
+            if isinstance(error, TransactionCancelledError):
+                reason = error.reasons[0]
+                if reason.code == CONDITION_FAILED and reason.item is not None:
+                    self._remember(decode_product(reason.item))
+        adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
+        report = self._committer.apply([adjustment], deadline)
+        (outcome,) = report.outcomes
+        for product in outcome.after.values():
+            self._remember(product)
+        return Decrement(outcome, report, False, effort)
+
+    def _actions(
+        self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits
+    ) -> list[Any]:
+        store, moment = self._committer.writer.store, self._committer.writer.clock.now()
+        at = timestamp(moment)
+        floor = max(traits.low_stock_threshold, -traits.backorder_limit)
+        row = adjustment_row(
+            product_id, adjustment_id, -quantity, REASON, traits.created_at, None, at
+        )
+        return [
+            store.product_action(
+                product_id,
+                "SET #stockCount = #stockCount - :quantity, #_version = #_version + :one, "
+                "#lastUpdatedAt = :at",
+                "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
+                f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
+                {
+                    "quantity": quantity,
+                    "one": 1,
+                    "at": at,
+                    "createdAt": traits.created_at,
+                    "active": ProductStatus.ACTIVE,
+                    "least": floor + quantity,
+                    "lowStockThreshold": traits.low_stock_threshold,
+                    "backorderLimit": traits.backorder_limit,
+                    "zero": 0,
+                    "now": unix(moment),
+                },
+            ),
+            store.record_action(Put(Table.STOCK_ADJUSTMENTS, row)),
+        ]
+
+    def _remember(self, product: Product) -> None:
+        self._traits[product.product_id] = _Traits(
+            product.created_at, product.low_stock_threshold, product.backorder_limit
+        )
+        self._traits.move_to_end(product.product_id)
+        if len(self._traits) > _REMEMBERED_PRODUCTS:
+            self._traits.popitem(last=False)
+
+
+def _same(name: str) -> str:
+    """Condition: an optional number, 0 by default, is what was last seen."""
+    return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"

@@ -1,0 +1,492 @@
+"""Products as operators and catalogue systems change them, each way with the pattern that makes it safe.
+
+All of them respect one another: every write requires that the product exists and that no lease of somebody else is
+live, and every write raises `_version`, so that nobody who read before can write after it unawares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.errors import (
+    ConditionFailedError,
+    ContentionError,
+    LeaseHeldError,
+    OutcomeUnknownError,
+    ProductNotFoundError,
+    RefusedError,
+    StoreError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+from inventory_orders.model import (
+    ProductStatus,
+    Put,
+    Table,
+    adjustment_key,
+    adjustment_row,
+    product_key,
+    stock_status,
+)
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store import AS_READ, NO_LIVE_LEASE, Store, decode, unix
+from inventory_orders.writer import CONDITION_FAILED, Effort, Writer
+
+State = Mapping[str, Any]
+"""A product's attributes by name, as plain Python values."""
+
+DETAILS = ("name", "price")
+"""The attributes that a catalogue event is a snapshot of."""
+
+_FIXED = ("productId", "createdAt", "_version", "lastUpdatedAt", "lockedBy", "lockTime")
+
+
+@dataclass(frozen=True, slots=True)
+class NewProduct:
+    """A product to be listed.
+
+    Attributes:
+        product_id: Its id.
+        opening_stock: Units on hand from the start.
+        low_stock_threshold: At or below it the product counts as low in stock.
+        backorder_limit: How far below zero the stock may go.
+        name: For people.
+        price: In minor units of the currency (cents, pence).
+    """
+
+    product_id: str
+    opening_stock: int
+    low_stock_threshold: int = 0
+    backorder_limit: int = 0
+    name: str | None = None
+    price: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEvent:
+    """All details of a product as a catalogue system saw them at one moment.
+
+    Attributes:
+        product_id: The product.
+        event_id: Breaks ties between events of the same moment: the greater id is the newer one.
+        event_time: When, in the format of all times.
+        details: A whole snapshot: a detail that is not in it is removed.
+    """
+
+    product_id: str
+    event_id: str
+    event_time: str
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """An optimistic update that succeeded.
+
+    Attributes:
+        before: The product as it was read.
+        after: The product as it was left; the same if the function changed nothing.
+        retries: How often it was decided or sent again.
+    """
+
+    before: State
+    after: State
+    retries: int
+
+
+@dataclass
+class Products:
+    """Ways to change a product.
+
+    Attributes:
+        store: Where the tables are.
+        policy: How to wait between attempts.
+        clock: Source of time.
+        effort: What all calls took, for the metrics.
+        retries: One for each call that was retried or not: how often.
+    """
+
+    store: Store
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    clock: Clock = field(default_factory=SystemClock)
+    effort: Effort = field(default_factory=Effort)
+    retries: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._writer = Writer(self.store, self.policy, self.clock)
+
+    def get(self, product_id: str) -> State:
+        """Read a product, strongly consistent.
+
+        Raises:
+            ProductNotFoundError: There is none.
+            StoreError: DynamoDB failed.
+        """
+        state = self.store.get(product_key(product_id))
+        if state is None:
+            raise ProductNotFoundError(f"there is no product {product_id}")
+        return state
+
+    def update_with_retry(
+        self,
+        product_id: str,
+        change: Callable[[State], State],
+        deadline: Deadline,
+        created_at: str | None = None,
+    ) -> Updated:
+        """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
+
+        The write is a transaction of one action with a token, so that a lost response is not taken for a rival's
+        write. After a conflict the item that came back is decided upon, without another read.
+
+        Source: "Optimistic locking with version number",
+        https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
+
+        Args:
+            product_id: The product.
+            change: A pure function from the product's state to the one that it should have; it is called again
+                after each conflict. Keys, version, times and locks are not its business; `status` follows from
+                the stock unless it is set to or from `DISCONTINUED`. What it raises ends the update.
+            deadline: When to give up.
+            created_at: The incarnation that is meant; the one that is read first if not given.
+
+        Raises:
+            ProductNotFoundError: There is no such product, or the incarnation is gone.
+            LeaseHeldError: A lease outlasts the deadline.
+            ContentionError: Rivals were faster until the attempts or the time ran out.
+            StoreError: DynamoDB failed.
+        """
+        before = self.get(product_id)
+        created_at = created_at or before["createdAt"]
+        retries = 0
+        while True:
+            if before["createdAt"] != created_at:
+                raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
+            now = self.clock.now()
+            left = float(before.get("lockTime", 0) - unix(now))
+            if left > 0:
+                if not self._writer.pause(min(left, 0.25), deadline) or left > deadline.remaining():
+                    raise LeaseHeldError(product_id, left)
+                before = self.get(product_id)
+                continue
+            after = _next_state(before, change(dict(before)), timestamp(now))
+            if after is None:
+                self.retries.append(retries)
+                return Updated(before, before, retries)
+            error, repeated = self._writer.write(
+                [self._replace(before, after, now)], 1, deadline, self.effort
+            )
+            retries += repeated
+            if error is None:
+                self.retries.append(retries)
+                return Updated(before, after, retries)
+            before = _item_of_conflict(product_id, error)
+            retries += 1
+            if retries >= self.policy.max_attempts or not self._writer.pause(
+                delay := self.policy.backoff(retries), deadline
+            ):
+                raise ContentionError(f"{product_id} was changed by others in every attempt")
+            self.effort.backoffs.append(delay)
+
+    def create(self, product: NewProduct) -> tuple[bool, State]:
+        """Create if absent: the product, and the adjustment that explains its opening stock.
+
+        Returns:
+            Whether it was created, and the product as it is now; if it existed, nothing was changed.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        at = timestamp(self.clock.now())
+        row: dict[str, Any] = {
+            "productId": product.product_id,
+            "stockCount": product.opening_stock,
+            "backorderLimit": product.backorder_limit,
+            "lowStockThreshold": product.low_stock_threshold,
+            "_version": 1,
+            "status": stock_status(
+                product.opening_stock, product.backorder_limit, product.low_stock_threshold
+            ),
+            "createdAt": at,
+            "lastUpdatedAt": at,
+        }
+        if product.name is not None:
+            row["name"] = product.name
+        if product.price is not None:
+            row |= {"price": product.price, "priceChangedAt": at}
+        opening = adjustment_row(
+            product.product_id,
+            f"opening-{_incarnation(at)}",
+            product.opening_stock,
+            "OPENING",
+            at,
+            1,
+            at,
+        )
+        actions = [
+            self.store.record_action(Put(Table.PRODUCTS, row)),
+            self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, opening)),
+        ]
+        error, _ = self._writer.write(actions, 0, self._soon(), self.effort)
+        if error is None:
+            return True, row
+        if isinstance(error, TransactionCancelledError) and error.reasons:
+            existing = error.reasons[0]
+            if existing.code == CONDITION_FAILED and existing.item is not None:
+                return False, decode(existing.item)
+        raise error
+
+    def change_details(self, event: CatalogueEvent) -> tuple[bool, State]:
+        """Event-time guard: apply a catalogue event unless a newer one, or this one, was applied before.
+
+        One conditional update without a read: the condition compares times, so it needs no version, and events
+        converge to the newest in whatever order they come. Applied twice it is applied once.
+
+        Returns:
+            Whether it was applied, and the product as it is now. False means stale, which is no error.
+
+        Raises:
+            ProductNotFoundError: There is no such product, perhaps not yet.
+            LeaseHeldError: A lease is live.
+            StoreError: DynamoDB failed.
+        """
+        moment = self.clock.now()
+        now = unix(moment)
+        values: dict[str, Any] = {
+            "time": event.event_time,
+            "id": event.event_id,
+            "at": timestamp(moment),
+            "one": 1,
+        }
+        settings = ["#detailsEventTime = :time", "#detailsEventId = :id"]
+        settings += ["#lastUpdatedAt = :at", "#_version = #_version + :one"]
+        removals = []
+        for name in DETAILS:
+            if name in event.details:
+                settings.append(f"#{name} = :{name}")
+                values[name] = event.details[name]
+            else:
+                removals.append(f"#{name}")
+        if "price" in event.details:
+            # Not `when it differs from the stored one`: that would depend on the order of arrival.
+            settings.append("#priceChangedAt = :time")
+        else:
+            removals.append("#priceChangedAt")
+        update = "SET " + ", ".join(settings)
+        if removals:
+            update += " REMOVE " + ", ".join(removals)
+        try:
+            return True, self.store.update_product(
+                event.product_id,
+                update,
+                "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+                f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
+                values | {"now": now},
+            )
+        except ConditionFailedError as failed:
+            state = _existing(event.product_id, failed)
+            newest = (state.get("detailsEventTime", ""), state.get("detailsEventId", ""))
+            if newest == (event.event_time, event.event_id):
+                return True, state
+            if newest > (event.event_time, event.event_id):
+                return False, state
+            raise _lease_held(event.product_id, state, now) from None
+
+    def change_price(self, product_id: str, price: int, least_age: timedelta) -> State:
+        """Multi-attribute condition: a new price, unless discontinued or changed too recently.
+
+        Args:
+            product_id: The product.
+            price: In minor units of the currency.
+            least_age: How old the last change of price must be.
+
+        Raises:
+            RefusedError: `DISCONTINUED_PRODUCT`, or `PRICE_CHANGED_RECENTLY`.
+            ProductNotFoundError: There is no such product.
+            LeaseHeldError: A lease is live.
+            StoreError: DynamoDB failed.
+        """
+        moment = self.clock.now()
+        at, now = timestamp(moment), unix(moment)
+        latest = timestamp(moment - least_age)
+        try:
+            return self.store.update_product(
+                product_id,
+                "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
+                "#_version = #_version + :one",
+                "#status <> :discontinued AND "
+                "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
+                f"{NO_LIVE_LEASE}",
+                {
+                    "price": price,
+                    "at": at,
+                    "one": 1,
+                    "discontinued": ProductStatus.DISCONTINUED,
+                    "latest": latest,
+                    "now": now,
+                },
+            )
+        except ConditionFailedError as failed:
+            state = _existing(product_id, failed)
+            if state.get("priceChangedAt") == at and state.get("price") == price:
+                # An earlier attempt of our own whose response was lost.
+                return state
+            if state["status"] == ProductStatus.DISCONTINUED:
+                raise RefusedError(
+                    "DISCONTINUED_PRODUCT", f"{product_id} is discontinued; its price stays"
+                ) from None
+            if state.get("priceChangedAt", "") > latest:
+                raise RefusedError(
+                    "PRICE_CHANGED_RECENTLY",
+                    f"the price of {product_id} was changed at {state['priceChangedAt']}; it may change again "
+                    f"{least_age} later",
+                ) from None
+            raise _lease_held(product_id, state, now) from None
+
+    def discontinue(self, product_id: str, deadline: Deadline) -> Updated:
+        """Accept no more orders. Stock that is there may still be counted, corrected and returned.
+
+        Raises:
+            InventoryOrdersError: As `update_with_retry`.
+        """
+        return self.update_with_retry(
+            product_id, lambda state: {**state, "status": ProductStatus.DISCONTINUED}, deadline
+        )
+
+    def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
+        """Conditional delete of one incarnation, with the closing adjustment of its stock.
+
+        Args:
+            product_id: The product.
+            created_at: The incarnation that is to go.
+            deadline: When to give up.
+
+        Returns:
+            True if it is gone by this call (or by an earlier attempt of it); False for a stale delete: that
+            incarnation was gone already or replaced by another one. That is a success too: what should not be
+            there is not.
+
+        Raises:
+            LeaseHeldError: A lease is live.
+            ContentionError: Rivals were faster until the attempts or the time ran out.
+            StoreError: DynamoDB failed.
+        """
+        state: State | None = self.store.get(product_key(product_id))
+        retries = 0
+        while state is not None and state["createdAt"] == created_at:
+            moment = self.clock.now()
+            left = float(state.get("lockTime", 0) - unix(moment))
+            if left > 0:
+                raise LeaseHeldError(product_id, left)
+            closing = adjustment_row(
+                product_id,
+                f"closing-{_incarnation(created_at)}",
+                -state["stockCount"],
+                "CLOSING",
+                created_at,
+                state["_version"] + 1,
+                timestamp(moment),
+            )
+            actions = [
+                self.store.product_delete_action(
+                    product_id,
+                    f"{AS_READ} AND {NO_LIVE_LEASE}",
+                    {"version": state["_version"], "createdAt": created_at, "now": unix(moment)},
+                ),
+                self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, closing)),
+            ]
+            error, repeated = self._writer.write(actions, 1, deadline, self.effort)
+            retries += repeated
+            if error is None:
+                self.retries.append(retries)
+                return True
+            try:
+                state = _item_of_conflict(product_id, error)
+            except ProductNotFoundError:
+                break
+            retries += 1
+            if retries >= self.policy.max_attempts or not self._writer.pause(
+                self.policy.backoff(retries), deadline
+            ):
+                raise ContentionError(f"{product_id} was changed by others in every attempt")
+        self.retries.append(retries)
+        return False
+
+    def adjustment(self, product_id: str, adjustment_id: str) -> State | None:
+        """Read an adjustment's row, strongly consistent."""
+        return self.store.get(adjustment_key(product_id, adjustment_id))
+
+    def _replace(self, before: State, after: State, moment: Any) -> Any:
+        """The action that takes a product from one state to another."""
+        changed = {name: after[name] for name in after if after[name] != before.get(name)}
+        removed = [name for name in before if name not in after]
+        update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changed)
+        if removed:
+            update += " REMOVE " + ", ".join(f"#{name}" for name in removed)
+        return self.store.product_action(
+            before["productId"],
+            update,
+            f"{AS_READ} AND {NO_LIVE_LEASE}",
+            {f"new_{name}": value for name, value in changed.items()}
+            | {
+                "version": before["_version"],
+                "createdAt": before["createdAt"],
+                "now": unix(moment),
+            },
+        )
+
+    def _soon(self) -> Deadline:
+        return Deadline.after(10.0, self.clock)
+
+
+def _next_state(before: State, wanted: State, at: str) -> State | None:
+    """The state to write, or None if there is nothing to write."""
+    for name in _FIXED:
+        if wanted.get(name) != before.get(name):
+            raise ValueError(f"{name} of a product is not for an update function to change")
+    if wanted == before:
+        return None
+    after = dict(wanted)
+    after["status"] = stock_status(
+        after["stockCount"],
+        after.get("backorderLimit", 0),
+        after.get("lowStockThreshold", 0),
+        ProductStatus(after["status"]),
+    )
+    after["_version"] = before["_version"] + 1
+    after["lastUpdatedAt"] = at
+    return after
+
+
+def _item_of_conflict(product_id: str, error: StoreError) -> State:
+    """The product as it came back with a lost write."""
+    if isinstance(error, ThrottledError | OutcomeUnknownError):
+        raise error
+    if not isinstance(error, TransactionCancelledError) or not error.reasons:
+        raise error
+    reason = error.reasons[0]
+    if reason.code != CONDITION_FAILED:
+        raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
+    if reason.item is None:
+        raise ProductNotFoundError(f"there is no product {product_id} any more")
+    return decode(reason.item)
+
+
+def _existing(product_id: str, failed: ConditionFailedError) -> State:
+    if failed.item is None:
+        raise ProductNotFoundError(f"there is no product {product_id}")
+    return decode(failed.item)
+
+
+def _lease_held(product_id: str, state: State, now: Decimal) -> LeaseHeldError:
+    return LeaseHeldError(product_id, max(0.0, float(state.get("lockTime", now) - now)))
+
+
+def _incarnation(created_at: str) -> str:
+    """A time as part of an id, in which `+` may not stand."""
+    return created_at.removesuffix("+00:00")

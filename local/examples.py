@@ -1,0 +1,462 @@
+"""Seven races, each run twice against the embedded AWS: with the naive code of many tutorials, and with ours.
+
+The schedules are forced, not hoped for: the rival's step is called at the very moment at which it hurts.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.committer import Committer, Ending
+from inventory_orders.decrement import AtomicDecrement
+from inventory_orders.errors import ConditionFailedError, LeaseLostError
+from inventory_orders.lease import Lease
+from inventory_orders.model import Adjustment, Order, Table
+from inventory_orders.products import CatalogueEvent, NewProduct, Products
+from inventory_orders.store import CLIENT_CONFIG, Store
+from local.aws import Aws
+
+
+@dataclass
+class Story:
+    """What an example has to tell.
+
+    Attributes:
+        lines: For a person.
+        naive_fails: Whether the anomaly happened with the naive code.
+        ours_holds: Whether it did not happen with ours.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    naive_fails: bool = False
+    ours_holds: bool = False
+
+    @property
+    def as_told(self) -> bool:
+        """Whether both went as the example says."""
+        return self.naive_fails and self.ours_holds
+
+    def naive(self, what: str, *, fails: bool) -> None:
+        """Tell how the naive code fared."""
+        self.naive_fails = fails
+        self.lines.append(f"[red]naive[/]  {what}" if fails else f"naive  {what} (no anomaly?)")
+
+    def ours(self, what: str, *, holds: bool) -> None:
+        """Tell how ours fared."""
+        self.ours_holds = holds
+        self.lines.append(f"[green]ours[/]   {what}" if holds else f"[bold red]ours[/]   {what}")
+
+
+class Stage:
+    """Fresh products to race on, and both kinds of clients."""
+
+    def __init__(self, tables: dict[Table, str]) -> None:
+        self.tables = tables
+        self.raw = boto3.client("dynamodb")
+        self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
+        self.products = Products(self.store)
+        self.committer = Committer(self.store)
+
+    @classmethod
+    def of(cls, aws: Aws) -> Stage:
+        """On the tables of a deployed stack."""
+        return cls(
+            {
+                Table.PRODUCTS: aws.outputs["ProductsTableName"],
+                Table.ORDERS: aws.outputs["OrdersTableName"],
+                Table.STOCK_ADJUSTMENTS: aws.outputs["StockAdjustmentsTableName"],
+            }
+        )
+
+    def create(self, stock: int) -> str:
+        """A new product. Returns its id."""
+        product_id = f"example-{uuid.uuid4().hex[:10]}"
+        self.products.create(NewProduct(product_id, stock, name="Example", price=100))
+        return product_id
+
+    def key(self, product_id: str) -> dict[str, Any]:
+        """A product's key for the raw client."""
+        return {"TableName": self.tables[Table.PRODUCTS], "Key": {"productId": {"S": product_id}}}
+
+    def get(self, product_id: str) -> dict[str, Any]:
+        """A product as the raw client reads it."""
+        return self.raw.get_item(**self.key(product_id), ConsistentRead=True)["Item"]
+
+    def put(self, item: dict[str, Any]) -> None:
+        """Write a whole product, unconditionally."""
+        self.raw.put_item(TableName=self.tables[Table.PRODUCTS], Item=item)
+
+    def stock(self, product_id: str) -> int:
+        """Units on hand."""
+        return int(self.get(product_id)["stockCount"]["N"])
+
+    def order(self, product_id: str, quantity: int) -> Ending:
+        """Place an order through the engine."""
+        change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: quantity})
+        return self.committer.apply([change], soon()).outcomes[0].ending
+
+    def forget(self, *product_ids: str) -> None:
+        """Take away what naive code left, so that the audit is not blamed for it."""
+        adjustments = self.tables[Table.STOCK_ADJUSTMENTS]
+        for product_id in product_ids:
+            self.raw.delete_item(**self.key(product_id))
+            rows = self.raw.query(
+                TableName=adjustments,
+                KeyConditionExpression="#p = :p",
+                ExpressionAttributeNames={"#p": "productId"},
+                ExpressionAttributeValues={":p": {"S": product_id}},
+            )["Items"]
+            for row in rows:
+                self.raw.delete_item(
+                    TableName=adjustments,
+                    Key={name: row[name] for name in ("productId", "adjustmentId")},
+                )
+
+
+def soon() -> Deadline:
+    """Time enough."""
+    return Deadline.after(20, SystemClock())
+
+
+def lost_update(stage: Stage) -> Story:
+    """Two writers read the same stock; the second one's write undoes the first one's."""
+    story = Story()
+    naive = stage.create(10)
+    mine, rivals = stage.get(naive), stage.get(naive)
+    for item, units in ((rivals, 5), (mine, 3)):
+        item["stockCount"]["N"] = str(int(item["stockCount"]["N"]) + units)
+        stage.put(item)
+    after = stage.stock(naive)
+    story.naive(f"10, one adds 5, the other 3: {after}. The 5 are lost.", fails=after != 18)
+    stage.forget(naive)
+
+    product_id = stage.create(10)
+    calls = []
+
+    def add_three(state: Any) -> Any:
+        calls.append(state["stockCount"])
+        if len(calls) == 1:
+            stage.committer.apply([Adjustment(product_id, "rival", 5, "RECEIPT")], soon())
+        return {**state, "stockCount": state["stockCount"] + 3}
+
+    stage.products.update_with_retry(product_id, add_three, soon())
+    after = stage.stock(product_id)
+    story.ours(
+        f"10, one adds 5, the other 3: {after}. The loser decided again, on {calls[-1]}.",
+        holds=after == 18,
+    )
+    stage.forget(product_id)
+    return story
+
+
+def overdraft(stage: Stage) -> Story:
+    """Two buyers check the stock, both see enough, both take it."""
+    story = Story()
+    naive = stage.create(5)
+    seen = [stage.stock(naive) for _ in range(2)]
+    for stock in seen:
+        if stock >= 4:
+            stage.raw.update_item(
+                **stage.key(naive),
+                UpdateExpression="SET stockCount = stockCount - :q",
+                ExpressionAttributeValues={":q": {"N": "4"}},
+            )
+    after = stage.stock(naive)
+    story.naive(f"5 in stock, two check and take 4 each: {after}. Oversold.", fails=after < 0)
+    stage.forget(naive)
+
+    product_id = stage.create(5)
+    endings = [stage.order(product_id, 4) for _ in range(2)]
+    after = stage.stock(product_id)
+    told = ", ".join(ending.name.lower() for ending in endings)
+    story.ours(f"5 in stock, two order 4 each: {told}; {after} left.", holds=after == 1)
+    return story
+
+
+def stale_delete(stage: Stage) -> Story:
+    """A delete that was decided upon long ago hits the product that was listed anew under the same id."""
+    story = Story()
+    naive = stage.create(1)
+    stage.raw.delete_item(**stage.key(naive))
+    stage.products.create(NewProduct(naive, 7))
+    stage.raw.delete_item(**stage.key(naive))
+    gone = stage.products.store.read([naive]).products[naive] is None
+    story.naive("delete, list anew with 7, the delete is delivered again: gone.", fails=gone)
+    stage.forget(naive)
+
+    product_id = stage.create(1)
+    old = stage.products.get(product_id)["createdAt"]
+    stage.products.delist(product_id, old, soon())
+    stage.products.create(NewProduct(product_id, 7))
+    deleted = stage.products.delist(product_id, old, soon())
+    after = stage.stock(product_id)
+    story.ours(
+        f"the same, on condition of createdAt: the second delete is stale, a success that does nothing; {after} left.",
+        holds=not deleted and after == 7,
+    )
+    return story
+
+
+def out_of_order_event(stage: Stage) -> Story:
+    """An older catalogue event arrives after a newer one and wins."""
+    story = Story()
+    now = datetime.now(UTC)
+    older, newer = timestamp(now - timedelta(minutes=9)), timestamp(now - timedelta(minutes=1))
+    naive = stage.create(1)
+    for price in (200, 150):
+        stage.raw.update_item(
+            **stage.key(naive),
+            UpdateExpression="SET price = :p",
+            ExpressionAttributeValues={":p": {"N": str(price)}},
+        )
+    price = int(stage.get(naive)["price"]["N"])
+    story.naive(f"9:59 says 200, then 9:51 arrives and says 150: {price}.", fails=price != 200)
+
+    product_id = stage.create(1)
+    for number, (at, price) in enumerate(((newer, 200), (older, 150))):
+        applied, state = stage.products.change_details(
+            CatalogueEvent(product_id, f"e-{number}", at, {"price": price})
+        )
+    story.ours(
+        f"the same, on condition of detailsEventTime: {state['price']}; the older one is stale.",
+        holds=state["price"] == 200 and not applied,
+    )
+    return story
+
+
+def expired_lease(stage: Stage) -> Story:
+    """The owner of a lock is paused past its expiry, and writes into its successor's work."""
+    story = Story()
+    naive = stage.create(10)
+    # Owner 1 counts 10 and is paused; its lock expires; owner 2 takes over, and 4 are sold.
+    stage.order(naive, 4)
+    stage.raw.update_item(
+        **stage.key(naive),
+        UpdateExpression="SET stockCount = :counted",
+        ExpressionAttributeValues={":counted": {"N": "10"}},
+    )
+    after = stage.stock(naive)
+    story.naive(
+        f"counted 10, paused, meanwhile 4 were sold, count written: {after} instead of 6.",
+        fails=after != 6,
+    )
+    _forget_with_orders(stage, naive)
+
+    product_id = stage.create(10)
+    first = Lease.acquire(stage.store, product_id, 0.05, deadline=soon())
+    time.sleep(0.06)
+    ending = stage.order(product_id, 4)
+    try:
+        first.commit(10, "late-count", soon())
+        refused = False
+    except LeaseLostError:
+        refused = True
+    after = stage.stock(product_id)
+    story.ours(
+        f"lease expired, 4 {ending.name.lower()}, the late count is refused by version and expiry: {after}.",
+        holds=refused and after == 6,
+    )
+    return story
+
+
+def aba(stage: Stage) -> Story:
+    """Deleted and made again, a product has the version that a stale writer has read: it looks unchanged."""
+    story = Story()
+    naive = stage.create(10)
+    read = stage.get(naive)
+    stage.raw.delete_item(**stage.key(naive))
+    stage.products.create(NewProduct(naive, 500))
+    _version_conditioned_put(stage, read, 9)
+    after = stage.stock(naive)
+    story.naive(
+        f"read 10 at version 1, made again with 500 at version 1, 9 written: {after}.",
+        fails=after == 9,
+    )
+    stage.forget(naive)
+
+    product_id = stage.create(10)
+    old = stage.products.get(product_id)
+    state = stage.store.read([product_id])
+    stage.products.delist(product_id, old["createdAt"], soon())
+    stage.products.create(NewProduct(product_id, 500))
+    committer = Committer(stage.store)
+    reader = stage.store.read
+    # The engine plans from what was read before: the old incarnation.
+    stage.store.read = lambda keys: state if product_id in keys else reader(keys)  # type: ignore[method-assign]
+    (outcome,) = committer.apply(
+        [Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})], soon()
+    ).outcomes
+    stage.store.read = reader  # type: ignore[method-assign]
+    after = stage.stock(product_id)
+    story.ours(
+        f"the same, on condition of createdAt too: planned again on the new one, {outcome.ending.name.lower()}, "
+        f"{after} left.",
+        holds=after == 499,
+    )
+    return story
+
+
+def lost_response(stage: Stage) -> Story:
+    """A decrement is applied, its answer is lost, the SDK sends it again: decremented twice."""
+    story = Story()
+    naive = stage.create(10)
+    client = boto3.client("dynamodb")
+    _lose_next_response(client)
+    client.update_item(
+        **stage.key(naive),
+        UpdateExpression="SET stockCount = stockCount - :q",
+        ExpressionAttributeValues={":q": {"N": "1"}},
+    )
+    after = stage.stock(naive)
+    story.naive(f"10, one decrement of 1, one lost response: {after}.", fails=after == 8)
+    stage.forget(naive)
+
+    product_id = stage.create(10)
+    client = boto3.client("dynamodb", config=CLIENT_CONFIG)
+    store = Store(client, stage.tables)
+    change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})
+    _lose_next_response(client, "TransactWriteItems")
+    (outcome,) = Committer(store).apply([change], soon()).outcomes
+    after = stage.stock(product_id)
+    story.ours(
+        f"the same with a token: {outcome.ending.name.lower()} once, {after} left.",
+        holds=after == 9 and outcome.ending is Ending.APPLIED,
+    )
+    return story
+
+
+def decrement_modes(stage: Stage) -> Story:
+    """What a plain decrement costs: optimistic (read, decide, write) and atomic (no read), with 8 rivals."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    story = Story(naive_fails=True)
+    rivals, each = 8, 25
+    costs: dict[str, tuple[float, float, float]] = {}
+    for mode in ("optimistic", "atomic"):
+        product_id = stage.create(10_000)
+        counts = []
+
+        def work(worker: int, mode: str = mode, product_id: str = product_id) -> None:
+            client = boto3.client("dynamodb", config=CLIENT_CONFIG)
+            meter = _Meter(client)
+            committer = Committer(Store(client, stage.tables))
+            atomic = AtomicDecrement(committer)
+            atomic.apply(product_id, f"warm-{worker}", 1, soon())
+            meter.reset()
+            for number in range(each):
+                adjustment_id = f"{worker}-{number}"
+                if mode == "atomic":
+                    atomic.apply(product_id, adjustment_id, 1, soon())
+                else:
+                    change = Adjustment(product_id, adjustment_id, -1, "DECREMENT")
+                    committer.apply([change], soon())
+            counts.append(meter)
+
+        with ThreadPoolExecutor(rivals) as pool:
+            list(pool.map(work, range(rivals)))
+        total = rivals * each
+        costs[mode] = (
+            sum(meter.requests for meter in counts) / total,
+            sum(meter.units for meter in counts) / total,
+            sum(meter.cancelled for meter in counts) / total,
+        )
+        left = stage.stock(product_id)
+        requests, units, conflicts = costs[mode]
+        story.ours(
+            f"{mode:10}  {requests:.2f} requests, {units:.1f} capacity units, {conflicts:.2f} conflicts a decrement; "
+            f"{10_000 - rivals - left} of {total} applied",
+            holds=10_000 - rivals - left == total,
+        )
+    return story
+
+
+EXAMPLES: dict[str, Callable[[Stage], Story]] = {
+    "lost-update": lost_update,
+    "overdraft": overdraft,
+    "stale-delete": stale_delete,
+    "out-of-order-event": out_of_order_event,
+    "expired-lease": expired_lease,
+    "aba": aba,
+    "lost-response": lost_response,
+    "decrement-modes": decrement_modes,
+}
+
+
+class _Meter:
+    """Counts what a client asks for: requests, cancelled ones, and the capacity of what was applied."""
+
+    def __init__(self, client: Any) -> None:
+        self.reset()
+        client.meta.events.register("before-send.dynamodb", self._count_request)
+        client.meta.events.register("provide-client-params.dynamodb", self._ask_for_capacity)
+        client.meta.events.register("after-call.dynamodb", self._count_units)
+
+    def reset(self) -> None:
+        self.requests, self.cancelled, self.units = 0, 0, 0.0
+
+    def _count_request(self, **_: Any) -> None:
+        self.requests += 1
+
+    def _ask_for_capacity(self, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**params, "ReturnConsumedCapacity": "TOTAL"}
+
+    def _count_units(self, parsed: dict[str, Any], **_: Any) -> None:
+        if "Error" in parsed:
+            self.cancelled += 1
+            return
+        consumed = parsed.get("ConsumedCapacity", [])
+        entries = consumed if isinstance(consumed, list) else [consumed]
+        self.units += sum(float(entry["CapacityUnits"]) for entry in entries)
+
+
+def _version_conditioned_put(stage: Stage, item: dict[str, Any], stock: int) -> None:
+    """Optimistic locking as it is usually written: by version alone."""
+    changed = {**item, "stockCount": {"N": str(stock)}, "_version": {"N": "2"}}
+    try:
+        stage.raw.put_item(
+            TableName=stage.tables[Table.PRODUCTS],
+            Item=changed,
+            ConditionExpression="#v = :v",
+            ExpressionAttributeNames={"#v": "_version"},
+            ExpressionAttributeValues={":v": item["_version"]},
+        )
+    except ClientError as error:
+        raise ConditionFailedError(None) from error
+
+
+def _lose_next_response(client: Any, operation: str = "") -> None:
+    """The request arrives, its answer does not. Below the SDK's own retries."""
+    session = client._endpoint.http_session
+    send = session.send
+    left: list[int] = [1]
+
+    def lossy(request: Any) -> Any:
+        answer = send(request)
+        if left[0] and operation in request.headers["X-Amz-Target"].decode():
+            left[0] = 0
+            raise ReadTimeoutError(endpoint_url=request.url)
+        return answer
+
+    session.send = lossy
+
+
+def _forget_with_orders(stage: Stage, product_id: str) -> None:
+    """As `forget`, with the orders of the product."""
+    orders: Sequence[dict[str, Any]] = stage.raw.scan(
+        TableName=stage.tables[Table.ORDERS], ConsistentRead=True
+    )["Items"]
+    for row in orders:
+        if any(line["M"]["productId"]["S"] == product_id for line in row["items"]["L"]):
+            stage.raw.delete_item(
+                TableName=stage.tables[Table.ORDERS], Key={"orderId": row["orderId"]}
+            )
+    stage.forget(product_id)

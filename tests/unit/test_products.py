@@ -1,0 +1,467 @@
+"""Product changes and leases on moto, which is strict about expressions, with an injected clock."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import boto3
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.committer import Committer, Ending
+from inventory_orders.decrement import AtomicDecrement
+from inventory_orders.errors import (
+    ContentionError,
+    LeaseHeldError,
+    LeaseLostError,
+    ProductNotFoundError,
+    RefusedError,
+)
+from inventory_orders.lease import Lease
+from inventory_orders.model import Order
+from inventory_orders.products import CatalogueEvent, NewProduct, Products
+from inventory_orders.retry import RetryPolicy
+from tests.memory import FakeClock
+
+
+class Bench:
+    def __init__(self, store):
+        self.store = store
+        self.clock = FakeClock(seconds=1000.0)
+        self.policy = RetryPolicy(5, 0.01, 0.02, random=lambda: 0.5)
+        self.products = Products(store, self.policy, self.clock)
+
+    def create(self, product_id="p", stock=10, **more):
+        created, state = self.products.create(NewProduct(product_id, stock, **more))
+        assert created
+        return state
+
+    def soon(self, seconds=60.0):
+        return Deadline.after(seconds, self.clock)
+
+    def acquire(self, seconds=30.0, **more):
+        return Lease.acquire(
+            self.store,
+            "p",
+            seconds,
+            deadline=self.soon(),
+            clock=self.clock,
+            policy=self.policy,
+            **more,
+        )
+
+    def order(self, number=1, quantity=1, seconds=1.0):
+        report = Committer(self.store, self.policy, self.clock).apply(
+            [Order(f"o{number}", "u", {"p": quantity})], self.soon(seconds)
+        )
+        return report.outcomes[0]
+
+    def adjustments(self):
+        rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
+        return {row["adjustmentId"]["S"]: int(row["delta"]["N"]) for row in rows}
+
+    def at(self, seconds):
+        self.clock.seconds = float(seconds)
+
+    def lose_next_response(self, times=1):
+        """The request arrives, its answer does not: below the client's own retries."""
+        session = self.store._client._endpoint.http_session
+        send, left = self.store._client._endpoint._send, [times]
+
+        def lossy(request):
+            answer = send(request)
+            if left[0]:
+                left[0] -= 1
+                raise ReadTimeoutError(endpoint_url=request.url)
+            return answer
+
+        del session
+        self.store._client._endpoint._send = lossy
+
+
+@pytest.fixture
+def bench(moto_store):
+    return Bench(moto_store)
+
+
+def state(bench):
+    return bench.products.get("p")
+
+
+# ---------------------------------------------------------------- optimistic updates
+
+
+def test_update_with_retry_writes_what_the_function_decides_and_the_status_follows(bench):
+    bench.create(stock=10, low_stock_threshold=5)
+    updated = bench.products.update_with_retry(
+        "p", lambda s: {**s, "stockCount": 3, "shelf": "B-7"}, bench.soon()
+    )
+    assert (updated.before["_version"], updated.after["_version"]) == (1, 2)
+    assert state(bench) == updated.after
+    assert (updated.after["status"], updated.after["shelf"]) == ("LOW_STOCK", "B-7")
+    removed = bench.products.update_with_retry(
+        "p", lambda s: {k: v for k, v in s.items() if k != "shelf"}, bench.soon()
+    )
+    assert "shelf" not in state(bench)
+    assert removed.after["_version"] == 3
+
+
+def test_update_with_retry_decides_again_on_what_came_back(bench):
+    bench.create(stock=10)
+    seen = []
+
+    def change(current):
+        seen.append(current["stockCount"])
+        if len(seen) == 1:
+            assert bench.order(1, 4).ending is Ending.APPLIED
+        return {**current, "lowStockThreshold": current["stockCount"]}
+
+    updated = bench.products.update_with_retry("p", change, bench.soon())
+    assert seen == [10, 6]
+    assert (updated.retries, state(bench)["lowStockThreshold"]) == (1, 6)
+    assert bench.products.effort.version_conflicts[-2:] == [True, False]
+
+
+def test_update_with_retry_ends_without_a_change_or_with_what_the_function_raises(bench):
+    bench.create()
+    assert bench.products.update_with_retry("p", lambda s: s, bench.soon()).retries == 0
+    with pytest.raises(ZeroDivisionError):
+        bench.products.update_with_retry("p", lambda s: 1 // 0, bench.soon())
+    with pytest.raises(ValueError, match="_version"):
+        bench.products.update_with_retry("p", lambda s: {**s, "_version": 9}, bench.soon())
+    with pytest.raises(ProductNotFoundError):
+        bench.products.update_with_retry("q", lambda s: s, bench.soon())
+    assert state(bench)["_version"] == 1
+
+
+def test_update_with_retry_gives_up_under_contention(bench):
+    bench.create(stock=1000)
+    numbers = itertools.count()
+
+    def change(current):
+        bench.order(next(numbers))
+        return {**current, "shelf": "A"}
+
+    with pytest.raises(ContentionError):
+        bench.products.update_with_retry("p", change, bench.soon())
+    assert "shelf" not in state(bench)
+
+
+def test_update_with_retry_does_not_touch_another_incarnation(bench):
+    old = bench.create()
+
+    def change(current):
+        bench.products.delist("p", old["createdAt"], bench.soon())
+        bench.at(2000)
+        bench.create(stock=3)
+        return {**current, "shelf": "A"}
+
+    with pytest.raises(ProductNotFoundError, match="incarnation"):
+        bench.products.update_with_retry("p", change, bench.soon(5000))
+    assert "shelf" not in state(bench)
+
+
+# ---------------------------------------------------------------- catalogue events
+
+
+def event(number, seconds, **details):
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return CatalogueEvent("p", f"e-{number}", timestamp(moment), details)
+
+
+def test_events_converge_to_the_newest_in_every_order(moto_store):
+    events = [
+        event(1, 100, name="One", price=100),
+        event(2, 200, name="Two", price=200),
+        event(3, 200, name="Three"),
+        event(4, 150, price=150),
+    ]
+    finals = set()
+    for number, order in enumerate(itertools.permutations(events)):
+        bench = Bench(moto_store)
+        product_id = f"p{number}"
+        bench.products.create(NewProduct(product_id, 1))
+        for item in order:
+            bench.products.change_details(
+                CatalogueEvent(product_id, item.event_id, item.event_time, item.details)
+            )
+        final = bench.products.get(product_id)
+        finals.add(
+            tuple(
+                final.get(name)
+                for name in (
+                    "name",
+                    "price",
+                    "priceChangedAt",
+                    "detailsEventId",
+                    "detailsEventTime",
+                )
+            )
+        )
+    assert finals == {("Three", None, None, "e-3", event(3, 200).event_time)}
+
+
+def test_a_stale_event_is_ignored_and_a_repeated_one_is_applied_once(bench):
+    bench.create()
+    applied, after = bench.products.change_details(event(2, 200, name="Two"))
+    assert (applied, after["name"], after["_version"]) == (True, "Two", 2)
+    again, same = bench.products.change_details(event(2, 200, name="Two"))
+    assert (again, same["_version"]) == (True, 2)
+    stale, unchanged = bench.products.change_details(event(1, 100, name="One"))
+    assert (stale, unchanged["name"]) == (False, "Two")
+
+
+def test_an_event_for_an_unknown_or_leased_product(bench):
+    with pytest.raises(ProductNotFoundError):
+        bench.products.change_details(event(1, 100))
+    bench.create()
+    bench.acquire(30)
+    with pytest.raises(LeaseHeldError) as held:
+        bench.products.change_details(event(1, 100))
+    assert held.value.seconds_left == 30
+
+
+# ---------------------------------------------------------------- price, discontinue, delist
+
+
+def test_a_price_changes_only_when_all_conditions_hold(bench):
+    hour = timedelta(hours=1)
+    bench.create(price=100)
+    with pytest.raises(RefusedError) as refused:
+        bench.products.change_price("p", 110, hour)
+    assert refused.value.code == "PRICE_CHANGED_RECENTLY"
+    bench.at(1000 + 3600)
+    assert bench.products.change_price("p", 110, hour)["price"] == 110
+    bench.at(1000 + 9000)
+    bench.products.discontinue("p", bench.soon())
+    with pytest.raises(RefusedError) as refused:
+        bench.products.change_price("p", 120, hour)
+    assert refused.value.code == "DISCONTINUED_PRODUCT"
+    with pytest.raises(ProductNotFoundError):
+        bench.products.change_price("q", 120, hour)
+    assert state(bench)["price"] == 110
+
+
+def test_a_discontinued_product_takes_no_orders(bench):
+    bench.create()
+    bench.products.discontinue("p", bench.soon())
+    assert state(bench)["status"] == "DISCONTINUED"
+    assert bench.order().refusal.reason == "DISCONTINUED_PRODUCT"
+    assert bench.products.discontinue("p", bench.soon()).after["_version"] == 2, "twice is once"
+
+
+def test_delisting_closes_the_books_and_a_stale_delete_is_a_success(bench):
+    old = bench.create(stock=7)
+    assert bench.products.delist("p", old["createdAt"], bench.soon())
+    assert sorted(bench.adjustments().values()) == [-7, 7]
+    assert not bench.products.delist("p", old["createdAt"], bench.soon()), "gone"
+    bench.at(2000)
+    bench.create(stock=3)
+    assert not bench.products.delist("p", old["createdAt"], bench.soon()), "replaced"
+    assert state(bench)["stockCount"] == 3
+
+
+def test_delisting_waits_for_nobody_but_takes_what_was_sold_meanwhile_into_account(bench):
+    old = bench.create(stock=7)
+    get = bench.store.get
+
+    def get_then_sell(key):
+        found = get(key)
+        bench.store.get = get
+        bench.order(1, 2)
+        return found
+
+    bench.store.get = get_then_sell
+    assert bench.products.delist("p", old["createdAt"], bench.soon())
+    assert bench.adjustments()[f"closing-{old['createdAt'].removesuffix('+00:00')}"] == -5
+
+
+def test_a_leased_product_is_not_delisted(bench):
+    old = bench.create()
+    bench.acquire()
+    with pytest.raises(LeaseHeldError):
+        bench.products.delist("p", old["createdAt"], bench.soon())
+
+
+# ---------------------------------------------------------------- leases
+
+
+def test_the_timeline_of_a_lease(bench):
+    bench.create(stock=10)
+    first = bench.acquire(30)
+    bench.at(1015)
+    with pytest.raises(LeaseHeldError) as held:
+        bench.acquire(30)
+    assert held.value.seconds_left == 15
+    bench.at(1031)
+    second = bench.acquire(30)
+    with pytest.raises(LeaseLostError):
+        first.commit(3, "count-1", bench.soon())
+    assert state(bench)["stockCount"] == 10
+    second.commit(8, "count-2", bench.soon())
+    assert (state(bench)["stockCount"], bench.adjustments()["count-2"]) == (8, -2)
+    assert "count-1" not in bench.adjustments()
+
+
+def test_a_lease_shuts_orders_out_and_refuses_none(bench):
+    bench.create(stock=10)
+    lease = bench.acquire(30)
+    outcome = bench.order(1)
+    assert (outcome.ending, outcome.cause) == (Ending.RETURNED, "LEASED")
+    after = lease.commit(4, "count", bench.soon())
+    assert after["productVersion"] == 3
+    final = state(bench)
+    assert (final["stockCount"], final["_version"], "lockedBy" in final, "lockTime" in final) == (
+        4,
+        3,
+        False,
+        False,
+    )
+    assert bench.order(1).ending is Ending.APPLIED
+
+
+def test_an_order_that_has_time_waits_for_the_lease_to_end(bench):
+    bench.create(stock=10)
+    bench.acquire(5)
+    assert bench.order(1, seconds=20).ending is Ending.APPLIED
+    assert bench.clock.seconds >= 1005
+
+
+def test_an_expired_owner_cannot_write_even_if_nobody_followed(bench):
+    bench.create(stock=10)
+    lease = bench.acquire(30)
+    bench.at(1031)
+    with pytest.raises(LeaseLostError):
+        lease.commit(3, "count", bench.soon())
+    with pytest.raises(LeaseLostError):
+        lease.renew(30, bench.soon())
+
+
+def test_an_expired_owner_cannot_write_after_an_order_slipped_in(bench):
+    bench.create(stock=10)
+    lease = bench.acquire(30)
+    bench.at(1031)
+    assert bench.order(1).ending is Ending.APPLIED
+    # Even with a clock that runs behind, the version fences it out.
+    bench.at(1020)
+    with pytest.raises(LeaseLostError):
+        lease.commit(3, "count", bench.soon())
+    assert state(bench)["stockCount"] == 9
+
+
+def test_a_lease_is_renewed(bench):
+    bench.create()
+    lease = bench.acquire(30)
+    bench.at(1020)
+    lease.renew(60, bench.soon())
+    bench.at(1075)
+    assert lease.seconds_left() == 5
+    lease.commit(3, "count", bench.soon())
+    assert state(bench)["stockCount"] == 3
+
+
+def test_a_lease_never_outlasts_the_invocation_unless_told_to(bench):
+    bench.create()
+    assert bench.acquire(300).seconds_left() == 60
+    bench.at(1100)
+    assert bench.acquire(300, outlive_deadline=True).seconds_left() == 300
+    for seconds in (0, -1, 901):
+        with pytest.raises(ValueError, match="900"):
+            bench.acquire(seconds)
+
+
+def test_as_a_context_manager_it_is_released_without_a_change(bench):
+    bench.create()
+    with bench.acquire() as lease:
+        assert lease.stock_count == 10
+    assert "lockedBy" not in state(bench)
+    with pytest.raises(ZeroDivisionError), bench.acquire():
+        raise ZeroDivisionError
+    assert "lockedBy" not in state(bench)
+    with bench.acquire() as lease:
+        lease.commit(2, "count", bench.soon())
+    assert state(bench)["stockCount"] == 2
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_lost_responses_of_own_writes_are_recognised(bench, times):
+    bench.create()
+    bench.lose_next_response(times)
+    lease = bench.acquire(30)
+    assert state(bench)["_version"] == lease.version == 2
+    bench.lose_next_response(times)
+    lease.renew(50, bench.soon())
+    assert state(bench)["_version"] == lease.version == 3
+    bench.lose_next_response(times)
+    assert lease.release(bench.soon())
+    assert state(bench)["_version"] == 4
+    assert not lease.release(bench.soon()), "it was over"
+
+
+def test_an_own_commit_is_recognised_by_its_row(bench):
+    bench.create()
+    lease = bench.acquire(30)
+    row = lease.commit(4, "count", bench.soon())
+    # The answer was lost with the invocation; another one takes the lease up and commits again.
+    resumed = Lease.resume(bench.store, "p", lease.owner, 2, lease.expires_at, bench.clock)
+    assert resumed.commit(4, "count", bench.soon()) == row
+    assert state(bench)["stockCount"] == 4
+
+
+def test_a_product_that_is_not_there_cannot_be_leased(bench):
+    with pytest.raises(ProductNotFoundError):
+        bench.acquire()
+    assert boto3.client("dynamodb").scan(TableName="Products")["Items"] == []
+
+
+# ---------------------------------------------------------------- atomic decrements
+
+
+def test_the_atomic_decrement_needs_no_read_once_it_knows_the_product(bench):
+    bench.create(stock=100, low_stock_threshold=10)
+    engine = Committer(bench.store, bench.policy, bench.clock)
+    decrement = AtomicDecrement(engine)
+    reads = []
+    read = bench.store.read
+    bench.store.read = lambda keys: reads.append(keys) or read(keys)
+    paths = [decrement.apply("p", f"d{n}", 5, bench.soon()).atomic for n in range(5)]
+    assert paths == [False, True, True, True, True]
+    assert len(reads) == 1
+    final = state(bench)
+    assert (final["stockCount"], final["_version"], final["status"]) == (75, 6, "ACTIVE")
+
+
+def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
+    bench.create(stock=20, low_stock_threshold=10)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    decrement.apply("p", "d0", 1, bench.soon())
+    assert decrement.apply("p", "d1", 8, bench.soon()).atomic
+    down = decrement.apply("p", "d2", 5, bench.soon())
+    assert (down.atomic, down.outcome.ending) == (False, Ending.APPLIED)
+    assert (state(bench)["stockCount"], state(bench)["status"]) == (6, "LOW_STOCK")
+    refused = decrement.apply("p", "d3", 7, bench.soon())
+    assert refused.outcome.refusal.reason == "BELOW_FLOOR"
+    assert state(bench)["stockCount"] == 6
+
+
+def test_the_atomic_decrement_is_applied_once(bench):
+    bench.create(stock=100)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    decrement.apply("p", "d0", 1, bench.soon())
+    assert decrement.apply("p", "d1", 5, bench.soon()).atomic
+    assert decrement.apply("p", "d1", 5, bench.soon()).outcome.ending is Ending.REPLAYED
+    assert decrement.apply("p", "d1", 6, bench.soon()).outcome.ending is Ending.ID_REUSED
+    assert state(bench)["stockCount"] == 94
+
+
+def test_the_atomic_decrement_does_not_take_from_another_incarnation_unawares(bench):
+    old = bench.create(stock=100)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    decrement.apply("p", "d0", 1, bench.soon())
+    bench.products.delist("p", old["createdAt"], bench.soon())
+    bench.at(2000)
+    new = bench.create(stock=50)
+    done = decrement.apply("p", "d1", 5, bench.soon())
+    assert (done.atomic, done.outcome.ending) == (False, Ending.APPLIED)
+    row = bench.products.adjustment("p", "d1")
+    assert row["productCreatedAt"] == new["createdAt"]

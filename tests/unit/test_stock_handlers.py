@@ -1,0 +1,315 @@
+"""The handlers beside place_orders, on moto, with the sample events."""
+
+import json
+import sys
+
+import boto3
+import pytest
+
+from local import ROOT, emf
+from local.invoke import FakeContext, load_handler
+from local.queues import peek_dead_letters
+from tests.conftest import order_body, sqs_event
+
+TEA = "tea-earl-grey"
+TEA_STOCK = 60
+
+
+@pytest.fixture
+def call(moto_environment):
+    def run(name, event):
+        handler = load_handler(name)
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler(event, FakeContext(name))
+
+    return run
+
+
+def sample(name):
+    return json.loads((ROOT / "events" / f"{name}.json").read_text())
+
+
+def product(product_id=TEA):
+    key = {"productId": {"S": product_id}}
+    return boto3.client("dynamodb").get_item(TableName="Products", Key=key).get("Item")
+
+
+def stock(product_id=TEA):
+    return int(product(product_id)["stockCount"]["N"])
+
+
+def order_row(order_id):
+    key = {"orderId": {"S": order_id}}
+    return boto3.client("dynamodb").get_item(TableName="Orders", Key=key).get("Item")
+
+
+def dead_letters(environment):
+    letters = peek_dead_letters(boto3.client("sqs"), environment["DEAD_LETTER_QUEUE_URL"], 100)
+    return {letter.code: letter.message for letter in letters}
+
+
+def metrics_of(capsys):
+    return list(emf.parse(capsys.readouterr().out.splitlines()))
+
+
+class TestAdjustStock:
+    def test_the_sample_is_applied_once(self, call):
+        before = stock()
+        assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
+        assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
+        assert stock() == before + 41
+        assert int(product()["_version"]["N"]) == 2, "one write for all adjustments of a batch"
+
+    def test_what_may_only_be_early_is_returned_and_given_up_at_the_last_delivery(
+        self, call, moto_environment
+    ):
+        early = [
+            {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"},
+            {"adjustmentId": "b", "productId": TEA, "delta": -999, "reason": "CORRECTION"},
+        ]
+        answer = call("adjust_stock", sqs_event(*early, receive_count=19))
+        assert len(answer["batchItemFailures"]) == 2
+        assert dead_letters(moto_environment) == {}
+        assert call("adjust_stock", sqs_event(*early, receive_count=20)) == {
+            "batchItemFailures": []
+        }
+        letters = dead_letters(moto_environment)
+        assert set(letters) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
+        assert stock() == TEA_STOCK
+
+    def test_the_poison_sample_says_what_to_fix(self, call, moto_environment):
+        assert call("adjust_stock", sample("adjust_stock_poison")) == {"batchItemFailures": []}
+        assert set(dead_letters(moto_environment)) == {
+            "INVALID_JSON",
+            "SCHEMA_VIOLATION",
+            "UNKNOWN_PRODUCT",
+            "BELOW_FLOOR",
+            "ADJUSTMENT_ID_REUSED",
+        }
+
+    def test_directly_it_answers_with_the_new_stock_version_and_status(self, call):
+        expected = {"productId": TEA, "stockCount": 72, "version": 2, "status": "ACTIVE"}
+        assert call("adjust_stock", sample("adjust_stock_direct")) == {
+            "result": "APPLIED",
+            **expected,
+        }
+        again = call("adjust_stock", sample("adjust_stock_direct"))
+        assert again["result"] == "REPLAYED"
+        assert {name: again[name] for name in expected} == expected
+
+    def test_directly_it_refuses_at_once(self, call):
+        answer = call("adjust_stock", sample("adjust_stock_direct_bad"))
+        assert (answer["result"], answer["reason"]) == ("REFUSED", "BELOW_FLOOR")
+        assert answer["stockCount"] == TEA_STOCK
+        unknown = {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"}
+        assert call("adjust_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
+
+    def test_the_overdraft_rule(self, call):
+        create = {"action": "create", "productId": "n", "openingStock": 1, "backorderLimit": 3}
+        assert call("manage_products", create)["result"] == "APPLIED"
+
+        def take(number, units):
+            return call(
+                "adjust_stock",
+                {"adjustmentId": f"{number}", "productId": "n", "delta": -units, "reason": "LOSS"},
+            )
+
+        assert take(1, 4)["status"] == "OUT_OF_STOCK"
+        assert stock("n") == -3
+        assert take(2, 1)["reason"] == "BELOW_FLOOR"
+        assert stock("n") == -3
+
+    @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
+    def test_plain_decrements_in_both_modes(self, call, mode):
+        for number in range(3):
+            answer = call(
+                "adjust_stock",
+                {
+                    "action": "decrement",
+                    "adjustmentId": f"d-{mode}-{number}",
+                    "productId": TEA,
+                    "quantity": 2,
+                    "mode": mode,
+                },
+            )
+            assert answer["result"] == "APPLIED"
+        assert answer["path"] == mode, "the first one teaches the process what the product is like"
+        assert stock() == TEA_STOCK - 6
+
+    def test_errors_name_the_field(self, call):
+        answer = call("adjust_stock", {"action": "decrement", "productId": TEA, "quantity": 2.0})
+        assert answer["errorCode"] == "INVALID_JSON"
+        answer = call(
+            "adjust_stock",
+            {"adjustmentId": "a", "productId": TEA, "delta": 0, "reason": "RECEIPT"},
+        )
+        assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "delta")
+        for event in (None, [], "x", {"action": "fly"}):
+            assert call("adjust_stock", event)["errorCode"]
+
+
+class TestCancelOrders:
+    def place(self, call, order_id="o-1", **lines):
+        call("place_orders", sqs_event(order_body(order_id, lines or {TEA: 5})))
+
+    def test_from_the_queue(self, call):
+        self.place(call, "o-1001")
+        assert stock() == TEA_STOCK - 5
+        assert call("cancel_orders", sample("cancel_orders")) == {"batchItemFailures": []}
+        assert stock() == TEA_STOCK
+        assert order_row("o-1001")["status"]["S"] == "CANCELLED"
+        tombstone = order_row("o-not-yet-here")
+        assert (tombstone["status"]["S"], tombstone["items"]["L"]) == ("CANCELLED", [])
+        self.place(call, "o-not-yet-here")
+        assert stock() == TEA_STOCK
+        filled = order_row("o-not-yet-here")
+        assert (filled["status"]["S"], filled["userId"]["S"]) == ("CANCELLED", "u-1")
+
+    def test_an_order_that_was_cancelled_beforehand_does_not_count_as_placed(self, call, capsys):
+        call("cancel_orders", sample("cancel_orders_direct"))
+        capsys.readouterr()
+        self.place(call, "o-not-yet-here")
+        assert emf.values_of(metrics_of(capsys), "OrdersPlaced") == [0]
+
+    def test_directly(self, call):
+        self.place(call)
+        assert call("cancel_orders", {"orderId": "o-1"}) == {
+            "orderId": "o-1",
+            "result": "APPLIED",
+            "stockReturned": {TEA: 5},
+        }
+        assert call("cancel_orders", {"orderId": "o-1"})["result"] == "REPLAYED"
+        self.place(call, "o-2", **{"no-such-tea": 1})
+        rejected = call("cancel_orders", {"orderId": "o-2"})
+        assert (rejected["result"], rejected["reason"]) == ("REFUSED", "ORDER_REJECTED")
+
+    def test_directly_an_unknown_order_is_said_to_be_unknown_and_nothing_is_written(self, call):
+        answer = call("cancel_orders", sample("cancel_orders_direct_bad"))
+        assert (answer["result"], answer["reason"]) == ("REFUSED", "UNKNOWN_ORDER")
+        assert order_row("o-unknown") is None
+        assert call("cancel_orders", sample("cancel_orders_direct"))["result"] == "APPLIED"
+        assert order_row("o-not-yet-here")["status"]["S"] == "CANCELLED"
+
+    def test_the_poison_sample_says_what_to_fix(self, call, moto_environment):
+        assert call("cancel_orders", sample("cancel_orders_poison")) == {"batchItemFailures": []}
+        assert set(dead_letters(moto_environment)) == {"INVALID_JSON", "SCHEMA_VIOLATION"}
+
+
+class TestManageProducts:
+    def test_create_if_absent(self, call):
+        assert call("manage_products", sample("manage_products_create"))["result"] == "APPLIED"
+        again = call("manage_products", sample("manage_products_create"))
+        assert (again["result"], again["reason"]) == ("REFUSED", "PRODUCT_EXISTS")
+        assert "exists since" in again["message"]
+
+    def test_catalogue_events_out_of_order(self, call, capsys):
+        assert call("manage_products", sample("manage_products")) == {"batchItemFailures": []}
+        assert product()["name"]["S"] == "Earl Grey, new harvest"
+        assert product()["price"]["N"] == "720"
+        assert emf.values_of(metrics_of(capsys), "StaleEventsIgnored") == [1]
+
+    def test_the_poison_sample_says_what_to_fix(self, call, moto_environment):
+        assert call("manage_products", sample("manage_products_poison")) == {
+            "batchItemFailures": []
+        }
+        letters = dead_letters(moto_environment)
+        assert set(letters) == {
+            "SCHEMA_VIOLATION",
+            "EVENT_FROM_THE_FUTURE",
+            "UNKNOWN_PRODUCT",
+        }
+        assert "more than 15 minutes ahead" in letters["EVENT_FROM_THE_FUTURE"]
+
+    def test_an_event_for_an_unknown_product_is_returned(self, call):
+        event = {
+            "eventId": "e",
+            "eventTime": "2026-01-01T00:00:00.000000+00:00",
+            "productId": "new",
+            "details": {},
+        }
+        answer = call("manage_products", sqs_event(event))
+        assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
+
+    def test_details_directly(self, call):
+        event = json.loads(sample("manage_products")["Records"][0]["body"])
+        applied = call("manage_products", {"action": "changeDetails", **event})
+        assert (applied["result"], applied["price"]) == ("APPLIED", 720)
+        older = {**event, "eventTime": "2026-11-20T09:00:00.000000+00:00"}
+        assert call("manage_products", {"action": "changeDetails", **older})["result"] == "STALE"
+
+    def test_price_discontinue_and_delist(self, call, capsys):
+        price = call("manage_products", sample("manage_products_price"))
+        assert (price["result"], price["price"]) == ("APPLIED", 720)
+        recent = {"action": "changePrice", "productId": TEA, "price": 730}
+        assert call("manage_products", recent)["reason"] == "PRICE_CHANGED_RECENTLY"
+        done = call("manage_products", sample("manage_products_discontinue"))
+        assert (done["result"], done["status"]) == ("APPLIED", "DISCONTINUED")
+        assert call("manage_products", recent)["reason"] == "DISCONTINUED_PRODUCT"
+        capsys.readouterr()
+        stale = call("manage_products", sample("manage_products_delist_stale"))
+        assert stale["result"] == "STALE"
+        assert emf.values_of(metrics_of(capsys), "StaleDeletesIgnored") == [1]
+        created_at = product()["createdAt"]["S"]
+        delist = {"action": "delist", "productId": TEA, "createdAt": created_at}
+        assert call("manage_products", delist)["result"] == "APPLIED"
+        assert product() is None
+        assert call("manage_products", delist)["result"] == "STALE"
+
+    def test_errors_name_the_field(self, call):
+        answer = call("manage_products", sample("manage_products_bad"))
+        assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "price")
+        assert "must be one of create, changeDetails" in call("manage_products", {})["errorMessage"]
+
+
+class TestCountStock:
+    def test_a_count_over_several_invocations(self, call):
+        acquired = call("count_stock", sample("count_stock_acquire"))
+        assert (acquired["result"], acquired["stockCount"]) == ("ACQUIRED", TEA_STOCK)
+        held = call("count_stock", sample("count_stock_acquire"))
+        assert (held["result"], held["reason"]) == ("RETRY_LATER", "LEASED")
+        assert 290 < held["retryAfterSeconds"] <= 300
+        renewed = call(
+            "count_stock", {"action": "renew", "lease": acquired["lease"], "seconds": 600}
+        )
+        assert renewed["lease"]["version"] == acquired["lease"]["version"] + 1
+        commit = {
+            "action": "commit",
+            "lease": renewed["lease"],
+            "counted": 55,
+            "adjustmentId": "count-1",
+        }
+        committed = call("count_stock", commit)
+        assert (committed["result"], committed["delta"]) == ("COMMITTED", -5)
+        assert call("count_stock", commit) == committed, "an own commit is recognised"
+        assert stock() == 55
+        assert "lockedBy" not in product()
+
+    def test_orders_are_returned_while_it_lasts(self, call):
+        acquired = call("count_stock", sample("count_stock_acquire"))
+        answer = call("place_orders", sqs_event(order_body("o", {TEA: 1})))
+        assert len(answer["batchItemFailures"]) == 1
+        release = {"action": "release", "lease": acquired["lease"]}
+        assert call("count_stock", release)["result"] == "RELEASED"
+        assert call("count_stock", release)["result"] == "RELEASED", "twice is once"
+        answer = call("place_orders", sqs_event(order_body("o", {TEA: 1})))
+        assert answer == {"batchItemFailures": []}
+        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER"
+
+    def test_a_lease_that_is_over_commits_nothing(self, call):
+        answer = call("count_stock", sample("count_stock_commit_expired"))
+        assert (answer["result"], answer["reason"]) == ("REFUSED", "LEASE_LOST")
+        assert stock() == TEA_STOCK
+
+    def test_errors_name_the_field(self, call):
+        answer = call("count_stock", sample("count_stock_bad"))
+        assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "seconds")
+        unknown = {"action": "acquire", "productId": "new", "seconds": 10}
+        assert call("count_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
+
+
+def test_every_sample_event_belongs_to_a_function_and_is_answered(call):
+    functions = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
+    for path in sorted((ROOT / "events").glob("*.json")):
+        (function,) = [name for name in functions if path.stem.startswith(name)]
+        answer = call(function, json.loads(path.read_text()))
+        assert answer.keys() & {"batchItemFailures", "result", "errorCode"}, path
