@@ -70,8 +70,8 @@ def read_books(aws: Aws) -> Books:
     sold: dict[tuple[str, str], int] = {}
     orders = {row["orderId"]: row for row in _rows(aws, "OrdersTableName")}
     for row in orders.values():
-        if row["status"] not in (OrderStatus.REJECTED, OrderStatus.CANCELLED):
-            for line in row["items"]:
+        for line in row["items"]:
+            if _holds_stock(row, line):
                 key = (line["productId"], line["productCreatedAt"])
                 sold[key] = sold.get(key, 0) + line["quantity"]
     gone = {"stockCount": 0, "status": "DELISTED", "_version": 0}
@@ -90,13 +90,22 @@ def read_books(aws: Aws) -> Books:
     return Books(tuple(accounts), orders, adjustments)
 
 
+def _holds_stock(order: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
+    """Whether a line counts as sold.
+
+    A line that was cancelled after its incarnation was gone gave nothing back: it went with the closing row.
+    """
+    taken = "productCreatedAt" in line
+    return taken and (order["status"] == OrderStatus.PENDING or "returnedVersion" not in line)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of a product's history.
 
     Attributes:
-        version: The version that the change made; None where it was made without reading one (an atomic
-            decrement) or is not recorded (what a cancellation gave back).
+        version: The version that the change made; None where it was made without reading one: an atomic
+            decrement.
         at: When.
         delta: Change of stock, in units; 0 for a gap.
         what: In words.
@@ -130,24 +139,25 @@ def history(books: Books, account: Account) -> list[Entry]:
             name = f"order {order['orderId']}"
             version, quantity = line["productVersion"], line["quantity"]
             found.append((version, order["createdAt"], -quantity, name))
-            if order["status"] == OrderStatus.CANCELLED:
-                # Cancelled after the product was gone, it gave nothing back.
-                found.append((None, order["lastUpdatedAt"], quantity, f"{name} cancelled"))
+            if not _holds_stock(order, line):
+                returned = line["returnedVersion"]
+                found.append((returned, order["lastUpdatedAt"], quantity, f"{name} cancelled"))
     entries: list[Entry] = []
     stock, seen = 0, 0
     for version, at, delta, what in _by_version(found):
         if version is not None and version > seen + 1:
             missing = f"{seen + 1}" if version == seen + 2 else f"{seen + 1} to {version - 1}"
-            gap = f"(version {missing}: no stock row of its own: details, price, lease, or a line without version)"
-            entries.append(Entry(None, "", 0, gap, stock))
+            entries.append(Entry(None, "", 0, f"(version {missing}: {_GAP})", stock))
         stock += delta
         entries.append(Entry(version, at, delta, what, stock))
         seen = max(seen, version or 0)
     if account.version > seen:
         left = f"{seen + 1}" if account.version == seen + 1 else f"{seen + 1} to {account.version}"
-        gap = f"(version {left}: no stock row of its own: details, price, lease, or a line without version)"
-        entries.append(Entry(None, "", 0, gap, stock))
+        entries.append(Entry(None, "", 0, f"(version {left}: {_GAP})", stock))
     return entries
+
+
+_GAP = "no change of stock by version: details, price, lease, or an atomic decrement"
 
 
 def _by_version(

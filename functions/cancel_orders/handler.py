@@ -68,7 +68,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     result = {"orderId": order_id} | direct.of_outcome(outcome, "CANCELLATION_ID_REUSED")
     if outcome.applied is not None:
         result["stockReturned"] = {
-            product_id: outcome.applied.lines[product_id][1]
+            product_id: outcome.applied.lines[product_id]["quantity"]
             for product_id in outcome.after
             if isinstance(outcome.applied, PlacedOrderCancellation)
         }

@@ -10,6 +10,7 @@ import pytest
 
 from local import ROOT, STATE, queues, stack
 from local.books import read_books
+from local.invoke import function_names, invoke_deployed
 from local.shop import Message
 from tests.conftest import order_body
 
@@ -30,7 +31,7 @@ def cli(*arguments, check=True):
 
 def wait_until_settled(aws, seconds=60):
     give_up_at = time.monotonic() + seconds
-    while sum(queues.depth(aws, name).total for name in (queues.STANDARD, queues.FIFO)):
+    while sum(queues.depth(aws, name).total for name in queues.QUEUES):
         assert time.monotonic() < give_up_at, "messages stay in the queues"
         time.sleep(0.1)
 
@@ -41,23 +42,20 @@ def message(body, group="g", deduplication_id="d"):
     )
 
 
+def create(aws, product_id, stock, **more):
+    command = {"action": "create", "productId": product_id, "openingStock": stock, **more}
+    answer = invoke_deployed(aws, "manage_products", command).answer
+    assert answer["result"] == "APPLIED", answer
+    return answer
+
+
 @pytest.fixture(scope="module")
 def aws(embedded_aws):
     return embedded_aws[0]
 
 
 def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
-    aws.dynamodb.put_item(
-        TableName=aws.outputs["ProductsTableName"],
-        Item={
-            "productId": {"S": "e2e"},
-            "stockCount": {"N": "30"},
-            "_version": {"N": "1"},
-            "status": {"S": "ACTIVE"},
-            "createdAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
-            "lastUpdatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
-        },
-    )
+    create(aws, "e2e", 30)
     standard = [message(order_body(f"e2e-s{n}", {"e2e": 1})) for n in range(20)]
     fifo = [message(order_body(f"e2e-f{n}", {"e2e": 1}), "e2e", f"e2e-f{n}") for n in range(20)]
     bad = '{"orderId": "e2e-bad", "userId": "u", "items": [{"productId": "e2e", "quantity": 1.5}]}'
@@ -81,17 +79,7 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
 
 
 def test_from_the_fifo_queue_first_come_is_first_served(aws):
-    aws.dynamodb.put_item(
-        TableName=aws.outputs["ProductsTableName"],
-        Item={
-            "productId": {"S": "drop"},
-            "stockCount": {"N": "15"},
-            "_version": {"N": "1"},
-            "status": {"S": "ACTIVE"},
-            "createdAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
-            "lastUpdatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
-        },
-    )
+    create(aws, "drop", 15)
     drop = [
         message(order_body(f"drop-{n:02}", {"drop": 1}), "drop", f"drop-{n}") for n in range(40)
     ]
@@ -176,3 +164,11 @@ def test_errors_say_what_to_do(embedded_aws):
     missing = cli("invoke", "place_orders", "events/none.json", check=False)
     assert "samples are" in missing.stderr
     assert "Traceback" not in unknown.stderr + missing.stderr
+
+
+def test_the_sample_events_run_on_the_deployed_functions(aws):
+    for path in sorted((ROOT / "events").glob("*.json")):
+        function = next(name for name in function_names() if path.stem.startswith(name))
+        done = invoke_deployed(aws, function, json.loads(path.read_text()))
+        assert not done.failed, (path, done.answer)
+        assert done.answer.keys() & {"batchItemFailures", "result", "errorCode"}, path

@@ -8,7 +8,13 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.committer import Committer, Ending
 from inventory_orders.model import Adjustment, Order
+from inventory_orders.products import Products
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.telemetry import metrics, record_effort
+from inventory_orders.writer import Effort
+from local import emf
 from local.books import read_books
+from local.examples import Stage
 from local.invoke import FakeContext, load_handler
 from tests.conftest import order_body, sqs_event
 from tests.integration.conftest import in_processes, in_threads, set_environment
@@ -126,6 +132,7 @@ def test_the_naive_read_then_put_loses_updates_under_the_same_load(shop):
 
     in_threads(add, 5)
     assert shop.product("naive-50").stock_count < 50
+    Stage(shop.tables).forget("naive-50")
 
 
 def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
@@ -142,3 +149,37 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
     assert {outcome.ending for outcome in report.outcomes} == {Ending.APPLIED}
     operations = [target.decode().split(".")[1] for target in requests]
     assert operations == ["BatchGetItem", "TransactWriteItems"]
+
+
+def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
+    shop.create("update-100", 0)
+    products = Products(shop.store, RetryPolicy(1000))
+
+    def add(_):
+        own = Products(products.store, products.policy)
+        own.update_with_retry(
+            "update-100", lambda state: {**state, "counter": state.get("counter", 0) + 1}, soon()
+        )
+        return own
+
+    done = in_threads(add, 100)
+    assert products.get("update-100")["counter"] == 100
+    assert shop.product("update-100").version == 101
+    effort = Effort()
+    for own in done:
+        effort.add(own.effort)
+    retries = [count for own in done for count in own.retries]
+    assert len(retries) == 100
+
+    metrics.clear_metrics()
+    record_effort(effort, retries)
+    metrics.flush_metrics()
+    out = capsys.readouterr().out
+    samples = list(emf.parse(out.splitlines()))
+    assert sum(emf.values_of(samples, "Retries")) == sum(retries)
+    assert len(emf.values_of(samples, "VersionConflict")) == len(effort.version_conflicts)
+    with capsys.disabled():
+        rate = sum(effort.version_conflicts) / len(effort.version_conflicts)
+        print(
+            f"\n100 threads, one row: {sum(retries) / 100:.1f} retries on average, conflict rate {rate:.0%}"
+        )

@@ -495,6 +495,7 @@ class TestCancellation:
         assert bench.store.products["q"].status is ProductStatus.ACTIVE
         row = bench.store.records[order_key("o")]
         assert (row["status"], row["_version"]) == ("CANCELLED", 2)
+        assert [line["returnedVersion"] for line in row["items"]] == [3, 3]
         assert endings(bench.apply(Cancellation("o"), Cancellation("o"))) == [Ending.REPLAYED] * 2
         assert bench.stock("p") == 5
 
@@ -546,6 +547,8 @@ class TestCancellation:
         bench.store.products["p"] = again
         assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
         assert bench.store.products["p"] == again, "nothing is written to the new one"
+        row = bench.store.records[order_key("o")]
+        assert ["returnedVersion" in line for line in row["items"]] == [False, True]
         assert bench.stock("q") == 5
 
     def test_stock_goes_nowhere_when_the_product_is_delisted_meanwhile(self):

@@ -421,10 +421,7 @@ class Cancellation:
         return PlacedOrderCancellation(
             self.order_id,
             record["_version"],
-            {
-                line["productId"]: (line["productCreatedAt"], line["quantity"])
-                for line in record["items"]
-            },
+            {line["productId"]: line for line in record["items"]},
         )
 
     def is_same_request(self, other: Change) -> bool:
@@ -438,13 +435,13 @@ class PlacedOrderCancellation:
     Attributes:
         order_id: The order.
         version: Of its row as read.
-        lines: By product id, the incarnation and the units.
+        lines: Of the order as stored, by product id.
         group: None: cancellations may be applied in any order.
     """
 
     order_id: str
     version: int
-    lines: Mapping[str, tuple[str, int]]
+    lines: Mapping[str, Mapping[str, Any]]
     group: str | None = None
 
     @property
@@ -461,23 +458,32 @@ class PlacedOrderCancellation:
 
     @property
     def record_size(self) -> int:
-        return 600 + sum(120 + len(product_id) for product_id in self.lines)
+        return 600 + sum(160 + len(product_id) for product_id in self.lines)
 
     def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
         return None
 
     def deltas(self, products: Products) -> Mapping[str, int]:
         return {
-            product_id: quantity
-            for product_id, (created_at, quantity) in self.lines.items()
-            if (product := products[product_id]) is not None and product.created_at == created_at
+            product_id: line["quantity"]
+            for product_id, line in self.lines.items()
+            if _is_incarnation(products[product_id], line)
         }
 
     def record(self, refusal: Refusal | None, after: Products, at: str) -> Amend:  # noqa: ARG002
+        items = []
+        for product_id, line in self.lines.items():
+            product = after.get(product_id)
+            if product is not None and _is_incarnation(product, line):
+                # Tells the books apart what came back from what went with its incarnation.
+                items.append({**line, "returnedVersion": product.version})
+            else:
+                items.append(dict(line))
         return Amend(
             self.record_key,
             {
                 "status": OrderStatus.CANCELLED,
+                "items": items,
                 "lastUpdatedAt": at,
                 "_version": self.version + 1,
             },
@@ -489,6 +495,11 @@ class PlacedOrderCancellation:
 
     def is_same_request(self, other: Change) -> bool:
         return isinstance(other, Cancellation)
+
+
+def _is_incarnation(product: Product | None, line: Mapping[str, Any]) -> bool:
+    """Whether a product is the one that an order's line was taken from."""
+    return product is not None and product.created_at == line["productCreatedAt"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,158 @@
+"""Everything at once on the deployed stack, and every unit explained at the end."""
+
+import json
+import multiprocessing
+import random
+import time
+from datetime import UTC, datetime, timedelta
+
+from inventory_orders.clock import timestamp
+from local import queues, stack
+from local.aws import Aws
+from local.books import history, read_books
+from local.invoke import invoke_deployed
+from local.shop import Message
+from tests.conftest import order_body
+from tests.e2e.test_deployed_stack import cli, create, wait_until_settled
+
+PRODUCTS = [f"soak-{number}" for number in range(12)]
+DELISTED, COUNTED = PRODUCTS[0], PRODUCTS[1]
+ORDERS, CANCELLATIONS, RECEIPTS, EVENTS = 2000, 300, 250, 300
+
+
+def message(body):
+    return Message(json.dumps(body), None, "g", "d")
+
+
+def workloads():
+    chance = random.Random(11)
+    orders = [
+        order_body(f"soak-order-{n}", {i: chance.randint(1, 2) for i in chance.sample(PRODUCTS, 2)})
+        for n in range(ORDERS)
+    ]
+    cancelled = chance.sample(range(ORDERS), CANCELLATIONS)
+    receipts = [
+        {
+            "adjustmentId": f"receipt-{n}",
+            "productId": chance.choice(PRODUCTS[2:]),
+            "delta": chance.randint(1, 3),
+            "reason": "RECEIPT",
+        }
+        for n in range(RECEIPTS)
+    ]
+    begin = datetime.now(UTC) - timedelta(hours=1)
+    events = [
+        {
+            "eventId": f"e-{n}",
+            "eventTime": timestamp(begin + timedelta(seconds=n)),
+            "productId": chance.choice(PRODUCTS[2:]),
+            "details": {"name": f"Soaked {n}", "price": n},
+        }
+        for n in range(EVENTS)
+    ]
+    newest = {event["productId"]: event["details"]["price"] for event in events}
+    chance.shuffle(events)
+    half = ORDERS // 2
+    return newest, [
+        (queues.STANDARD, orders[:half]),
+        (queues.STANDARD, orders[half:]),
+        (queues.CANCELLATIONS, [{"orderId": f"soak-order-{n}"} for n in cancelled]),
+        (queues.STOCK, receipts + chance.sample(receipts, RECEIPTS)),
+        (queues.CATALOGUE, events),
+    ]
+
+
+def send(queue, bodies):
+    queues.send(Aws.of_stack(stack.STACK_NAME), queue, [message(body) for body in bodies])
+
+
+def test_everything_at_once_and_every_unit_is_explained(embedded_aws):
+    aws = embedded_aws[0]
+    for product_id in PRODUCTS:
+        create(aws, product_id, 150, lowStockThreshold=10)
+    newest, work = workloads()
+    assert sum(len(bodies) for _, bodies in work) >= 3000
+    context = multiprocessing.get_context("fork")
+    senders = [context.Process(target=send, args=job) for job in work]
+    for sender in senders:
+        sender.start()
+
+    acquired = invoke_deployed(
+        aws,
+        "count_stock",
+        {"action": "acquire", "productId": COUNTED, "seconds": 20, "outliveInvocation": True},
+    ).answer
+    assert acquired["result"] == "ACQUIRED"
+    time.sleep(1.0)
+    created_at = aws.dynamodb.get_item(
+        TableName=aws.outputs["ProductsTableName"], Key={"productId": {"S": DELISTED}}
+    )["Item"]["createdAt"]["S"]
+    delist = {"action": "delist", "productId": DELISTED, "createdAt": created_at}
+    give_up_at = time.monotonic() + 30
+    while (answer := invoke_deployed(aws, "manage_products", delist).answer)["result"] != "APPLIED":
+        assert answer["result"] == "RETRY_LATER", answer
+        assert time.monotonic() < give_up_at
+    create(aws, DELISTED, 40)
+    assert invoke_deployed(aws, "manage_products", delist).answer["result"] == "STALE"
+    committed = invoke_deployed(
+        aws,
+        "count_stock",
+        {
+            "action": "commit",
+            "lease": acquired["lease"],
+            "counted": max(0, acquired["stockCount"] - 3),
+            "adjustmentId": "soak-count",
+        },
+    ).answer
+    assert committed["result"] == "COMMITTED", committed
+
+    for sender in senders:
+        sender.join(timeout=60)
+        assert sender.exitcode == 0
+    wait_until_settled(aws, seconds=90)
+
+    books = read_books(aws)
+    orders = {k: row for k, row in books.orders.items() if k.startswith("soak-order-")}
+    assert len(orders) == ORDERS
+    assert sum(row["status"] == "CANCELLED" for row in orders.values()) > 0
+    accounts = [a for a in books.accounts if a.product_id in PRODUCTS]
+    assert len(accounts) == len(PRODUCTS) + 1, "one product has had two incarnations"
+    assert [a for a in accounts if a.difference] == []
+    assert (
+        sum(row["reason"] == "RECEIPT" for row in books.adjustments if "soak" in row["productId"])
+        == RECEIPTS
+    )
+    for account in accounts:
+        assert history(books, account)[-1].stock == account.stock
+    for product_id, price in newest.items():
+        item = aws.dynamodb.get_item(
+            TableName=aws.outputs["ProductsTableName"], Key={"productId": {"S": product_id}}
+        )["Item"]
+        assert item["price"]["N"] == str(price), "the newest event has won"
+
+    assert "no difference" in cli("audit").stdout
+    why = cli("audit", COUNTED).stdout
+    assert f"Why is {COUNTED}" in why
+    assert "COUNT soak-count" in why
+    assert "OPENING" in why
+
+
+def test_audit_finds_a_unit_that_nobody_can_explain(embedded_aws):
+    aws = embedded_aws[0]
+    create(aws, "cooked", 10)
+    place = {"TableName": aws.outputs["ProductsTableName"], "Key": {"productId": {"S": "cooked"}}}
+
+    def add(units):
+        aws.dynamodb.update_item(
+            **place,
+            UpdateExpression="ADD stockCount :u",
+            ExpressionAttributeValues={":u": {"N": str(units)}},
+        )
+
+    add(-1)
+    done = cli("audit", "cooked", check=False)
+    assert done.returncode == 1
+    assert "has 9, but its rows say 10: -1 unexplained" in done.stdout
+    add(1)
+    assert cli("audit", "cooked").returncode == 0
+    assert "no product no-such-thing" in cli("audit", "no-such-thing", check=False).stderr
