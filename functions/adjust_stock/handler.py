@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders import direct, runtime
 from inventory_orders.decrement import REASON
-from inventory_orders.intake import UnsupportedEventError, Verdict, decide_changes, unsupported
+from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_adjustment, parse_command
 from inventory_orders.model import Adjustment, RefusalReason, product_key
 from inventory_orders.telemetry import (
@@ -42,21 +41,14 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _from_queue(event: object, context: LambdaContext) -> dict[str, Any]:
-    settings = runtime.Settings.from_environment()
-
-    def decide(adjustments: Sequence[Adjustment]) -> list[Verdict]:
-        committer, deadline = runtime.committer(settings), runtime.deadline(context)
-        report, verdicts = decide_changes(committer, adjustments, deadline, ID_REUSED, MAY_BE_EARLY)
-        record_report(report)
-        return verdicts
-
     try:
-        batch = runtime.intake(settings).process(
-            event, parse_adjustment, decide, runtime.time_left(context), MAY_BE_EARLY
+        batch, report = runtime.process_changes(
+            event, context, parse_adjustment, ID_REUSED, MAY_BE_EARLY
         )
     except UnsupportedEventError as error:
         return unsupported(error, event)
     record_messages(batch)
+    record_report(report)
     return batch.response
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders import direct, runtime
-from inventory_orders.intake import UnsupportedEventError, Verdict, decide_changes, unsupported
+from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_cancellation, parse_command
 from inventory_orders.model import Cancellation, PlacedOrderCancellation, order_key
 from inventory_orders.telemetry import logger, metrics, record_messages, record_report
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+# Cannot happen as long as a cancellation says nothing but its order's id.
+ID_REUSED = "CANCELLATION_ID_REUSED"
 
 
 @logger.inject_lambda_context
@@ -30,23 +32,12 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _from_queue(event: object, context: LambdaContext) -> dict[str, Any]:
-    settings = runtime.Settings.from_environment()
-
-    def decide(cancellations: Sequence[Cancellation]) -> list[Verdict]:
-        committer, deadline = runtime.committer(settings), runtime.deadline(context)
-        report, verdicts = decide_changes(
-            committer, cancellations, deadline, "CANCELLATION_ID_REUSED"
-        )
-        record_report(report)
-        return verdicts
-
     try:
-        batch = runtime.intake(settings).process(
-            event, parse_cancellation, decide, runtime.time_left(context)
-        )
+        batch, report = runtime.process_changes(event, context, parse_cancellation, ID_REUSED)
     except UnsupportedEventError as error:
         return unsupported(error, event)
     record_messages(batch)
+    record_report(report)
     return batch.response
 
 
@@ -65,7 +56,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     report = runtime.committer(settings).apply([Cancellation(order_id)], runtime.deadline(context))
     record_report(report)
     (outcome,) = report.outcomes
-    result = {"orderId": order_id} | direct.of_outcome(outcome, "CANCELLATION_ID_REUSED")
+    result = {"orderId": order_id} | direct.of_outcome(outcome, ID_REUSED)
     if outcome.applied is not None:
         result["stockReturned"] = {
             product_id: outcome.applied.lines[product_id]["quantity"]

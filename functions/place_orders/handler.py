@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders import runtime
-from inventory_orders.committer import Report
-from inventory_orders.intake import UnsupportedEventError, Verdict, decide_changes, unsupported
+from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_order
-from inventory_orders.model import Order
 from inventory_orders.telemetry import logger, metrics, record_orders
 
 if TYPE_CHECKING:
@@ -25,22 +22,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         The partial batch response: `{"batchItemFailures": [{"itemIdentifier": ...}]}`. For an event that is no
         batch of SQS messages `errorCode` and `errorMessage`, and nothing is done.
     """
-    settings = runtime.Settings.from_environment()
-    reports: list[Report] = []
-
-    def decide(orders: Sequence[Order]) -> list[Verdict]:
-        report, verdicts = decide_changes(
-            runtime.committer(settings), orders, runtime.deadline(context), "ORDER_ID_REUSED"
-        )
-        reports.append(report)
-        return verdicts
-
     try:
-        batch = runtime.intake(settings).process(
-            event, parse_order, decide, runtime.time_left(context)
-        )
+        batch, report = runtime.process_changes(event, context, parse_order, "ORDER_ID_REUSED")
     except UnsupportedEventError as error:
         logger.error("unsupported event", extra={"error": str(error)})
         return unsupported(error, event)
-    record_orders(batch, *reports)
+    record_orders(batch, report)
     return batch.response

@@ -309,8 +309,24 @@ class Order:
         )
 
 
+class _TouchesNoStock:
+    """A change of an order's row alone, to which the business never says no."""
+
+    __slots__ = ()
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return ()
+
+    def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
+        return None
+
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
-class CancelledBeforehand:
+class CancelledBeforehand(_TouchesNoStock):
     """An order whose cancellation came first: it fills in the tombstone, ends as cancelled, and takes no stock.
 
     Attributes:
@@ -326,10 +342,6 @@ class CancelledBeforehand:
         return self.order.record_key
 
     @property
-    def product_ids(self) -> Collection[str]:
-        return ()
-
-    @property
     def group(self) -> str | None:
         return self.order.group
 
@@ -340,12 +352,6 @@ class CancelledBeforehand:
     @property
     def record_size(self) -> int:
         return self.order.record_size
-
-    def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
-        return None
-
-    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
-        return {}
 
     def record(self, refusal: Refusal | None, after: Products, at: str) -> Amend:  # noqa: ARG002
         return Amend(
@@ -367,7 +373,7 @@ class CancelledBeforehand:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancellation:
+class Cancellation(_TouchesNoStock):
     """The wish to cancel an order of which nothing is known yet: without a row it leaves a tombstone.
 
     Attributes:
@@ -383,22 +389,12 @@ class Cancellation:
         return order_key(self.order_id)
 
     @property
-    def product_ids(self) -> Collection[str]:
-        return ()
-
-    @property
     def records_refusal(self) -> bool:
         return False
 
     @property
     def record_size(self) -> int:
         return 600
-
-    def refusal(self, products: Products) -> Refusal | None:  # noqa: ARG002
-        return None
-
-    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
-        return {}
 
     def record(self, refusal: Refusal | None, after: Products, at: str) -> Put:  # noqa: ARG002
         return Put(

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 
 from inventory_orders import intake as queue_intake
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Committer
+from inventory_orders.committer import Committer, Report
 from inventory_orders.decrement import AtomicDecrement
 from inventory_orders.errors import ConfigurationError
-from inventory_orders.intake import Intake, Queue
-from inventory_orders.model import Table
+from inventory_orders.intake import BatchResult, Intake, Queue, Verdict
+from inventory_orders.model import Change, RefusalReason, Table
 from inventory_orders.store import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
+
+C = TypeVar("C", bound=Change)
 
 # A call that began just before the deadline may take its worst case; the rest is for answering the queue.
 _RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
@@ -132,3 +134,36 @@ def deadline(context: Any) -> Deadline:
     """When to stop starting work, so that everything can still be answered before the invocation times out."""
     left = time_left(context)()
     return Deadline.after(max(left - _RESERVED_SECONDS, left / 2), SystemClock())
+
+
+def process_changes(
+    event: object,
+    context: Any,
+    parse: Callable[[str, str | None], C],
+    id_reused_code: str,
+    may_be_early: frozenset[RefusalReason] = frozenset(),
+) -> tuple[BatchResult[C], Report]:
+    """Bring a batch of queued changes of stock to its end: what the queue handlers have in common.
+
+    Args:
+        event: What Lambda was invoked with.
+        context: What Lambda told about the invocation.
+        parse: Reads one message. Raises PoisonMessageError.
+        id_reused_code: `errorCode` of a message whose id belongs to another request.
+        may_be_early: Refusals that are given up only at the last delivery, because what they lack may yet come.
+
+    Raises:
+        UnsupportedEventError: The event is no batch of SQS messages.
+    """
+    settings = Settings.from_environment()
+    reports: list[Report] = []
+
+    def decide(changes: Sequence[C]) -> list[Verdict]:
+        report, verdicts = queue_intake.decide_changes(
+            committer(settings), changes, deadline(context), id_reused_code, may_be_early
+        )
+        reports.append(report)
+        return verdicts
+
+    batch = intake(settings).process(event, parse, decide, time_left(context), may_be_early)
+    return batch, reports[0]
