@@ -38,6 +38,17 @@ class Queues(Construct):
         )
         self.catalogue = self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
 
+    @property
+    def all(self) -> dict[str, QueuePair]:
+        """The queues by name."""
+        return {
+            "OrderQueue": self.orders,
+            "OrderQueueFifo": self.orders_fifo,
+            "StockQueue": self.stock,
+            "CancellationQueue": self.cancellations,
+            "CatalogueQueue": self.catalogue,
+        }
+
     def _pair(
         self, name: str, dead_letter_name: str, function: str, *, fifo: bool = False
     ) -> QueuePair:

@@ -82,6 +82,7 @@ class Settings:
         functions: By the name of their folder in functions/.
         queues: By their name in the stack.
         warm_throughput: By table; usually empty.
+        alarm_email: Who is told about alarms; None for nobody.
     """
 
     stage: str
@@ -92,6 +93,7 @@ class Settings:
     functions: Mapping[str, FunctionSettings]
     queues: Mapping[str, QueueSettings]
     warm_throughput: Mapping[str, WarmThroughput]
+    alarm_email: str | None = None
 
     @property
     def is_production(self) -> bool:
@@ -119,7 +121,7 @@ class Settings:
             raise SettingsError(f'stage is {stage!r}; it must be "dev" or "prod" (-c stage=dev)')
         known = {"runtime", "architecture", "logLevel", "logRetentionDays", "functions", "queues"}
         top = _object("settings", settings)
-        _only("settings", top, known | {"warmThroughput"}, known)
+        _only("settings", top, known | {"warmThroughput", "alarmEmail"}, known)
         runtime = top["runtime"]
         if not isinstance(runtime, str) or not re.fullmatch(r"python3\.(1[1-9])", runtime):
             raise SettingsError(f"settings.runtime is {runtime!r}; it must be python3.11 or later")
@@ -156,6 +158,7 @@ class Settings:
             functions=_each("functions", top, FunctionSettings),
             queues=_each("queues", top, QueueSettings),
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
+            alarm_email=_email(top.get("alarmEmail")),
         )
 
 
@@ -167,6 +170,12 @@ _QUEUES = {
 }
 _TABLES = {"Products", "Orders", "StockAdjustments"}
 _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
+
+
+def _email(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and re.fullmatch(r"[^@\s]+@[^@\s]+", value)):
+        return value
+    raise SettingsError(f"settings.alarmEmail is {value!r}; it must be an address, or left out")
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

@@ -6,6 +6,7 @@ from aws_cdk import CfnOutput, Stack, Tags
 from constructs import Construct
 
 from infra.functions import Functions
+from infra.monitoring import Monitoring
 from infra.queues import Queues
 from infra.settings import Settings
 from infra.tables import Tables
@@ -24,6 +25,7 @@ class InventoryOrdersStack(Stack):
         tables = Tables(self, "Tables", settings)
         queues = Queues(self, "Queues", settings)
         functions = Functions(self, "Functions", settings, tables, queues)
+        monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions)
         Tags.of(self).add("service", settings.service_name)
 
         outputs = {
@@ -42,6 +44,7 @@ class InventoryOrdersStack(Stack):
             "StockAdjustmentsTableName": tables.stock_adjustments.table_name,
             "OrdersStreamArn": tables.orders.table_stream_arn,
         }
+        outputs["DashboardName"] = monitoring.dashboard.dashboard_name
         for name, function in functions.all.items():
             outputs[f"{name}FunctionName"] = function.function_name
             outputs[f"{name}LogGroupName"] = function.log_group.log_group_name

@@ -34,6 +34,7 @@ from local.shop import Message
 ORDERS = 2000
 BASKETS = 1000
 _QUIET_SECONDS = 90
+_COLUMNS = 40
 _LOG_GROUP = "PlaceOrdersLogGroupName"
 
 
@@ -281,6 +282,7 @@ def show(outcome: Outcome, console: Console) -> None:
     console.rule(f"[bold]{outcome.workload.title}", align="left")
     _show_orders(outcome, console)
     _show_effort(samples, summary, console)
+    _show_timeline(samples, console)
     _show_books(outcome, console)
 
 
@@ -340,6 +342,46 @@ def _show_effort(samples: Sequence[emf.Sample], summary: dict[str, Any], console
     )
     console.print()
     console.print(table)
+
+
+def _show_timeline(samples: Sequence[emf.Sample], console: Console) -> None:
+    """Throughput and conflict rate over time, as far as a terminal can draw."""
+    answered = [
+        (sample.timestamp, value)
+        for name in ("OrdersPlaced", "OrdersRejected", "OrdersReplayed")
+        for sample in samples
+        if sample.name == name and dict(sample.dimensions).keys() == {"service"}
+        for value in sample.values
+    ]
+    attempts = [
+        (sample.timestamp, value)
+        for sample in samples
+        if sample.name == "VersionConflict"
+        for value in sample.values
+    ]
+    if not answered or not attempts:
+        return
+    began = min(at for at, _ in answered)
+    width = max(1, (max(at for at, _ in answered) - began) // _COLUMNS + 1)
+
+    def columns(points: Sequence[tuple[int, float]]) -> list[list[float]]:
+        buckets: list[list[float]] = [[] for _ in range(_COLUMNS)]
+        for at, value in points:
+            buckets[min(_COLUMNS - 1, max(0, at - began) // width)].append(value)
+        return buckets
+
+    rates = [sum(bucket) * 1000 / width for bucket in columns(answered)]
+    conflicts = [sum(bucket) / max(1, len(bucket)) for bucket in columns(attempts)]
+    console.print()
+    console.print(f"[bold]Orders a second[/]  {_bars(rates, max(rates))}  up to {max(rates):,.0f}")
+    console.print(
+        f"[bold]Conflict rate  [/]  {_bars(conflicts, 1.0)}  up to {100 * max(conflicts):.0f} %"
+    )
+
+
+def _bars(values: Sequence[float], full: float) -> str:
+    blocks = " ▁▂▃▄▅▆▇█"
+    return "".join(blocks[round(value / max(full, 1e-9) * (len(blocks) - 1))] for value in values)
 
 
 def _show_books(outcome: Outcome, console: Console) -> None:

@@ -1,0 +1,524 @@
+"""What an operator sees: one dashboard, and alarms that say what they mean and what to do first.
+
+The metrics are those that the handlers emit (namespace `InventoryOrders`, dimension `service`) and those of AWS. No
+alarm uses metric math: the handlers emit 0 or 1 for each attempt, so that an average is a rate. Logical successes
+(stale deletes, stale events, replays) are shown and never alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from infra.functions import Functions
+from infra.queues import QueuePair, Queues
+from infra.settings import Settings
+from infra.tables import Tables
+
+NAMESPACE = "InventoryOrders"
+REASONS = ("INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT")
+
+# Healthy, according to the design of the service.
+HEALTHY_CONFLICT_RATE = 0.05
+HEALTHY_RETRIES = 0.5
+HEALTHY_RETRY_SUCCESS = 0.99
+
+# Longer than the longest lease (15 minutes), during which orders of a product rightly wait.
+OLDEST_MESSAGE_SECONDS = 1200
+
+_MINUTE = Duration.minutes(1)
+_FIVE_MINUTES = Duration.minutes(5)
+_GREEN, _RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
+_BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
+_PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN)
+_WIDTH = 24
+
+
+class Monitoring(Construct):
+    """The dashboard and the alarms of one stage."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        settings: Settings,
+        tables: Tables,
+        queues: Queues,
+        functions: Functions,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._service = settings.service_name
+        self._queues = queues.all
+        self._functions = functions.all
+        self._tables: dict[str, dynamodb.TableV2] = {
+            "Products": tables.products,
+            "Orders": tables.orders,
+            "StockAdjustments": tables.stock_adjustments,
+        }
+        self.alarms: list[cloudwatch.Alarm] = []
+        self._make_alarms()
+        if settings.alarm_email:
+            topic = sns.Topic(self, "Alarms", enforce_ssl=True)
+            topic.add_subscription(subscriptions.EmailSubscription(settings.alarm_email))
+            for alarm in self.alarms:
+                alarm.add_alarm_action(actions.SnsAction(topic))
+                alarm.add_ok_action(actions.SnsAction(topic))
+        self.dashboard = cloudwatch.Dashboard(
+            self,
+            "Dashboard",
+            dashboard_name=f"InventoryOrders-{settings.stage}",
+            default_interval=Duration.hours(3),
+        )
+        self.dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(alarms=self.alarms, title="Alarms", width=_WIDTH, height=4)
+        )
+        for section in (self._flow, self._contention, self._efficiency, self._platform):
+            section()
+
+    # ------------------------------------------------------------------ metrics
+
+    def _metric(
+        self,
+        name: str,
+        statistic: str,
+        label: str,
+        color: str,
+        reason: str | None = None,
+        period: Duration = _MINUTE,
+    ) -> cloudwatch.Metric:
+        """One of our own."""
+        dimensions = {"service": self._service}
+        if reason is not None:
+            dimensions["reason"] = reason
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map=dimensions,
+            statistic=statistic,
+            label=label,
+            color=color,
+            period=period,
+        )
+
+    @staticmethod
+    def _of_queue(
+        pair: QueuePair, name: str, label: str, color: str, *, dead: bool = False
+    ) -> cloudwatch.Metric:
+        queue = pair.dead_letters if dead else pair.queue
+        return cloudwatch.Metric(
+            namespace="AWS/SQS",
+            metric_name=name,
+            dimensions_map={"QueueName": queue.queue_name},
+            statistic="Maximum",
+            label=label,
+            color=color,
+            period=_MINUTE,
+        )
+
+    @staticmethod
+    def _of_table(
+        table: dynamodb.TableV2, name: str, label: str, color: str, index: str | None = None
+    ) -> cloudwatch.Metric:
+        dimensions = {"TableName": table.table_name}
+        if index is not None:
+            dimensions["GlobalSecondaryIndexName"] = index
+        return cloudwatch.Metric(
+            namespace="AWS/DynamoDB",
+            metric_name=name,
+            dimensions_map=dimensions,
+            statistic="Sum",
+            label=label,
+            color=color,
+            period=_MINUTE,
+        )
+
+    @staticmethod
+    def _of_function(
+        function: lambda_.Function, name: str, statistic: str, label: str, color: str
+    ) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace="AWS/Lambda",
+            metric_name=name,
+            dimensions_map={"FunctionName": function.function_name},
+            statistic=statistic,
+            label=label,
+            color=color,
+            period=_MINUTE,
+        )
+
+    def _each_queue(self, name: str, *, dead: bool = False) -> list[cloudwatch.Metric]:
+        return [
+            self._of_queue(pair, name, label, color, dead=dead)
+            for (label, pair), color in zip(self._queues.items(), _PALETTE, strict=True)
+        ]
+
+    def _each_function(self, name: str, statistic: str) -> list[cloudwatch.Metric]:
+        return [
+            self._of_function(function, name, statistic, label, color)
+            for (label, function), color in zip(self._functions.items(), _PALETTE, strict=True)
+        ]
+
+    def _each_table(self, name: str) -> list[cloudwatch.Metric]:
+        return [
+            self._of_table(table, name, label, color)
+            for (label, table), color in zip(self._tables.items(), _PALETTE, strict=False)
+        ]
+
+    # ------------------------------------------------------------------ alarms
+
+    def _make_alarms(self) -> None:
+        for name, pair in self._queues.items():
+            self._alarm(
+                f"{name}DeadLetters",
+                self._of_queue(pair, "ApproximateNumberOfMessagesVisible", name, _RED, dead=True),
+                0,
+                f"Messages of {name} were put aside because they can never succeed, or were delivered too often. "
+                "First: look at errorCode and errorMessage of the dead letters (python -m local status); the "
+                "message says what its sender has to fix.",
+            )
+            self._alarm(
+                f"{name}OldestMessage",
+                self._of_queue(pair, "ApproximateAgeOfOldestMessage", name, _ORANGE),
+                OLDEST_MESSAGE_SECONDS,
+                f"A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: see "
+                "whether the function runs (errors, throttles), then why messages are returned (cause in its log).",
+                periods=3,
+            )
+        self._alarm(
+            "ConflictRate",
+            self._metric("VersionConflict", "Average", "conflict rate", _RED, period=_FIVE_MINUTES),
+            HEALTHY_CONFLICT_RATE,
+            "More than 5 % of the attempts to commit find that a rival was faster: work is done twice. First: lower "
+            "maximumConcurrency or raise batchSize of the queue in cdk.json; send a drop through the FIFO queue.",
+            periods=3,
+        )
+        self._alarm(
+            "RetriesExhausted",
+            self._metric("RetriesExhausted", "Average", "given up", _RED, period=_FIVE_MINUTES),
+            1 - HEALTHY_RETRY_SUCCESS,
+            "More than 1 % of the retried changes were given up; their messages are delivered again later. First: "
+            "look for throttles of the tables, then for one product that everybody wants (productId in the log).",
+            periods=2,
+        )
+        for name, function in self._functions.items():
+            self._alarm(
+                f"{name}Errors",
+                self._of_function(function, "Errors", "Sum", name, _RED),
+                0,
+                f"{name} raised an exception or timed out; its messages come back after the visibility timeout. "
+                "First: read the traceback in its log group.",
+            )
+            self._alarm(
+                f"{name}Throttles",
+                self._of_function(function, "Throttles", "Sum", name, _ORANGE),
+                0,
+                f"{name} wanted to run more often at once than the account allows. First: compare the account's "
+                "concurrency with maximumConcurrency in cdk.json.",
+                periods=3,
+            )
+        for name, table in self._tables.items():
+            for kind in ("Read", "Write"):
+                self._alarm(
+                    f"{name}{kind}Throttles",
+                    self._of_table(table, f"{kind}ThrottleEvents", name, _ORANGE),
+                    0,
+                    f"DynamoDB throttles {kind.lower()}s of {name}; they are retried with backoff. First: see whether "
+                    "one key is hot (1,000 write units a second for each), else set warmThroughput in cdk.json.",
+                    periods=3,
+                )
+        self._alarm(
+            "OrdersByUserWriteThrottles",
+            self._of_table(
+                self._tables["Orders"], "WriteThrottleEvents", "byUser", _ORANGE, index="byUser"
+            ),
+            0,
+            "DynamoDB throttles the index byUser, and with it the writes of Orders. First: see whether one user "
+            "sends very many orders, else set warmThroughput.Orders in cdk.json.",
+            periods=3,
+        )
+
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.Metric,
+        threshold: float,
+        description: str,
+        periods: int = 1,
+    ) -> None:
+        """Above the threshold for so many periods in a row; no data means no trouble."""
+        self.alarms.append(
+            cloudwatch.Alarm(
+                self,
+                f"{name}Alarm",
+                # A label would make it a metric-math alarm, which the embedded AWS refuses.
+                metric=cloudwatch.Metric(
+                    namespace=metric.namespace,
+                    metric_name=metric.metric_name,
+                    dimensions_map=metric.dimensions,
+                    statistic=metric.statistic,
+                    period=metric.period,
+                ),
+                threshold=threshold,
+                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+                evaluation_periods=periods,
+                datapoints_to_alarm=periods,
+                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+                alarm_description=description,
+            )
+        )
+
+    # ------------------------------------------------------------------ the dashboard
+
+    def _heading(self, title: str, text: str) -> None:
+        self.dashboard.add_widgets(
+            cloudwatch.TextWidget(markdown=f"## {title}\n{text}", width=_WIDTH, height=2)
+        )
+
+    def _graph(
+        self,
+        title: str,
+        metrics: Sequence[cloudwatch.IMetric],
+        unit: str,
+        *,
+        width: int = 8,
+        stacked: bool = False,
+        line: tuple[float, str] | None = None,
+    ) -> cloudwatch.GraphWidget:
+        return cloudwatch.GraphWidget(
+            title=title,
+            left=list(metrics),
+            width=width,
+            height=6,
+            stacked=stacked,
+            left_y_axis=cloudwatch.YAxisProps(label=unit, min=0, show_units=False),
+            left_annotations=(
+                [cloudwatch.HorizontalAnnotation(value=line[0], label=line[1], color=_RED)]
+                if line
+                else None
+            ),
+            legend_position=cloudwatch.LegendPosition.BOTTOM,
+        )
+
+    def _flow(self) -> None:
+        self._heading(
+            "Are orders flowing?",
+            "Placed and rejected are answers; both are fine. **Age that grows** while nothing is placed: look at the "
+            "platform below. **Dead letters** never go away by themselves: their `errorMessage` says what to fix.",
+        )
+        placed = self._metric("OrdersPlaced", "Sum", "placed", _GREEN)
+        rejected = self._metric("OrdersRejected", "Sum", "rejected", _ORANGE)
+        self.dashboard.add_widgets(
+            cloudwatch.SingleValueWidget(
+                title="In this period",
+                metrics=[
+                    placed,
+                    rejected,
+                    self._metric("OrdersReplayed", "Sum", "replayed", _BLUE),
+                    self._metric("MessagesReturned", "Sum", "returned", _GREY),
+                    self._metric("MessagesDeadLettered", "Sum", "dead-lettered", _RED),
+                ],
+                width=_WIDTH,
+                height=3,
+                set_period_to_time_range=True,
+            )
+        )
+        reasons = [
+            self._metric("OrdersRejected", "Sum", reason, color, reason)
+            for reason, color in zip(REASONS, (_ORANGE, _PURPLE, _GREY), strict=True)
+        ]
+        self.dashboard.add_widgets(
+            self._graph("Orders", [placed, rejected], "a minute", stacked=True),
+            self._graph("Rejected, by reason", reasons, "a minute", stacked=True),
+            self._graph(
+                "Where messages end otherwise",
+                [
+                    self._metric("OrdersReplayed", "Sum", "replayed", _BLUE),
+                    self._metric("MessagesReturned", "Sum", "returned", _GREY),
+                    self._metric("MessagesDeadLettered", "Sum", "dead-lettered", _RED),
+                ],
+                "a minute",
+            ),
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Age of the oldest message",
+                self._each_queue("ApproximateAgeOfOldestMessage"),
+                "seconds",
+                line=(OLDEST_MESSAGE_SECONDS, "longer than any lease"),
+            ),
+            self._graph(
+                "Waiting", self._each_queue("ApproximateNumberOfMessagesVisible"), "messages"
+            ),
+            self._graph(
+                "Dead letters",
+                self._each_queue("ApproximateNumberOfMessagesVisible", dead=True),
+                "messages",
+            ),
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Late, and rightly ignored",
+                [
+                    self._metric("StaleEventsIgnored", "Sum", "stale events", _BLUE),
+                    self._metric("StaleDeletesIgnored", "Sum", "stale deletes", _PURPLE),
+                ],
+                "a minute",
+                width=12,
+            ),
+            self._graph(
+                "Products that ran low",
+                [self._metric("LowStock", "Sum", "low or out of stock", _ORANGE)],
+                "a minute",
+                width=12,
+            ),
+        )
+
+    def _contention(self) -> None:
+        self._heading(
+            "Is there contention?",
+            "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of "
+            "retried changes succeed**. Above: fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
+        )
+        percent = cloudwatch.MathExpression(
+            expression="100 * rate",
+            using_metrics={"rate": self._metric("VersionConflict", "Average", "rate", _RED)},
+            label="of attempts",
+            color=_RED,
+            period=_MINUTE,
+        )
+        success = cloudwatch.MathExpression(
+            expression="100 - 100 * exhausted",
+            using_metrics={
+                "exhausted": self._metric("RetriesExhausted", "Average", "exhausted", _GREEN)
+            },
+            label="of retried changes",
+            color=_GREEN,
+            period=_MINUTE,
+        )
+        self.dashboard.add_widgets(
+            self._graph("Conflict rate", [percent], "%", line=(5, "healthy below 5 %")),
+            self._graph(
+                "Retries of a change",
+                [
+                    self._metric("Retries", "Average", "average", _BLUE),
+                    self._metric("Retries", "p95", "p95", _PURPLE),
+                ],
+                "retries",
+                line=(HEALTHY_RETRIES, "average healthy below 0.5"),
+            ),
+            self._graph("Retries that succeed", [success], "%", line=(99, "healthy above 99 %")),
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Time spent waiting",
+                [
+                    self._metric("RetryBackoffTime", "Average", "backoff, average", _ORANGE),
+                    self._metric("RetryBackoffTime", "p95", "backoff, p95", _RED),
+                    self._metric("LeaseWait", "Average", "for leases, average", _BLUE),
+                ],
+                "ms",
+            ),
+            self._graph(
+                "Conditions that failed (DynamoDB)",
+                self._each_table("ConditionalCheckFailedRequests"),
+                "a minute",
+            ),
+            self._graph(
+                "Transaction conflicts",
+                [
+                    *self._each_table("TransactionConflict"),
+                    self._metric("TransactionConflict", "Sum", "seen by handlers", _RED),
+                ],
+                "a minute",
+            ),
+        )
+
+    def _efficiency(self) -> None:
+        self._heading(
+            "How efficient is it?",
+            "One transaction can place 99 orders for one product. **Few orders a transaction** under load: batches are "
+            "small (raise `batchWindowSeconds`), or orders share no products.",
+        )
+        units = cloudwatch.MathExpression(
+            expression="(products + orders) / answered",
+            using_metrics={
+                "products": self._of_table(
+                    self._tables["Products"], "ConsumedWriteCapacityUnits", "products", _BLUE
+                ),
+                "orders": self._of_table(
+                    self._tables["Orders"], "ConsumedWriteCapacityUnits", "orders", _BLUE
+                ),
+                "answered": self._metric("OrdersPlaced", "Sum", "placed", _GREEN),
+            },
+            label="write units for each placed order",
+            color=_BLUE,
+            period=_MINUTE,
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Orders in a transaction",
+                [
+                    self._metric("OrdersPerTransaction", "Average", "average", _BLUE),
+                    self._metric("OrdersPerTransaction", "Maximum", "most", _GREY),
+                ],
+                "orders",
+                width=6,
+            ),
+            self._graph(
+                "Attempts to commit",
+                [self._metric("ConditionalWrites", "Sum", "transactions sent", _PURPLE)],
+                "a minute",
+                width=6,
+            ),
+            self._graph("Capacity", [units], "write units", width=6),
+            self._graph(
+                "Commit latency",
+                [
+                    self._metric("CommitLatency", "p50", "p50", _GREEN),
+                    self._metric("CommitLatency", "p95", "p95", _ORANGE),
+                    self._metric("CommitLatency", "p99", "p99", _RED),
+                ],
+                "ms",
+                width=6,
+            ),
+        )
+
+    def _platform(self) -> None:
+        self._heading(
+            "Is the platform healthy?",
+            "**Errors** are bugs or timeouts: read the function's log. **Throttles** are limits: of the account's "
+            "concurrency for Lambda, of a hot key or a cold table for DynamoDB.",
+        )
+        self.dashboard.add_widgets(
+            self._graph("Errors", self._each_function("Errors", "Sum"), "a minute", width=6),
+            self._graph("Throttles", self._each_function("Throttles", "Sum"), "a minute", width=6),
+            self._graph("Duration, p95", self._each_function("Duration", "p95"), "ms", width=6),
+            self._graph(
+                "At once",
+                self._each_function("ConcurrentExecutions", "Maximum"),
+                "invocations",
+                width=6,
+            ),
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Writes throttled by DynamoDB",
+                self._each_table("WriteThrottleEvents"),
+                "a minute",
+                width=12,
+            ),
+            self._graph(
+                "Reads throttled by DynamoDB",
+                self._each_table("ReadThrottleEvents"),
+                "a minute",
+                width=12,
+            ),
+        )
