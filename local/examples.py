@@ -140,21 +140,25 @@ def lost_update(stage: Stage) -> Story:
     stage.forget(naive)
 
     product_id = stage.create(10)
-    calls = []
+    seen = []
 
-    def add_three(state: Any) -> Any:
-        calls.append(state["stockCount"])
-        if len(calls) == 1:
-            stage.committer.apply([Adjustment(product_id, "rival", 5, "RECEIPT")], soon())
-        return {**state, "stockCount": state["stockCount"] + 3}
+    def add(units: int) -> Callable[[Any], Any]:
+        def change(state: Any) -> Any:
+            wishes = state.get("wishes", 10)
+            seen.append(wishes)
+            if units == 3 and len(seen) == 1:
+                # The rival comes between our read and our write.
+                stage.products.update_with_retry(product_id, add(5), soon())
+            return {**state, "wishes": wishes + units}
 
-    stage.products.update_with_retry(product_id, add_three, soon())
-    after = stage.stock(product_id)
+        return change
+
+    stage.products.update_with_retry(product_id, add(3), soon())
+    after = stage.products.get(product_id)["wishes"]
     story.ours(
-        f"10, one adds 5, the other 3: {after}. The loser decided again, on {calls[-1]}.",
+        f"10, one adds 5, the other 3: {after}. The loser decided again, on {seen[-1]}.",
         holds=after == 18,
     )
-    stage.forget(product_id)
     return story
 
 
@@ -175,10 +179,22 @@ def overdraft(stage: Stage) -> Story:
     stage.forget(naive)
 
     product_id = stage.create(5)
-    endings = [stage.order(product_id, 4) for _ in range(2)]
+    read, endings = stage.store.read, []
+
+    def read_while_a_rival_buys(keys: Any) -> Any:
+        found = read(keys)
+        stage.store.read = read  # type: ignore[method-assign]
+        endings.append(stage.order(product_id, 4))
+        return found
+
+    stage.store.read = read_while_a_rival_buys  # type: ignore[method-assign]
+    endings.append(stage.order(product_id, 4))
     after = stage.stock(product_id)
     told = ", ".join(ending.name.lower() for ending in endings)
-    story.ours(f"5 in stock, two order 4 each: {told}; {after} left.", holds=after == 1)
+    story.ours(
+        f"5 in stock, two read 5 and order 4 each: {told}; {after} left.",
+        holds=after == 1 and endings == [Ending.APPLIED, Ending.REFUSED],
+    )
     return story
 
 

@@ -8,7 +8,7 @@ from inventory_orders import direct, runtime
 from inventory_orders.decrement import REASON
 from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_adjustment, parse_command
-from inventory_orders.model import Adjustment, RefusalReason, product_key
+from inventory_orders.model import Adjustment, RefusalReason
 from inventory_orders.telemetry import (
     logger,
     metrics,
@@ -33,7 +33,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
     Returns:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
-        and the product's new `stockCount`, `version` and `status`, or with what to do.
+        and the product's new `stockCount`, `version` and `status` (which an atomic decrement does not know, because
+        it reads nothing), or with what to do.
     """
     if direct.is_queue_event(event):
         return _from_queue(event, context)
@@ -60,7 +61,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         done = runtime.atomic_decrement(settings).apply(
             product_id, command["adjustmentId"], command["quantity"], deadline
         )
-        record_effort(done.effort, ())
+        record_effort(done.effort, (0,) if done.atomic else ())
         if done.report is None or done.outcome is None:
             return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
         report, outcome = done.report, done.outcome
@@ -83,5 +84,5 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             "version": product.version,
             "status": product.status.value,
         }
-    state = runtime.store(settings).get(product_key(product_id))
+    state = runtime.store(settings).get_product(product_id)
     return result | (direct.of_product(state) if state is not None else {"productId": product_id})

@@ -29,6 +29,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "count_stock")
     store = runtime.store(runtime.Settings.from_environment())
     deadline = runtime.deadline(context)
+    outlive = command.get("outliveInvocation", False)
     if command["action"] == "acquire":
         lease = Lease.acquire(
             store,
@@ -36,9 +37,9 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             command["seconds"],
             deadline=deadline,
             holder=command.get("holder", "count"),
-            outlive_deadline=command.get("outliveInvocation", False),
+            outlive_deadline=outlive,
         )
-        record_effort(lease.effort, ())
+        record_effort(lease.effort)
         return {"result": "ACQUIRED", "lease": _token(lease)} | direct.of_product(lease.state)
 
     token = command["lease"]
@@ -49,22 +50,22 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         token["version"],
         Decimal(token["expiresAt"]),
     )
-    if command["action"] == "renew":
-        lease.renew(command["seconds"], deadline)
-        result = {"result": "RENEWED", "lease": _token(lease)}
-    elif command["action"] == "commit":
+    try:
+        if command["action"] == "renew":
+            lease.renew(command["seconds"], deadline, outlive_deadline=outlive)
+            return {"result": "RENEWED", "lease": _token(lease)}
+        if command["action"] == "release":
+            return {"result": "RELEASED" if lease.release(deadline) else "LEASE_WAS_OVER"}
         row = lease.commit(command["counted"], command["adjustmentId"], deadline)
-        result = {
+        return {
             "result": "COMMITTED",
             "productId": lease.product_id,
-            "stockCount": command["counted"],
+            "stockCount": row["counted"],
             "delta": row["delta"],
             "version": row["productVersion"],
         }
-    else:
-        result = {"result": "RELEASED" if lease.release(deadline) else "LEASE_WAS_OVER"}
-    record_effort(lease.effort, ())
-    return result
+    finally:
+        record_effort(lease.effort)
 
 
 def _token(lease: Lease) -> dict[str, Any]:

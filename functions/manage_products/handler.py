@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders import direct, runtime
-from inventory_orders.clock import SystemClock
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import (
+    CorruptItemError,
     LeaseHeldError,
     PoisonMessageError,
     ProductNotFoundError,
-    RequestInvalidError,
+    RefusedError,
     StoreError,
 )
 from inventory_orders.intake import End, UnsupportedEventError, Verdict, unsupported
@@ -46,7 +47,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if direct.is_queue_event(event):
         return _from_queue(event, context, products)
     result = direct.answer(lambda: _command(event, context, products))
-    record_effort(products.effort, products.retries)
+    record_effort(products.effort, products.retries, products.exhausted)
     return result
 
 
@@ -58,7 +59,7 @@ def _from_queue(event: object, context: LambdaContext, products: Products) -> di
 
     def decide(events: Sequence[CatalogueEvent]) -> list[Verdict]:
         late = Verdict(End.RETURNED, cause="OUT_OF_TIME")
-        return [_apply(products, e) if deadline.remaining() > 0 else late for e in events]
+        return [_apply(products, e, deadline) if deadline.remaining() > 0 else late for e in events]
 
     try:
         batch = runtime.intake(runtime.Settings.from_environment()).process(
@@ -67,12 +68,13 @@ def _from_queue(event: object, context: LambdaContext, products: Products) -> di
     except UnsupportedEventError as error:
         return unsupported(error, event)
     record_messages(batch)
+    record_effort(products.effort)
     return batch.response
 
 
-def _apply(products: Products, event: CatalogueEvent) -> Verdict:
+def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> Verdict:
     try:
-        applied, _ = products.change_details(event)
+        applied, _ = products.change_details(event, deadline)
     except ProductNotFoundError as error:
         return Verdict(
             End.DEAD_LETTERED,
@@ -80,8 +82,10 @@ def _apply(products: Products, event: CatalogueEvent) -> Verdict:
         )
     except LeaseHeldError as error:
         return Verdict(End.RETURNED, retry_after=error.seconds_left, cause="LEASED")
-    except RequestInvalidError as error:
-        return Verdict(End.DEAD_LETTERED, PoisonMessageError(error.code, str(error)))
+    except RefusedError as error:
+        return Verdict(End.DEAD_LETTERED, PoisonMessageError(error.code, str(error), "eventId"))
+    except CorruptItemError as error:
+        return Verdict(End.RETURNED, cause="CORRUPT_PRODUCT", detail=str(error))
     except StoreError as error:
         return Verdict(End.RETURNED, cause=error.code, detail=str(error))
     if not applied:
@@ -95,7 +99,7 @@ def _command(event: object, context: LambdaContext, products: Products) -> direc
     return _COMMANDS[command["action"]](command, context, products)
 
 
-def _create(command: dict[str, Any], _context: LambdaContext, products: Products) -> direct.Answer:
+def _create(command: dict[str, Any], context: LambdaContext, products: Products) -> direct.Answer:
     created, state = products.create(
         NewProduct(
             command["productId"],
@@ -104,7 +108,8 @@ def _create(command: dict[str, Any], _context: LambdaContext, products: Products
             command.get("backorderLimit", 0),
             command.get("name"),
             command.get("price"),
-        )
+        ),
+        runtime.deadline(context),
     )
     if created:
         return {"result": "APPLIED"} | direct.of_product(state)
@@ -113,20 +118,22 @@ def _create(command: dict[str, Any], _context: LambdaContext, products: Products
 
 
 def _change_details(
-    command: dict[str, Any], _context: LambdaContext, products: Products
+    command: dict[str, Any], context: LambdaContext, products: Products
 ) -> direct.Answer:
     event = catalogue_event(command, SystemClock().now())
-    applied, state = products.change_details(event)
+    applied, state = products.change_details(event, runtime.deadline(context))
     if not applied:
         record_stale_event(event.product_id)
     return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(state)
 
 
 def _change_price(
-    command: dict[str, Any], _context: LambdaContext, products: Products
+    command: dict[str, Any], context: LambdaContext, products: Products
 ) -> direct.Answer:
     least_age = timedelta(minutes=command.get("leastAgeMinutes", LEAST_AGE_OF_A_PRICE_MINUTES))
-    state = products.change_price(command["productId"], command["price"], least_age)
+    state = products.change_price(
+        command["productId"], command["price"], least_age, runtime.deadline(context)
+    )
     return {"result": "APPLIED"} | direct.of_product(state)
 
 

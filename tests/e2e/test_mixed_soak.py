@@ -77,12 +77,6 @@ def test_everything_at_once_and_every_unit_is_explained(embedded_aws):
     for sender in senders:
         sender.start()
 
-    acquired = invoke_deployed(
-        aws,
-        "count_stock",
-        {"action": "acquire", "productId": COUNTED, "seconds": 20, "outliveInvocation": True},
-    ).answer
-    assert acquired["result"] == "ACQUIRED"
     time.sleep(1.0)
     created_at = aws.dynamodb.get_item(
         TableName=aws.outputs["ProductsTableName"], Key={"productId": {"S": DELISTED}}
@@ -94,6 +88,13 @@ def test_everything_at_once_and_every_unit_is_explained(embedded_aws):
         assert time.monotonic() < give_up_at
     create(aws, DELISTED, 40)
     assert invoke_deployed(aws, "manage_products", delist).answer["result"] == "STALE"
+    acquired = invoke_deployed(
+        aws,
+        "count_stock",
+        {"action": "acquire", "productId": COUNTED, "seconds": 20, "outliveInvocation": True},
+    ).answer
+    assert acquired["result"] == "ACQUIRED"
+    time.sleep(1.0)
     committed = invoke_deployed(
         aws,
         "count_stock",

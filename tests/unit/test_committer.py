@@ -558,6 +558,16 @@ class TestCancellation:
         assert "p" not in bench.store.products
         assert bench.store.records[order_key("o")]["status"] == "CANCELLED"
 
+    @pytest.mark.parametrize("broken", ["quantity", "productCreatedAt"])
+    def test_a_corrupt_order_holds_up_no_neighbour(self, broken):
+        bench = self.placed(product("p", 5), p=2)
+        bench.apply(order(1))
+        row = bench.store.records[order_key("o")]
+        row["items"] = [{k: v for k, v in row["items"][0].items() if k != broken}]
+        report = bench.apply(Cancellation("o"), Cancellation("o1"))
+        assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+        assert report.outcomes[0].cause == "CORRUPT_RECORD"
+
     def test_a_leased_product_makes_it_wait(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.lock("p", 600)

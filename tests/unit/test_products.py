@@ -11,14 +11,17 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.committer import Committer, Ending
 from inventory_orders.decrement import AtomicDecrement
 from inventory_orders.errors import (
+    CancellationReason,
     ContentionError,
+    CorruptItemError,
     LeaseHeldError,
     LeaseLostError,
     ProductNotFoundError,
     RefusedError,
+    TransactionCancelledError,
 )
 from inventory_orders.lease import Lease
-from inventory_orders.model import Order
+from inventory_orders.model import Adjustment, Order
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.retry import RetryPolicy
 from tests.memory import FakeClock
@@ -94,7 +97,7 @@ def state(bench):
 def test_update_with_retry_writes_what_the_function_decides_and_the_status_follows(bench):
     bench.create(stock=10, low_stock_threshold=5)
     updated = bench.products.update_with_retry(
-        "p", lambda s: {**s, "stockCount": 3, "shelf": "B-7"}, bench.soon()
+        "p", lambda s: {**s, "lowStockThreshold": 20, "shelf": "B-7"}, bench.soon()
     )
     assert (updated.before["_version"], updated.after["_version"]) == (1, 2)
     assert state(bench) == updated.after
@@ -127,6 +130,8 @@ def test_update_with_retry_ends_without_a_change_or_with_what_the_function_raise
     assert bench.products.update_with_retry("p", lambda s: s, bench.soon()).retries == 0
     with pytest.raises(ZeroDivisionError):
         bench.products.update_with_retry("p", lambda s: 1 // 0, bench.soon())
+    with pytest.raises(ValueError, match="stockCount"):
+        bench.products.update_with_retry("p", lambda s: {**s, "stockCount": 9}, bench.soon())
     with pytest.raises(ValueError, match="_version"):
         bench.products.update_with_retry("p", lambda s: {**s, "_version": 9}, bench.soon())
     with pytest.raises(ProductNotFoundError):
@@ -263,15 +268,15 @@ def test_delisting_closes_the_books_and_a_stale_delete_is_a_success(bench):
 
 def test_delisting_waits_for_nobody_but_takes_what_was_sold_meanwhile_into_account(bench):
     old = bench.create(stock=7)
-    get = bench.store.get
+    get = bench.store.get_product
 
-    def get_then_sell(key):
-        found = get(key)
-        bench.store.get = get
+    def get_then_sell(product_id):
+        found = get(product_id)
+        bench.store.get_product = get
         bench.order(1, 2)
         return found
 
-    bench.store.get = get_then_sell
+    bench.store.get_product = get_then_sell
     assert bench.products.delist("p", old["createdAt"], bench.soon())
     assert bench.adjustments()[f"closing-{old['createdAt'].removesuffix('+00:00')}"] == -5
 
@@ -391,11 +396,10 @@ def test_lost_responses_of_own_writes_are_recognised(bench, times):
     assert state(bench)["_version"] == lease.version == 2
     bench.lose_next_response(times)
     lease.renew(50, bench.soon())
-    assert state(bench)["_version"] == lease.version == 3
+    assert state(bench)["_version"] == lease.version
     bench.lose_next_response(times)
     assert lease.release(bench.soon())
-    assert state(bench)["_version"] == 4
-    assert not lease.release(bench.soon()), "it was over"
+    assert "lockedBy" not in state(bench)
 
 
 def test_an_own_commit_is_recognised_by_its_row(bench):
@@ -406,6 +410,93 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
     resumed = Lease.resume(bench.store, "p", lease.owner, 2, lease.expires_at, bench.clock)
     assert resumed.commit(4, "count", bench.soon()) == row
     assert state(bench)["stockCount"] == 4
+
+
+def test_a_renewal_whose_answer_never_came_locks_nobody_out(bench):
+    bench.create()
+    lease = bench.acquire(30)
+    old = (lease.owner, lease.version, lease.expires_at)
+    lease.renew(50, bench.soon())
+    for again in ("renew", "commit"):
+        resumed = Lease.resume(bench.store, "p", *old, bench.clock)
+        if again == "renew":
+            resumed.renew(40, bench.soon())
+        else:
+            resumed.commit(4, "count", bench.soon())
+    assert state(bench)["stockCount"] == 4
+
+
+def test_a_commit_under_a_used_id_or_amid_rivals_leaves_the_lease_as_it_is(bench):
+    bench.create()
+    engine = Committer(bench.store, bench.policy, bench.clock)
+    engine.apply([Adjustment("p", "used", 1, "RECEIPT")], bench.soon())
+    lease = bench.acquire(30)
+    with pytest.raises(RefusedError) as refused:
+        lease.commit(4, "used", bench.soon())
+    assert refused.value.code == "ADJUSTMENT_ID_REUSED"
+    write = bench.store.write
+
+    def fought_over(actions, token):
+        raise TransactionCancelledError([CancellationReason("TransactionConflict")])
+
+    bench.store.write = fought_over
+    with pytest.raises(ContentionError):
+        lease.commit(4, "count", bench.soon())
+    bench.store.write = write
+    assert lease.commit(4, "count", bench.soon())["counted"] == 4
+    with pytest.raises(RefusedError):
+        lease.commit(5, "count", bench.soon())
+
+
+def test_a_renewal_never_outlasts_the_invocation_unless_told_to(bench):
+    bench.create()
+    lease = bench.acquire(30)
+    lease.renew(300, bench.soon(20))
+    assert lease.seconds_left() == 20
+    lease.renew(300, bench.soon(20), outlive_deadline=True)
+    assert lease.seconds_left() == 300
+
+
+def test_an_older_event_does_not_undo_a_newer_price(bench):
+    bench.at(10_000)
+    bench.create(price=100)
+    bench.products.change_price("p", 720, timedelta(0))
+    applied, after = bench.products.change_details(event(1, 9_000, price=500))
+    assert (applied, after["price"]) == (False, 720)
+    bench.at(20_000)
+    applied, after = bench.products.change_details(event(2, 15_000, price=500))
+    assert (applied, after["price"]) == (True, 500)
+
+
+def test_another_event_under_the_same_id_and_time_is_refused(bench):
+    bench.create()
+    bench.products.change_details(event(7, 200, name="A"))
+    with pytest.raises(RefusedError) as refused:
+        bench.products.change_details(event(7, 200, name="B"))
+    assert refused.value.code == "EVENT_ID_REUSED"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"_version": None}, {"stockCount": {"S": "5"}}, {"createdAt": None}, {"status": None}],
+)
+def test_a_product_that_breaks_the_contract_is_left_alone(bench, broken):
+    bench.create()
+    client = boto3.client("dynamodb")
+    item = client.get_item(TableName="Products", Key={"productId": {"S": "p"}})["Item"]
+    item = {k: v for k, v in {**item, **broken}.items() if v is not None}
+    client.put_item(TableName="Products", Item=item)
+    for change in (
+        lambda: bench.products.discontinue("p", bench.soon()),
+        lambda: bench.products.delist("p", "x", bench.soon()),
+        lambda: bench.products.change_details(event(1, 100)),
+        lambda: bench.products.change_price("p", 1, timedelta(0)),
+        bench.acquire,
+    ):
+        with pytest.raises(CorruptItemError):
+            change()
+    after = client.get_item(TableName="Products", Key={"productId": {"S": "p"}})["Item"]
+    assert after == item
 
 
 def test_a_product_that_is_not_there_cannot_be_leased(bench):

@@ -28,7 +28,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.model import Change, Known, Product, ProductStatus, RecordKey, Refusal
 from inventory_orders.planner import Limits, Transaction, plan
-from inventory_orders.retry import RetryPolicy
+from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store import BATCH_GET_LIMIT, Snapshot, Store, decode, decode_product
 from inventory_orders.writer import CONDITION_FAILED, TRANSIENT, Effort, Writer
 
@@ -36,9 +36,6 @@ _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-# How often a product under a foreign lease is looked at again, in seconds: its owner may release it early.
-LEASE_POLL_SECONDS = 0.25
 
 # After a longer wait, in seconds, the items that came back with a lost transaction are no longer worth a plan: rivals
 # that lost less have moved them on, and a read costs a small part of another lost transaction.
@@ -336,7 +333,7 @@ class _Work:
         """A record is there already. Returns whether another change takes the place of this one."""
         try:
             meaning = change.recognise(record)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             detail = f"the stored record breaks its table's contract ({error!r}); repair the item"
             self._give_up([change], "CORRUPT_RECORD", detail)
             return False

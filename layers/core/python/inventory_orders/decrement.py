@@ -77,7 +77,8 @@ class AtomicDecrement:
         if traits is not None:
             writer = self._committer.writer
             actions = self._actions(product_id, adjustment_id, quantity, traits)
-            error, _ = writer.write(actions, 1, deadline, effort)
+            # Not conditioned on a version: that too little is left is no conflict.
+            error, _ = writer.write(actions, 0, deadline, effort)
             if error is None:
                 return Decrement(None, None, True, effort)
             if isinstance(error, TransactionCancelledError):

@@ -15,8 +15,10 @@ from inventory_orders.errors import (
     PoisonMessageError,
     ProductNotFoundError,
     RefusedError,
+    RequestInvalidError,
     StoreError,
     ThrottledError,
+    TransactionCancelledError,
 )
 from inventory_orders.intake import id_reused_error, refusal_error
 from inventory_orders.telemetry import logger
@@ -53,6 +55,10 @@ def answer(work: Callable[[], Answer]) -> Answer:
         return retry_later("CONTENTION", str(error))
     except (ThrottledError, OutcomeUnknownError) as error:
         return retry_later(error.code, str(error))
+    except RequestInvalidError as error:
+        return {"errorCode": "REFUSED_BY_DYNAMODB", "errorMessage": str(error), "field": ""}
+    except TransactionCancelledError as error:
+        return retry_later("CONTENTION", str(error))
     except CorruptItemError as error:
         return retry_later("CORRUPT_PRODUCT", str(error))
     except StoreError as error:

@@ -1,8 +1,9 @@
 """A lease: a pessimistic lock that expires by itself, for work on a product that takes a while.
 
 The lock is in the product's own row, so that acquiring it and reading the product is one request, and committing the
-result and releasing it is one request too. It is fenced: acquiring and renewing raise `_version`, and the commit is
-conditioned on owner, expiry and version, so an owner that was paused past its expiry cannot write.
+result and releasing it is one request too. It is fenced: every write raises `_version`, and the lock remembers as
+`lockVersion` the version that its owner's last write made. As long as the two are equal nobody else has written, and
+only then may the owner: one that was paused past its expiry cannot, even if its clock is wrong.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
@@ -18,33 +19,38 @@ from typing import Any
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.errors import (
     ConditionFailedError,
+    ContentionError,
     InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
-    OutcomeUnknownError,
     ProductNotFoundError,
-    StoreError,
+    RefusedError,
     ThrottledError,
     TransactionCancelledError,
 )
 from inventory_orders.model import (
+    Product,
     ProductStatus,
     Put,
     Table,
     adjustment_key,
     adjustment_row,
-    product_key,
     stock_status,
 )
 from inventory_orders.products import State
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store import NO_LIVE_LEASE, Store, decode, unix
-from inventory_orders.writer import Effort, Writer
+from inventory_orders.store import NO_LIVE_LEASE, Store, decode_checked, unix
+from inventory_orders.writer import TRANSIENT, Effort, Writer
 
 LONGEST_LEASE_SECONDS = 900.0
-"""What returned messages are sure to outlast."""
+"""What returned messages are sure to outlast. Renewed over and over, a lease may last longer, and they may not."""
 
-_MINE = "#lockedBy = :owner AND #_version = :version"
+_MINE = "#lockedBy = :owner AND #_version = #lockVersion"
+_LOCK = (
+    "SET #lockedBy = :owner, #lockTime = :until, #lockVersion = #_version + :one, "
+    "#lastUpdatedAt = :at, #_version = #_version + :one"
+)
+_UNLOCK = "REMOVE #lockedBy, #lockTime, #lockVersion"
 
 
 @dataclass
@@ -55,7 +61,7 @@ class Lease:
         store: Where the product is.
         product_id: The product.
         owner: Unique for each acquisition.
-        version: The product's version as this lease's last write left it: the fencing token.
+        version: The product's version as this lease's last write left it.
         expires_at: Unix second at which it ends.
         state: The product as it was when the lease was acquired or renewed.
     """
@@ -103,30 +109,29 @@ class Lease:
             StoreError: DynamoDB failed.
         """
         clock, policy = clock or SystemClock(), policy or RetryPolicy()
-        if not 0 < seconds <= LONGEST_LEASE_SECONDS:
-            raise ValueError(f"a lease lasts more than 0 and at most {LONGEST_LEASE_SECONDS:.0f} s")
-        if not outlive_deadline:
-            seconds = min(seconds, deadline.remaining())
-            if seconds <= 0:
-                raise ThrottledError("OUT_OF_TIME", "no time was left for a lease")
-        moment = clock.now()
+        seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         lease = cls(
-            store,
-            product_id,
-            f"{holder}-{uuid.uuid4().hex}",
-            0,
-            unix(moment) + Decimal(f"{seconds:.6f}"),
-            {},
-            clock,
-            policy,
+            store, product_id, f"{holder}-{uuid.uuid4().hex}", 0, Decimal(0), {}, clock, policy
         )
-        lease._take(
-            "SET #lockedBy = :owner, #lockTime = :until, #lastUpdatedAt = :at, "
-            "#_version = #_version + :one",
-            NO_LIVE_LEASE,
-            {"owner": lease.owner, "until": lease.expires_at, "now": unix(moment)},
-            deadline,
-        )
+
+        def attempt() -> dict[str, Any]:
+            now = unix(clock.now())
+            return store.update_product(
+                product_id,
+                _LOCK,
+                NO_LIVE_LEASE,
+                lease._values(now=now, until=now + Decimal(f"{seconds:.6f}")),
+            )
+
+        try:
+            lease._adopt(lease._writer().update(attempt, deadline, lease.effort))
+        except ConditionFailedError as failed:
+            state = lease._found(failed)
+            if state.get("lockedBy") != lease.owner:
+                left = float(state.get("lockTime", 0) - unix(clock.now()))
+                raise LeaseHeldError(product_id, max(0.0, left)) from None
+            # An earlier attempt of our own, whose response was lost.
+            lease._adopt(state)
         return lease
 
     @classmethod
@@ -145,14 +150,19 @@ class Lease:
 
         Raises:
             ProductNotFoundError: There is no such product any more.
+            CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        state = store.get(product_key(product_id))
+        state = store.get_product(product_id)
         if state is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
-        return cls(
+        lease = cls(
             store, product_id, owner, version, expires_at, state, clock=clock or SystemClock()
         )
+        if state.get("lockedBy") == owner and state.get("lockVersion") == state["_version"]:
+            # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
+            lease._adopt(state)
+        return lease
 
     @property
     def stock_count(self) -> int:
@@ -164,28 +174,34 @@ class Lease:
         """How long the lease still lasts; negative once it has expired."""
         return float(self.expires_at - unix(self.clock.now()))
 
-    def renew(self, seconds: float, deadline: Deadline) -> None:
-        """Let the lease end so many seconds from now instead.
+    def renew(self, seconds: float, deadline: Deadline, *, outlive_deadline: bool = False) -> None:
+        """Let the lease end so many seconds from now instead. Safe to repeat.
+
+        Args:
+            seconds: How long, at most 900.
+            deadline: When the invocation has to end; the lease never lasts longer, unless the caller says so.
+            outlive_deadline: The lease is held by somebody outside this invocation.
 
         Raises:
-            LeaseLostError: It has expired, or somebody else holds one.
+            LeaseLostError: It has expired, somebody else holds one, or somebody wrote since.
             StoreError: DynamoDB failed.
         """
-        if not 0 < seconds <= LONGEST_LEASE_SECONDS:
-            raise ValueError(f"a lease lasts more than 0 and at most {LONGEST_LEASE_SECONDS:.0f} s")
-        moment = self.clock.now()
-        until = unix(moment) + Decimal(f"{seconds:.6f}")
-        self._take(
-            "SET #lockTime = :until, #lastUpdatedAt = :at, #_version = #_version + :one",
-            f"{_MINE} AND #lockTime > :now",
-            {
-                "owner": self.owner,
-                "version": self.version,
-                "until": until,
-                "now": unix(moment),
-            },
-            deadline,
-        )
+        seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
+
+        def attempt() -> dict[str, Any]:
+            now = unix(self.clock.now())
+            return self.store.update_product(
+                self.product_id,
+                _LOCK,
+                f"{_MINE} AND #lockTime > :now",
+                self._values(now=now, until=now + Decimal(f"{seconds:.6f}")),
+            )
+
+        try:
+            self._adopt(self._writer().update(attempt, deadline, self.effort))
+        except ConditionFailedError as failed:
+            self._found(failed)
+            raise self._lost() from None
 
     def commit(self, counted: int, adjustment_id: str, deadline: Deadline) -> State:
         """Write the counted stock with its adjustment and release the lease, in one verified transaction.
@@ -199,27 +215,35 @@ class Lease:
             The adjustment's row: by this call, or by an earlier one whose response was lost.
 
         Raises:
-            LeaseLostError: The lease has expired, or the product was changed since: the count means nothing now.
+            LeaseLostError: The lease has expired, or somebody wrote since: the count means nothing now.
+            RefusedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; the lease is still held.
+            ContentionError: Transactions of others were in the way until the time ran out.
             StoreError: DynamoDB failed.
         """
         moment = self.clock.now()
         at, created_at = timestamp(moment), self.state["createdAt"]
+        before = ProductStatus(self.state["status"])
         status = stock_status(
             counted,
             self.state.get("backorderLimit", 0),
             self.state.get("lowStockThreshold", 0),
-            ProductStatus(self.state["status"]),
+            before,
         )
-        delta = counted - self.stock_count
         row = adjustment_row(
-            self.product_id, adjustment_id, delta, "COUNT", created_at, self.version + 1, at
-        )
+            self.product_id,
+            adjustment_id,
+            counted - self.stock_count,
+            "COUNT",
+            created_at,
+            self.version + 1,
+            at,
+        ) | {"counted": counted}
         actions = [
             self.store.product_action(
                 self.product_id,
                 "SET #stockCount = :counted, #status = :status, #_version = :next, "
-                "#lastUpdatedAt = :at REMOVE #lockedBy, #lockTime",
-                f"{_MINE} AND #lockTime > :now AND #createdAt = :createdAt",
+                f"#lastUpdatedAt = :at {_UNLOCK}",
+                f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt",
                 {
                     "counted": counted,
                     "status": status,
@@ -233,49 +257,63 @@ class Lease:
             ),
             self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, row)),
         ]
-        writer = Writer(self.store, self.policy, self.clock)
-        error, _ = writer.write(actions, 1, deadline, self.effort)
+        # An attempt after the expiry would be judged by a time that is long past.
+        left = min(deadline.remaining(), max(self.seconds_left(), 0.001))
+        error, _ = self._writer().write(actions, 1, Deadline.after(left, self.clock), self.effort)
         if error is None:
             self._over = True
+            if before is ProductStatus.ACTIVE and status is not before:
+                self.effort.low_stock.append(
+                    Product(self.product_id, counted, self.version + 1, created_at, status)
+                )
             return row
         if not isinstance(error, TransactionCancelledError):
             raise error
+        return self._settle_commit(error, counted, adjustment_id)
+
+    def _settle_commit(
+        self, error: TransactionCancelledError, counted: int, adjustment_id: str
+    ) -> State:
+        """What a cancelled commit means: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its row.
         stored = self.store.get(adjustment_key(self.product_id, adjustment_id))
-        if stored is not None and self._is_own_commit(stored, delta):
-            self._over = True
-            return stored
-        raise LeaseLostError(
-            f"the lease of {self.owner} on {self.product_id} is over; nothing was written, count again"
-        )
-
-    def _is_own_commit(self, row: State, delta: int) -> bool:
-        """Nobody else can have made the version that follows the one that this lease holds."""
-        if (row.get("productVersion"), row["reason"]) != (self.version + 1, "COUNT"):
-            return False
-        # A resumed lease may have read the product only after its commit; then the delta tells nothing.
-        return bool(row["delta"] == delta or self.state["_version"] != self.version)
+        if stored is not None:
+            if (stored["reason"], stored.get("counted")) == ("COUNT", counted):
+                self._over = True
+                return stored
+            raise RefusedError(
+                "ADJUSTMENT_ID_REUSED",
+                f"{adjustment_id} belongs to another adjustment of {self.product_id}; commit under an id of its own",
+            )
+        if {reason.code for reason in error.reasons} <= TRANSIENT:
+            raise ContentionError(f"{self.product_id} is fought over in every attempt")
+        raise self._lost()
 
     def release(self, deadline: Deadline) -> bool:
-        """End the lease without a change.
+        """End the lease without a change. Safe to repeat.
 
         Returns:
-            Whether it was still ours; False if it had passed on to somebody else, which is fine too.
+            Whether it was still ours; False if it was over already, which is fine too.
 
         Raises:
             StoreError: DynamoDB failed.
         """
-        try:
-            self._take(
-                "SET #lastUpdatedAt = :at, #_version = #_version + :one REMOVE #lockedBy, #lockTime",
+        self._over = True
+
+        def attempt() -> dict[str, Any]:
+            return self.store.update_product(
+                self.product_id,
+                f"SET #lastUpdatedAt = :at, #_version = #_version + :one {_UNLOCK}",
                 _MINE,
-                {"owner": self.owner, "version": self.version},
-                deadline,
+                self._values(),
             )
-        except LeaseLostError:
-            return False
-        finally:
-            self._over = True
+
+        try:
+            self._adopt(self._writer().update(attempt, deadline, self.effort))
+        except ConditionFailedError as failed:
+            state = self._found(failed)
+            # An earlier attempt of our own, whose response was lost, left the next version and no lock.
+            return "lockedBy" not in state and bool(state["_version"] == self.version + 1)
         return True
 
     def __enter__(self) -> Lease:
@@ -295,59 +333,36 @@ class Lease:
                 if error is None:
                     raise
 
-    def _take(
-        self, update: str, condition: str, values: dict[str, Any], deadline: Deadline
-    ) -> None:
-        """Acquire, renew or release; a lost response of an own write is recognised from what comes back."""
-        writer = Writer(self.store, self.policy, self.clock)
-        acquiring = self.version == 0
-        failures = 0
-        while True:
-            try:
-                state = self.store.update_product(
-                    self.product_id,
-                    update,
-                    condition,
-                    values | {"one": 1, "at": timestamp(self.clock.now())},
-                )
-            except ConditionFailedError as failed:
-                found = self._recognise(failed, values, acquiring=acquiring)
-                self._adopt(found)
-                return
-            except (ThrottledError, OutcomeUnknownError) as error:
-                failures += 1
-                self._wait(writer, failures, error, deadline)
-            else:
-                self._adopt(state)
-                return
+    def _writer(self) -> Writer:
+        return Writer(self.store, self.policy, self.clock)
 
-    def _wait(self, writer: Writer, failures: int, error: StoreError, deadline: Deadline) -> None:
-        delay = self.policy.backoff(failures)
-        if failures >= self.policy.max_attempts or not writer.pause(delay, deadline):
-            raise error
-        self.effort.backoffs.append(delay)
+    def _values(self, **more: Any) -> dict[str, Any]:
+        return {"owner": self.owner, "one": 1, "at": timestamp(self.clock.now()), **more}
 
     def _adopt(self, state: State) -> None:
         self.state = state
         self.version = state["_version"]
         self.expires_at = Decimal(state.get("lockTime", self.expires_at))
 
-    def _recognise(
-        self, failed: ConditionFailedError, values: dict[str, Any], *, acquiring: bool
-    ) -> State:
-        """The item that came back, if it shows that an own earlier attempt was applied."""
+    def _found(self, failed: ConditionFailedError) -> State:
+        """The product as it came back."""
         if failed.item is None:
             raise ProductNotFoundError(f"there is no product {self.product_id}")
-        state = decode(failed.item)
-        mine = state.get("lockedBy") == self.owner
-        if acquiring:
-            if mine:
-                return state
-            left = float(state.get("lockTime", 0) - unix(self.clock.now()))
-            raise LeaseHeldError(self.product_id, max(0.0, left))
-        next_version = state["_version"] == self.version + 1
-        renewed = mine and state.get("lockTime") == values.get("until")
-        released = "until" not in values and "lockedBy" not in state
-        if next_version and (renewed or released):
-            return state
-        raise LeaseLostError(f"the lease of {self.owner} on {self.product_id} is over")
+        return decode_checked(failed.item)
+
+    def _lost(self) -> LeaseLostError:
+        return LeaseLostError(
+            f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
+        )
+
+
+def _checked(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
+    """How long a lease may last."""
+    if not 0 < seconds <= LONGEST_LEASE_SECONDS:
+        raise ValueError(f"a lease lasts more than 0 and at most {LONGEST_LEASE_SECONDS:.0f} s")
+    if outlive_deadline:
+        return seconds
+    seconds = min(seconds, deadline.remaining())
+    if seconds <= 0:
+        raise ThrottledError("OUT_OF_TIME", "no time was left for a lease")
+    return seconds

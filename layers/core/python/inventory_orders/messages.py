@@ -132,7 +132,10 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
         PoisonMessageError: It is no such command; says what to fix.
     """
     commands = json_schema("commands")[function]
-    document = strict_json(json.dumps(event))
+    try:
+        document = strict_json(json.dumps(event))
+    except (RecursionError, TypeError, ValueError):
+        raise PoisonMessageError("INVALID_JSON", "the event is nested too deeply") from None
     if not isinstance(document, dict):
         document = {}
     if default is not None:

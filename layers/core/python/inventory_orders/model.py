@@ -295,7 +295,7 @@ class Order:
 
     def recognise(self, record: Mapping[str, Any]) -> Known | Change:
         if "userId" not in record:
-            return CancelledBeforehand(self, record["_version"])
+            return CancelledBeforehand(self, _whole(record["_version"]))
         stored = {line["productId"]: line["quantity"] for line in record["items"]}
         if record["userId"] == self.user_id and stored == self.quantities:
             return Known.SAME_REQUEST
@@ -414,9 +414,13 @@ class Cancellation(_TouchesNoStock):
             return Known.SAME_REQUEST
         if record["status"] == OrderStatus.REJECTED:
             return Refusal(RefusalReason.ORDER_REJECTED, "")
+        for line in record["items"]:
+            _whole(line["quantity"])
+            if not isinstance(line["productCreatedAt"], str):
+                raise TypeError("productCreatedAt is no text")
         return PlacedOrderCancellation(
             self.order_id,
-            record["_version"],
+            _whole(record["_version"]),
             {line["productId"]: line for line in record["items"]},
         )
 
@@ -570,6 +574,13 @@ class Adjustment:
             and other.delta == self.delta
             and other.reason == self.reason
         )
+
+
+def _whole(value: object) -> int:
+    """A stored number, or the error that tells that the row breaks its contract."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
 
 
 def product_key(product_id: str) -> RecordKey:

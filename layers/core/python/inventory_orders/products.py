@@ -30,11 +30,10 @@ from inventory_orders.model import (
     Table,
     adjustment_key,
     adjustment_row,
-    product_key,
     stock_status,
 )
-from inventory_orders.retry import RetryPolicy
-from inventory_orders.store import AS_READ, NO_LIVE_LEASE, Store, decode, unix
+from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.store import AS_READ, NO_LIVE_LEASE, Store, decode_checked, unix
 from inventory_orders.writer import CONDITION_FAILED, Effort, Writer
 
 State = Mapping[str, Any]
@@ -43,7 +42,10 @@ State = Mapping[str, Any]
 DETAILS = ("name", "price")
 """The attributes that a catalogue event is a snapshot of."""
 
-_FIXED = ("productId", "createdAt", "_version", "lastUpdatedAt", "lockedBy", "lockTime")
+_FIXED = (
+    *("productId", "createdAt", "stockCount", "_version", "lastUpdatedAt"),
+    *("lockedBy", "lockTime", "lockVersion"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,8 @@ class Products:
         policy: How to wait between attempts.
         clock: Source of time.
         effort: What all calls took, for the metrics.
-        retries: One for each call that was retried or not: how often.
+        retries: One for each optimistic call: how often it was retried.
+        exhausted: One for each that was retried: whether it was given up.
     """
 
     store: Store
@@ -116,6 +119,7 @@ class Products:
     clock: Clock = field(default_factory=SystemClock)
     effort: Effort = field(default_factory=Effort)
     retries: list[int] = field(default_factory=list)
+    exhausted: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._writer = Writer(self.store, self.policy, self.clock)
@@ -125,9 +129,10 @@ class Products:
 
         Raises:
             ProductNotFoundError: There is none.
+            CorruptItemError: It breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        state = self.store.get(product_key(product_id))
+        state = self.store.get_product(product_id)
         if state is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
         return state
@@ -150,8 +155,9 @@ class Products:
         Args:
             product_id: The product.
             change: A pure function from the product's state to the one that it should have; it is called again
-                after each conflict. Keys, version, times and locks are not its business; `status` follows from
-                the stock unless it is set to or from `DISCONTINUED`. What it raises ends the update.
+                after each conflict. Keys, version, times and locks are not its business, nor is the stock, of
+                which every change is booked (`Adjustment`); `status` follows from the stock unless it is set to
+                or from `DISCONTINUED`. What it raises ends the update.
             deadline: When to give up.
             created_at: The incarnation that is meant; the one that is read first if not given.
 
@@ -170,30 +176,50 @@ class Products:
             now = self.clock.now()
             left = float(before.get("lockTime", 0) - unix(now))
             if left > 0:
-                if not self._writer.pause(min(left, 0.25), deadline) or left > deadline.remaining():
+                wait = min(left, LEASE_POLL_SECONDS)
+                if left > deadline.remaining() or not self._writer.pause(wait, deadline):
                     raise LeaseHeldError(product_id, left)
+                self.effort.lease_wait += wait
                 before = self.get(product_id)
                 continue
             after = _next_state(before, change(dict(before)), timestamp(now))
             if after is None:
-                self.retries.append(retries)
+                self._settle(retries)
                 return Updated(before, before, retries)
             error, repeated = self._writer.write(
                 [self._replace(before, after, now)], 1, deadline, self.effort
             )
             retries += repeated
             if error is None:
-                self.retries.append(retries)
+                self._settle(retries)
                 return Updated(before, after, retries)
-            before = _item_of_conflict(product_id, error)
-            retries += 1
-            if retries >= self.policy.max_attempts or not self._writer.pause(
-                delay := self.policy.backoff(retries), deadline
-            ):
-                raise ContentionError(f"{product_id} was changed by others in every attempt")
-            self.effort.backoffs.append(delay)
+            before, retries = self._after_conflict(product_id, error, retries, deadline)
 
-    def create(self, product: NewProduct) -> tuple[bool, State]:
+    def _settle(self, retries: int, *, given_up: bool = False) -> None:
+        """Note how an optimistic call ended."""
+        self.retries.append(retries)
+        if retries:
+            self.exhausted.append(given_up)
+
+    def _after_conflict(
+        self, product_id: str, error: StoreError, retries: int, deadline: Deadline
+    ) -> tuple[State, int]:
+        """Wait after a lost write. Returns the product as it came back, and the retries so far."""
+        try:
+            state = _item_of_conflict(product_id, error)
+            retries += 1
+            delay = self.policy.backoff(retries)
+            if retries >= self.policy.max_attempts or not self._writer.pause(delay, deadline):
+                raise ContentionError(  # noqa: TRY301 - the same end as the other ways to give up
+                    f"{product_id} was changed by others in every attempt"
+                )
+        except (ContentionError, ThrottledError, OutcomeUnknownError):
+            self._settle(retries, given_up=True)
+            raise
+        self.effort.backoffs.append(delay)
+        return state, retries
+
+    def create(self, product: NewProduct, deadline: Deadline | None = None) -> tuple[bool, State]:
         """Create if absent: the product, and the adjustment that explains its opening stock.
 
         Returns:
@@ -232,16 +258,19 @@ class Products:
             self.store.record_action(Put(Table.PRODUCTS, row)),
             self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, opening)),
         ]
-        error, _ = self._writer.write(actions, 0, self._soon(), self.effort)
+        deadline = deadline or Deadline.after(10.0, self.clock)
+        error, _ = self._writer.write(actions, 0, deadline, self.effort)
         if error is None:
             return True, row
         if isinstance(error, TransactionCancelledError) and error.reasons:
             existing = error.reasons[0]
             if existing.code == CONDITION_FAILED and existing.item is not None:
-                return False, decode(existing.item)
+                return False, decode_checked(existing.item)
         raise error
 
-    def change_details(self, event: CatalogueEvent) -> tuple[bool, State]:
+    def change_details(
+        self, event: CatalogueEvent, deadline: Deadline | None = None
+    ) -> tuple[bool, State]:
         """Event-time guard: apply a catalogue event unless a newer one, or this one, was applied before.
 
         One conditional update without a read: the condition compares times, so it needs no version, and events
@@ -253,6 +282,8 @@ class Products:
         Raises:
             ProductNotFoundError: There is no such product, perhaps not yet.
             LeaseHeldError: A lease is live.
+            RefusedError: `EVENT_ID_REUSED`: another event of this id and moment was applied.
+            CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
         moment = self.clock.now()
@@ -280,56 +311,84 @@ class Products:
         update = "SET " + ", ".join(settings)
         if removals:
             update += " REMOVE " + ", ".join(removals)
+        condition = (
+            "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+            f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}"
+        )
+        values["now"] = now
         try:
-            return True, self.store.update_product(
-                event.product_id,
-                update,
-                "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-                f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
-                values | {"now": now},
+            return True, self._writer.update(
+                lambda: self.store.update_product(event.product_id, update, condition, values),
+                deadline or Deadline.after(10.0, self.clock),
+                self.effort,
             )
         except ConditionFailedError as failed:
             state = _existing(event.product_id, failed)
-            newest = (state.get("detailsEventTime", ""), state.get("detailsEventId", ""))
+            newest = (str(state.get("detailsEventTime", "")), str(state.get("detailsEventId", "")))
             if newest == (event.event_time, event.event_id):
+                if any(state.get(name) != event.details.get(name) for name in DETAILS):
+                    raise RefusedError(
+                        "EVENT_ID_REUSED",
+                        f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
+                        "send this one under an id of its own",
+                    ) from None
                 return True, state
             if newest > (event.event_time, event.event_id):
                 return False, state
             raise _lease_held(event.product_id, state, now) from None
 
-    def change_price(self, product_id: str, price: int, least_age: timedelta) -> State:
+    def change_price(
+        self,
+        product_id: str,
+        price: int,
+        least_age: timedelta,
+        deadline: Deadline | None = None,
+    ) -> State:
         """Multi-attribute condition: a new price, unless discontinued or changed too recently.
+
+        It counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
 
         Args:
             product_id: The product.
             price: In minor units of the currency.
             least_age: How old the last change of price must be.
+            deadline: When to give up; 10 seconds from now if not given.
 
         Raises:
-            RefusedError: `DISCONTINUED_PRODUCT`, or `PRICE_CHANGED_RECENTLY`.
+            RefusedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (by a sender
+                whose clock is ahead of ours).
             ProductNotFoundError: There is no such product.
             LeaseHeldError: A lease is live.
+            CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
         moment = self.clock.now()
         at, now = timestamp(moment), unix(moment)
         latest = timestamp(moment - least_age)
+        update = (
+            "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
+            "#detailsEventTime = :at, #detailsEventId = :id, #_version = #_version + :one"
+        )
+        condition = (
+            "#status <> :discontinued AND "
+            "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
+            "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <= :at) AND "
+            f"{NO_LIVE_LEASE}"
+        )
+        values = {
+            "price": price,
+            "at": at,
+            "id": "price-change",
+            "one": 1,
+            "discontinued": ProductStatus.DISCONTINUED,
+            "latest": latest,
+            "now": now,
+        }
         try:
-            return self.store.update_product(
-                product_id,
-                "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
-                "#_version = #_version + :one",
-                "#status <> :discontinued AND "
-                "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
-                f"{NO_LIVE_LEASE}",
-                {
-                    "price": price,
-                    "at": at,
-                    "one": 1,
-                    "discontinued": ProductStatus.DISCONTINUED,
-                    "latest": latest,
-                    "now": now,
-                },
+            return self._writer.update(
+                lambda: self.store.update_product(product_id, update, condition, values),
+                deadline or Deadline.after(10.0, self.clock),
+                self.effort,
             )
         except ConditionFailedError as failed:
             state = _existing(product_id, failed)
@@ -345,6 +404,12 @@ class Products:
                     "PRICE_CHANGED_RECENTLY",
                     f"the price of {product_id} was changed at {state['priceChangedAt']}; it may change again "
                     f"{least_age} later",
+                ) from None
+            if str(state.get("detailsEventTime", "")) > at:
+                raise RefusedError(
+                    "NEWER_EVENT_APPLIED",
+                    f"the newest details of {product_id} are of {state['detailsEventTime']}, which is ahead of now; "
+                    "correct their sender's clock",
                 ) from None
             raise _lease_held(product_id, state, now) from None
 
@@ -376,7 +441,7 @@ class Products:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
-        state: State | None = self.store.get(product_key(product_id))
+        state: State | None = self.store.get_product(product_id)
         retries = 0
         while state is not None and state["createdAt"] == created_at:
             moment = self.clock.now()
@@ -403,18 +468,13 @@ class Products:
             error, repeated = self._writer.write(actions, 1, deadline, self.effort)
             retries += repeated
             if error is None:
-                self.retries.append(retries)
+                self._settle(retries)
                 return True
             try:
-                state = _item_of_conflict(product_id, error)
+                state, retries = self._after_conflict(product_id, error, retries, deadline)
             except ProductNotFoundError:
                 break
-            retries += 1
-            if retries >= self.policy.max_attempts or not self._writer.pause(
-                self.policy.backoff(retries), deadline
-            ):
-                raise ContentionError(f"{product_id} was changed by others in every attempt")
-        self.retries.append(retries)
+        self._settle(retries)
         return False
 
     def adjustment(self, product_id: str, adjustment_id: str) -> State | None:
@@ -439,9 +499,6 @@ class Products:
                 "now": unix(moment),
             },
         )
-
-    def _soon(self) -> Deadline:
-        return Deadline.after(10.0, self.clock)
 
 
 def _next_state(before: State, wanted: State, at: str) -> State | None:
@@ -474,13 +531,13 @@ def _item_of_conflict(product_id: str, error: StoreError) -> State:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
     if reason.item is None:
         raise ProductNotFoundError(f"there is no product {product_id} any more")
-    return decode(reason.item)
+    return decode_checked(reason.item)
 
 
 def _existing(product_id: str, failed: ConditionFailedError) -> State:
     if failed.item is None:
         raise ProductNotFoundError(f"there is no product {product_id}")
-    return decode(failed.item)
+    return decode_checked(failed.item)
 
 
 def _lease_held(product_id: str, state: State, now: Decimal) -> LeaseHeldError:

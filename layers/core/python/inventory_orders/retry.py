@@ -11,6 +11,10 @@ from dataclasses import dataclass
 _random = random.SystemRandom().random
 
 
+LEASE_POLL_SECONDS = 0.25
+"""How often a product under a foreign lease is looked at again: its owner may release it early."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Capped exponential backoff with full jitter.

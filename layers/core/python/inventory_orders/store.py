@@ -155,15 +155,30 @@ class Store:
         )
         return decode(response["Item"]) if "Item" in response else None
 
+    def get_product(self, product_id: str) -> dict[str, Any] | None:
+        """Read a product, strongly consistent, as plain Python values.
+
+        Raises:
+            CorruptItemError: It breaks the table's contract.
+            StoreError: The request failed.
+        """
+        response = _call(
+            self._client.get_item,
+            TableName=self._tables[Table.PRODUCTS],
+            Key=_encode_key(product_key(product_id)),
+            ConsistentRead=True,
+        )
+        return decode_checked(response["Item"]) if "Item" in response else None
+
     def update_product(
-        self, product_id: str, update: str, condition: str, values: Mapping[str, Any]
+        self, product_id: str, update: str, condition: str, values: dict[str, Any]
     ) -> dict[str, Any]:
         """Change a product in one conditional update, and get it back as it is then.
 
         Without a token: whoever calls this recognises an own lost response from the item that comes back.
 
         Args:
-            product_id: The product; it must exist.
+            product_id: The product; it must exist and keep the table's contract.
             update: The update expression, each attribute as `#name`. It has to raise `#_version`.
             condition: The condition expression.
             values: For the placeholders of both, without the colon.
@@ -177,9 +192,9 @@ class Store:
             TableName=self._tables[Table.PRODUCTS],
             Key=_encode_key(product_key(product_id)),
             UpdateExpression=update,
-            ConditionExpression=f"attribute_exists(#productId) AND {condition}",
-            ExpressionAttributeNames=_names(update, condition, "#productId"),
-            ExpressionAttributeValues=_values(values),
+            ConditionExpression=f"{_SOUND} AND {condition}",
+            ExpressionAttributeNames=_names(update, condition, _SOUND),
+            ExpressionAttributeValues=_values(values | {"number": "N", "text": "S"}),
             ReturnValues="ALL_NEW",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
@@ -329,6 +344,13 @@ PARTITION_KEYS = {
 SORT_KEYS = {Table.STOCK_ADJUSTMENTS: ("adjustmentId",)}
 
 
+# A product that exists and keeps the table's contract, as far as a condition can tell.
+_SOUND = (
+    "attribute_type(#_version, :number) AND attribute_type(#stockCount, :number) AND "
+    "attribute_type(#createdAt, :text) AND attribute_type(#status, :text)"
+)
+
+
 def unix(moment: datetime) -> Decimal:
     """Unix seconds with six decimals, as lease times are stored and compared."""
     return Decimal(f"{moment.timestamp():.6f}")
@@ -353,12 +375,22 @@ def decode_product(item: Item) -> Product:
             lock_time=float(lock_time["N"]) if lock_time is not None else None,
             size=_size(item),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         product_id = item.get("productId", {}).get("S", "?")
         raise CorruptItemError(
             f"product {product_id} breaks the contract of the Products table "
             f"({type(error).__name__}: {error}); repair the item"
         ) from error
+
+
+def decode_checked(item: Item) -> dict[str, Any]:
+    """A stored product as plain Python values.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    decode_product(item)
+    return decode(item)
 
 
 def decode(item: Item) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def record_orders(batch: BatchResult[Order], report: Report) -> None:
         ) as metric:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
+    for orders in report.effort.changes_per_transaction:
+        _count("OrdersPerTransaction", orders)
     record_messages(batch)
     record_report(report)
 
@@ -81,9 +83,7 @@ def record_stale_delete(product_id: str, created_at: str) -> None:
 
 def record_report(report: Report) -> None:
     """What the engine went through for a batch of changes."""
-    record_effort(report.effort, report.retries)
-    for given_up in report.exhausted:
-        _count("RetriesExhausted", int(given_up))
+    record_effort(report.effort, report.retries, report.exhausted)
     if report.failure is not None:
         logger.critical(
             "nothing can be written: repair access, tables or configuration; all messages are returned",
@@ -91,8 +91,10 @@ def record_report(report: Report) -> None:
         )
 
 
-def record_effort(effort: Effort, retries: Sequence[int]) -> None:
-    """What writes took: attempts, conflicts, waits; and how often each change was retried."""
+def record_effort(
+    effort: Effort, retries: Sequence[int] = (), exhausted: Sequence[bool] = ()
+) -> None:
+    """What writes took: attempts, conflicts, waits; how often each change was retried, and with what end."""
     if effort.version_conflicts:
         _count("ConditionalWrites", len(effort.version_conflicts))
     for moved in effort.version_conflicts:
@@ -101,8 +103,8 @@ def record_effort(effort: Effort, retries: Sequence[int]) -> None:
         _count("TransactionConflict", int(rival))
     for count in retries:
         _count("Retries", count)
-    for orders in effort.changes_per_transaction:
-        _count("OrdersPerTransaction", orders)
+    for given_up in exhausted:
+        _count("RetriesExhausted", int(given_up))
     for seconds in effort.backoffs:
         metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
     for seconds in effort.commit_latencies:

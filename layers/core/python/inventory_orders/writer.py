@@ -131,6 +131,45 @@ class Writer:
             failures += 1
             effort.backoffs.append(delay)
 
+    def update(
+        self,
+        attempt: Callable[[], dict[str, Any]],
+        deadline: Deadline,
+        effort: Effort,
+    ) -> dict[str, Any]:
+        """Make one conditional update until it is applied or refused.
+
+        It carries no token: the caller recognises an earlier attempt of its own whose response was lost.
+
+        Args:
+            attempt: Sends it; called again after a throttle or a lost response.
+            deadline: No request begins after it.
+            effort: Where to note what it took.
+
+        Raises:
+            ConditionFailedError: The condition does not hold.
+            StoreError: DynamoDB failed.
+        """
+        failures = 0
+        while True:
+            if deadline.remaining() <= 0:
+                raise ThrottledError("OUT_OF_TIME", "no time was left to write")
+            started, rival = self.clock.monotonic(), False
+            try:
+                state = attempt()
+                effort.commit_latencies.append(self.clock.monotonic() - started)
+                return state
+            except (ThrottledError, OutcomeUnknownError) as error:
+                rival = error.code == "TransactionConflictException"
+                failures += 1
+                delay = self.policy.backoff(failures)
+                if failures >= self.policy.max_attempts or not self.pause(delay, deadline):
+                    raise
+                effort.backoffs.append(delay)
+            finally:
+                effort.version_conflicts.append(False)
+                effort.transaction_conflicts.append(rival)
+
     def pause(self, seconds: float, deadline: Deadline) -> bool:
         """Wait, unless that would reach the deadline: then return False at once."""
         if seconds >= deadline.remaining():
