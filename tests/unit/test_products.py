@@ -21,7 +21,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.lease import Lease
-from inventory_orders.model import Adjustment, Order
+from inventory_orders.model import Adjustment, Order, adjustment_key
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.retry import RetryPolicy
 from tests.memory import FakeClock
@@ -554,5 +554,5 @@ def test_the_atomic_decrement_does_not_take_from_another_incarnation_unawares(be
     new = bench.create(stock=50)
     done = decrement.apply("p", "d1", 5, bench.soon())
     assert (done.atomic, done.outcome.ending) == (False, Ending.APPLIED)
-    row = bench.products.adjustment("p", "d1")
+    row = bench.store.get(adjustment_key("p", "d1"))
     assert row["productCreatedAt"] == new["createdAt"]

@@ -28,7 +28,6 @@ from inventory_orders.model import (
     ProductStatus,
     Put,
     Table,
-    adjustment_key,
     adjustment_row,
     stock_status,
 )
@@ -476,10 +475,6 @@ class Products:
                 break
         self._settle(retries)
         return False
-
-    def adjustment(self, product_id: str, adjustment_id: str) -> State | None:
-        """Read an adjustment's row, strongly consistent."""
-        return self.store.get(adjustment_key(product_id, adjustment_id))
 
     def _replace(self, before: State, after: State, moment: Any) -> Any:
         """The action that takes a product from one state to another."""
