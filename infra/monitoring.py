@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Duration
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
@@ -74,7 +74,8 @@ class Monitoring(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            dashboard_name=f"InventoryOrders-{settings.stage}",
+            # Dashboards are global to an account, the stack is not.
+            dashboard_name=f"InventoryOrders-{settings.stage}-{Aws.REGION}",
             default_interval=Duration.hours(3),
         )
         self.dashboard.add_widgets(
