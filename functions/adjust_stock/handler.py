@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders import direct, runtime
 from inventory_orders.decrement import REASON
-from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_adjustment, parse_command
 from inventory_orders.model import Adjustment, RefusalReason
 from inventory_orders.telemetry import (
     logger,
     metrics,
+    record_changes,
     record_effort,
-    record_messages,
     record_report,
 )
 
@@ -37,20 +36,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         it reads nothing), or with what to do.
     """
     if direct.is_queue_event(event):
-        return _from_queue(event, context)
-    return direct.answer(lambda: _command(event, context))
-
-
-def _from_queue(event: object, context: LambdaContext) -> dict[str, Any]:
-    try:
-        batch, report = runtime.process_changes(
-            event, context, parse_adjustment, ID_REUSED, MAY_BE_EARLY
+        return runtime.answer_queue(
+            event, context, parse_adjustment, ID_REUSED, record_changes, MAY_BE_EARLY
         )
-    except UnsupportedEventError as error:
-        return unsupported(error, event)
-    record_messages(batch)
-    record_report(report)
-    return batch.response
+    return direct.answer(lambda: _command(event, context))
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
@@ -61,18 +50,18 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         done = runtime.atomic_decrement(settings).apply(
             product_id, command["adjustmentId"], command["quantity"], deadline
         )
-        record_effort(done.effort, (0,) if done.atomic else ())
-        if done.report is None or done.outcome is None:
+        record_effort(done.effort, (0,) if done.report is None else ())
+        if done.report is None:
             return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
-        report, outcome = done.report, done.outcome
+        report = done.report
     else:
         delta = command["delta"] if "delta" in command else -command["quantity"]
         change = Adjustment(
             product_id, command["adjustmentId"], delta, command.get("reason", REASON)
         )
         report = runtime.committer(settings).apply([change], deadline)
-        (outcome,) = report.outcomes
     record_report(report)
+    (outcome,) = report.outcomes
     result = direct.of_outcome(outcome, ID_REUSED)
     if command["action"] == "decrement":
         result["path"] = "optimistic"

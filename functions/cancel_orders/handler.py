@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders import direct, runtime
-from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_cancellation, parse_command
 from inventory_orders.model import Cancellation, PlacedOrderCancellation, order_key
-from inventory_orders.telemetry import logger, metrics, record_messages, record_report
+from inventory_orders.telemetry import logger, metrics, record_changes, record_report
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -27,18 +26,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         and the `orderId`, or with what to do.
     """
     if direct.is_queue_event(event):
-        return _from_queue(event, context)
+        return runtime.answer_queue(event, context, parse_cancellation, ID_REUSED, record_changes)
     return direct.answer(lambda: _command(event, context))
-
-
-def _from_queue(event: object, context: LambdaContext) -> dict[str, Any]:
-    try:
-        batch, report = runtime.process_changes(event, context, parse_cancellation, ID_REUSED)
-    except UnsupportedEventError as error:
-        return unsupported(error, event)
-    record_messages(batch)
-    record_report(report)
-    return batch.response
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders import runtime
-from inventory_orders.intake import UnsupportedEventError, unsupported
 from inventory_orders.messages import parse_order
 from inventory_orders.telemetry import logger, metrics, record_orders
 
@@ -16,16 +15,5 @@ if TYPE_CHECKING:
 @logger.inject_lambda_context
 @metrics.log_metrics
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Place, refuse, dead-letter or return each order of a batch.
-
-    Returns:
-        The partial batch response: `{"batchItemFailures": [{"itemIdentifier": ...}]}`. For an event that is no
-        batch of SQS messages `errorCode` and `errorMessage`, and nothing is done.
-    """
-    try:
-        batch, report = runtime.process_changes(event, context, parse_order, "ORDER_ID_REUSED")
-    except UnsupportedEventError as error:
-        logger.error("unsupported event", extra={"error": str(error)})
-        return unsupported(error, event)
-    record_orders(batch, report)
-    return batch.response
+    """Place, refuse, dead-letter or return each order of a batch. Returns the partial batch response."""
+    return runtime.answer_queue(event, context, parse_order, "ORDER_ID_REUSED", record_orders)

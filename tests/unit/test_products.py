@@ -448,6 +448,18 @@ def test_a_commit_under_a_used_id_or_amid_rivals_leaves_the_lease_as_it_is(bench
         lease.commit(5, "count", bench.soon())
 
 
+def test_a_count_of_another_day_is_not_taken_for_this_one(bench):
+    bench.create(stock=10)
+    bench.acquire(30).commit(8, "count", bench.soon())
+    bench.order(1, 3)
+    lease = bench.acquire(30)
+    with pytest.raises(RefusedError) as refused:
+        lease.commit(8, "count", bench.soon())
+    assert refused.value.code == "ADJUSTMENT_ID_REUSED"
+    assert lease.release(bench.soon()), "it is still held, and can be given back"
+    assert state(bench)["stockCount"] == 5
+
+
 def test_a_renewal_never_outlasts_the_invocation_unless_told_to(bench):
     bench.create()
     lease = bench.acquire(30)
@@ -515,7 +527,7 @@ def test_the_atomic_decrement_needs_no_read_once_it_knows_the_product(bench):
     reads = []
     read = bench.store.read
     bench.store.read = lambda keys: reads.append(keys) or read(keys)
-    paths = [decrement.apply("p", f"d{n}", 5, bench.soon()).atomic for n in range(5)]
+    paths = [decrement.apply("p", f"d{n}", 5, bench.soon()).report is None for n in range(5)]
     assert paths == [False, True, True, True, True]
     assert len(reads) == 1
     final = state(bench)
@@ -526,12 +538,12 @@ def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
     bench.create(stock=20, low_stock_threshold=10)
     decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())
-    assert decrement.apply("p", "d1", 8, bench.soon()).atomic
+    assert decrement.apply("p", "d1", 8, bench.soon()).report is None
     down = decrement.apply("p", "d2", 5, bench.soon())
-    assert (down.atomic, down.outcome.ending) == (False, Ending.APPLIED)
+    assert down.report.outcomes[0].ending is Ending.APPLIED
     assert (state(bench)["stockCount"], state(bench)["status"]) == (6, "LOW_STOCK")
     refused = decrement.apply("p", "d3", 7, bench.soon())
-    assert refused.outcome.refusal.reason == "BELOW_FLOOR"
+    assert refused.report.outcomes[0].refusal.reason == "BELOW_FLOOR"
     assert state(bench)["stockCount"] == 6
 
 
@@ -539,9 +551,9 @@ def test_the_atomic_decrement_is_applied_once(bench):
     bench.create(stock=100)
     decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())
-    assert decrement.apply("p", "d1", 5, bench.soon()).atomic
-    assert decrement.apply("p", "d1", 5, bench.soon()).outcome.ending is Ending.REPLAYED
-    assert decrement.apply("p", "d1", 6, bench.soon()).outcome.ending is Ending.ID_REUSED
+    assert decrement.apply("p", "d1", 5, bench.soon()).report is None
+    assert decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0].ending is Ending.REPLAYED
+    assert decrement.apply("p", "d1", 6, bench.soon()).report.outcomes[0].ending is Ending.ID_REUSED
     assert state(bench)["stockCount"] == 94
 
 
@@ -553,6 +565,6 @@ def test_the_atomic_decrement_does_not_take_from_another_incarnation_unawares(be
     bench.at(2000)
     new = bench.create(stock=50)
     done = decrement.apply("p", "d1", 5, bench.soon())
-    assert (done.atomic, done.outcome.ending) == (False, Ending.APPLIED)
+    assert done.report.outcomes[0].ending is Ending.APPLIED
     row = bench.store.get(adjustment_key("p", "d1"))
     assert row["productCreatedAt"] == new["createdAt"]

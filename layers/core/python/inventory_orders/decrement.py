@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.committer import Committer, Outcome, Report
+from inventory_orders.committer import Committer, Report
 from inventory_orders.errors import TransactionCancelledError
 from inventory_orders.model import Adjustment, Product, ProductStatus, Put, Table, adjustment_row
 from inventory_orders.store import NO_LIVE_LEASE, decode_product, unix
@@ -32,15 +32,11 @@ class Decrement:
     """What a decrement came to.
 
     Attributes:
-        outcome: As the engine answers any change.
-        report: The engine's, if it was asked.
-        atomic: Whether it was done without a read.
+        report: The engine's, if it was asked; None for a decrement that was done without a read.
         effort: What the atomic attempt took.
     """
 
-    outcome: Outcome | None
     report: Report | None
-    atomic: bool
     effort: Effort
 
 
@@ -80,17 +76,16 @@ class AtomicDecrement:
             # Not conditioned on a version: that too little is left is no conflict.
             error, _ = writer.write(actions, 0, deadline, effort)
             if error is None:
-                return Decrement(None, None, True, effort)
+                return Decrement(None, effort)
             if isinstance(error, TransactionCancelledError):
                 reason = error.reasons[0]
                 if reason.code == CONDITION_FAILED and reason.item is not None:
                     self._remember(decode_product(reason.item))
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
-        (outcome,) = report.outcomes
-        for product in outcome.after.values():
+        for product in report.outcomes[0].after.values():
             self._remember(product)
-        return Decrement(outcome, report, False, effort)
+        return Decrement(report, effort)
 
     def _actions(
         self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits

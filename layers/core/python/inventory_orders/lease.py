@@ -278,7 +278,11 @@ class Lease:
         # An own commit, whose token may be forgotten by now, is recognised by its row.
         stored = self.store.get(adjustment_key(self.product_id, adjustment_id))
         if stored is not None:
-            if (stored["reason"], stored.get("counted")) == ("COUNT", counted):
+            if (
+                (stored["reason"], stored.get("counted")) == ("COUNT", counted)
+                and stored["productCreatedAt"] == self.state["createdAt"]
+                and stored["productVersion"] > self.version
+            ):
                 self._over = True
                 return stored
             raise RefusedError(

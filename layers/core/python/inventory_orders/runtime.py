@@ -16,7 +16,14 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.committer import Committer, Report
 from inventory_orders.decrement import AtomicDecrement
 from inventory_orders.errors import ConfigurationError
-from inventory_orders.intake import BatchResult, Intake, Queue, Verdict
+from inventory_orders.intake import (
+    BatchResult,
+    Intake,
+    Queue,
+    UnsupportedEventError,
+    Verdict,
+    unsupported,
+)
 from inventory_orders.model import Change, RefusalReason, Table
 from inventory_orders.store import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 
@@ -136,13 +143,14 @@ def deadline(context: Any) -> Deadline:
     return Deadline.after(max(left - _RESERVED_SECONDS, left / 2), SystemClock())
 
 
-def process_changes(
+def answer_queue(
     event: object,
     context: Any,
     parse: Callable[[str, str | None], C],
     id_reused_code: str,
+    record: Callable[[BatchResult[C], Report], None],
     may_be_early: frozenset[RefusalReason] = frozenset(),
-) -> tuple[BatchResult[C], Report]:
+) -> dict[str, Any]:
     """Bring a batch of queued changes of stock to its end: what the queue handlers have in common.
 
     Args:
@@ -150,10 +158,12 @@ def process_changes(
         context: What Lambda told about the invocation.
         parse: Reads one message. Raises PoisonMessageError.
         id_reused_code: `errorCode` of a message whose id belongs to another request.
+        record: Counts and logs what happened.
         may_be_early: Refusals that are given up only at the last delivery, because what they lack may yet come.
 
-    Raises:
-        UnsupportedEventError: The event is no batch of SQS messages.
+    Returns:
+        The partial batch response: `{"batchItemFailures": [{"itemIdentifier": ...}]}`. For an event that is no
+        batch of SQS messages `errorCode` and `errorMessage`, and nothing is done.
     """
     settings = Settings.from_environment()
     reports: list[Report] = []
@@ -165,5 +175,9 @@ def process_changes(
         reports.append(report)
         return verdicts
 
-    batch = intake(settings).process(event, parse, decide, time_left(context), may_be_early)
-    return batch, reports[0]
+    try:
+        batch = intake(settings).process(event, parse, decide, time_left(context), may_be_early)
+    except UnsupportedEventError as error:
+        return unsupported(error, event)
+    record(batch, *reports)
+    return batch.response

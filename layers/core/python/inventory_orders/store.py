@@ -147,13 +147,8 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        response = _call(
-            self._client.get_item,
-            TableName=self._tables[key.table],
-            Key=_encode_key(key),
-            ConsistentRead=True,
-        )
-        return decode(response["Item"]) if "Item" in response else None
+        item = self._get_item(key)
+        return decode(item) if item is not None else None
 
     def get_product(self, product_id: str) -> dict[str, Any] | None:
         """Read a product, strongly consistent, as plain Python values.
@@ -162,13 +157,18 @@ class Store:
             CorruptItemError: It breaks the table's contract.
             StoreError: The request failed.
         """
+        item = self._get_item(product_key(product_id))
+        return decode_checked(item) if item is not None else None
+
+    def _get_item(self, key: RecordKey) -> Item | None:
         response = _call(
             self._client.get_item,
-            TableName=self._tables[Table.PRODUCTS],
-            Key=_encode_key(product_key(product_id)),
+            TableName=self._tables[key.table],
+            Key=_encode_key(key),
             ConsistentRead=True,
         )
-        return decode_checked(response["Item"]) if "Item" in response else None
+        item: Item | None = response.get("Item")
+        return item
 
     def update_product(
         self, product_id: str, update: str, condition: str, values: dict[str, Any]
@@ -223,10 +223,15 @@ class Store:
         self, product_id: str, update: str, condition: str, values: Mapping[str, Any]
     ) -> TransactWriteItemTypeDef:
         """The action that changes a product, which must exist; parameters as for `update_product`."""
+        return self._update_action(product_key(product_id), update, condition, values)
+
+    def _update_action(
+        self, key: RecordKey, update: str, condition: str, values: Mapping[str, Any]
+    ) -> TransactWriteItemTypeDef:
         return {
             "Update": {
-                "TableName": self._tables[Table.PRODUCTS],
-                "Key": _encode_key(product_key(product_id)),
+                "TableName": self._tables[key.table],
+                "Key": _encode_key(key),
                 "UpdateExpression": update,
                 "ConditionExpression": condition,
                 "ExpressionAttributeNames": _names(update, condition),
@@ -305,17 +310,7 @@ class Store:
         values = {f"set_{name}": value for name, value in record.values.items()} | {
             f"read_{name}": value for name, value in record.expected.items() if value is not None
         }
-        return {
-            "Update": {
-                "TableName": self._tables[record.key.table],
-                "Key": _encode_key(record.key),
-                "UpdateExpression": update,
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(update, condition),
-                "ExpressionAttributeValues": _values(values),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
+        return self._update_action(record.key, update, condition, values)
 
     def _read_key(self, key: str | RecordKey) -> tuple[str, tuple[str, ...]]:
         """Table name and key values: what tells items of one answer apart."""

@@ -48,6 +48,12 @@ def record_orders(batch: BatchResult[Order], report: Report) -> None:
     record_report(report)
 
 
+def record_changes(batch: BatchResult[T], report: Report) -> None:
+    """Count a batch of adjustments or cancellations, and log every message that did not simply go through."""
+    record_messages(batch)
+    record_report(report)
+
+
 def record_messages(batch: BatchResult[T]) -> None:
     """Count where the messages of any queue ended, and log every one that did not simply go through."""
     ends = Counter(result.end for result in batch.results)

@@ -69,20 +69,12 @@ class Writer:
         store: Where the tables are.
         policy: How to wait between attempts.
         clock: Source of time.
-        new_token: Makes a `ClientRequestToken`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        policy: RetryPolicy,
-        clock: Clock,
-        new_token: Callable[[], str] = lambda: uuid.uuid4().hex,
-    ) -> None:
+    def __init__(self, store: Store, policy: RetryPolicy, clock: Clock) -> None:
         self.store = store
         self.policy = policy
         self.clock = clock
-        self._new_token = new_token
 
     def write(
         self, actions: Sequence[Any], updates: int, deadline: Deadline, effort: Effort
@@ -98,7 +90,7 @@ class Writer:
         Returns:
             Why it was not applied, or None; and how often it was repeated.
         """
-        token, unknown, failures = self._new_token(), False, 0
+        token, unknown, failures = uuid.uuid4().hex, False, 0
         while True:
             if deadline.remaining() <= 0:
                 return ThrottledError("OUT_OF_TIME", "no time was left to commit"), failures
@@ -116,7 +108,7 @@ class Writer:
                     return cancelled, failures
                 error: StoreError = cancelled
                 # An earlier attempt that may still be in flight is recognised by its token only.
-                token = token if unknown else self._new_token()
+                token = token if unknown else uuid.uuid4().hex
             except (ThrottledError, OutcomeUnknownError) as failure:
                 error = failure
                 unknown = unknown or isinstance(failure, OutcomeUnknownError)
