@@ -58,6 +58,7 @@ lock: setup ## pin anew what pyproject.toml asks for
 	$(LOCK) pyproject.toml --group layer -o requirements.txt
 	$(LOCK) pyproject.toml --group dev -o requirements-dev.txt
 	$(LOCK) --group layer -o layers/core/requirements.txt
+	$(LOCK) pyproject.toml --group bench -o bench/requirements.txt
 	$(LOCK) --group emulator -o local/emulator-requirements.txt
 
 # Setting up is silent on standard output, so that `eval "$$(make env)"` works the first time too.

@@ -28,7 +28,7 @@ class SystemClock:
     """The machine's own time."""
 
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return datetime.fromtimestamp(time.time(), UTC)
 
     def monotonic(self) -> float:
         return time.monotonic()

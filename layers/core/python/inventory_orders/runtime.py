@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -105,7 +105,13 @@ def store(settings: Settings) -> Store:
 @cache
 def committer(settings: Settings) -> Committer:
     """The engine, on the tables that the settings name."""
-    return Committer(store(settings), executor=ThreadPoolExecutor(_SIDE_BY_SIDE))
+    return Committer(store(settings), executor=executor())
+
+
+@cache
+def executor() -> Executor | None:
+    """What runs reads and chains of transactions side by side."""
+    return ThreadPoolExecutor(_SIDE_BY_SIDE)
 
 
 @cache
