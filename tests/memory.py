@@ -4,12 +4,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
-from inventory_orders.errors import CancellationReason, TransactionCancelledError
+from inventory_orders.errors import (
+    CancellationReason,
+    ConditionFailedError,
+    TransactionCancelledError,
+)
 from inventory_orders.model import Product, ProductStatus, Put, RecordKey, stock_status
 from inventory_orders.planner import Transaction
-from inventory_orders.store import Snapshot, _encode
+from inventory_orders.store import ClaimUse, Snapshot, _encode
 
 
 def product(product_id: str, stock: int, **more: Any) -> Product:
@@ -32,7 +37,9 @@ def stored(value: Product) -> dict[str, Any]:
         "lowStockThreshold": value.low_stock_threshold,
     }
     if value.lock_time is not None:
-        row["lockTime"] = int(value.lock_time)
+        row["lockTime"] = Decimal(str(value.lock_time))
+    if value.lock_wait is not None:
+        row["lockWait"] = Decimal(str(value.lock_wait))
     return {name: _encode(content) for name, content in row.items()}
 
 
@@ -84,6 +91,10 @@ class MemoryStore:
         self.hide_records = False
         self.writes: list[tuple[Transaction, str]] = []
         self.reads: list[list[Any]] = []
+        self.owners: dict[str, str] = {}
+        self.claims: list[tuple[str, str]] = []
+        self.releases: list[tuple[str, str]] = []
+        self.claim_faults: deque[Fault] = deque()
         self._done: set[str] = set()
 
     def read(self, keys: Any) -> Snapshot:
@@ -102,33 +113,64 @@ class MemoryStore:
             unprocessed=(),
         )
 
-    def transaction_request(self, transaction: Transaction, now: datetime) -> list[Transaction]:
-        has_actions = transaction.updates or any(d.has_record for d in transaction.decisions)
-        return [transaction] if has_actions else []
+    def claim(
+        self, product_id: str, owner: str, now: datetime, until: float, wait: float
+    ) -> dict[str, Any]:
+        self.claims.append((product_id, owner))
+        fault = self.claim_faults.popleft() if self.claim_faults else Fault()
+        fault.rival(self)
+        if fault.error is not None and not fault.applied:
+            raise fault.error
+        current = self.products.get(product_id)
+        live = current is not None and current.lease_left(now.timestamp()) > 0
+        if current is None or (live and self.owners.get(product_id) != owner):
+            raise ConditionFailedError(stored(current) if current else None)
+        self.owners[product_id] = owner
+        self.products[product_id] = replace(current, lock_time=until, lock_wait=wait)
+        if fault.error is not None:
+            raise fault.error
+        return stored(self.products[product_id])
 
-    def write(self, actions: list[Transaction], token: str) -> None:
-        transaction = actions[0]
+    def release_claim(self, product_id: str, owner: str) -> None:
+        self.releases.append((product_id, owner))
+        if self.owners.get(product_id) != owner or product_id not in self.products:
+            raise ConditionFailedError(None)
+        self._unlock(product_id)
+
+    def _unlock(self, product_id: str) -> None:
+        self.owners.pop(product_id, None)
+        self.products[product_id] = replace(
+            self.products[product_id], lock_time=None, lock_wait=None
+        )
+
+    def transaction_request(
+        self, transaction: Transaction, now: datetime, claims: dict[str, ClaimUse] | None = None
+    ) -> list[Any]:
+        has_actions = transaction.updates or any(d.has_record for d in transaction.decisions)
+        return [(transaction, claims or {})] if has_actions else []
+
+    def write(self, actions: list[Any], token: str) -> None:
+        transaction, claims = actions[0]
         self.writes.append((transaction, token))
         fault = self.faults.popleft() if self.faults else Fault()
         fault.rival(self)
         if fault.error is not None and not fault.applied:
             raise fault.error
         if token not in self._done:
-            self._apply(transaction)
+            self._apply(transaction, claims)
             self._done.add(token)
         if fault.error is not None:
             raise fault.error
 
-    def _apply(self, transaction: Transaction) -> None:
+    def _apply(self, transaction: Transaction, claims: dict[str, ClaimUse]) -> None:
         reasons = []
-        now = self.clock.now().timestamp()
         for update in transaction.updates:
             current = self.products.get(update.before.product_id)
             fine = (
                 current is not None
                 and current.version == update.before.version
                 and current.created_at == update.before.created_at
-                and current.lease_left(now) <= 0
+                and self._may_write(current, claims.get(current.product_id))
             )
             reasons.append(_reason(fine, stored(current) if current else None))
         decisions = [decision for decision in transaction.decisions if decision.has_record]
@@ -147,13 +189,24 @@ class MemoryStore:
         if any(reason.code != "None" for reason in reasons):
             raise TransactionCancelledError(reasons)
         for update in transaction.updates:
-            self.products[update.after.product_id] = update.after
+            key = update.after.product_id
+            current = self.products[key]
+            self.products[key] = replace(
+                update.after, lock_time=current.lock_time, lock_wait=current.lock_wait
+            )
+            if key in claims and claims[key].release:
+                self._unlock(key)
         for decision, record in zip(decisions, records, strict=True):
             key = decision.change.record_key
             if isinstance(record, Put):
                 self.records[key] = dict(record.row)
             else:
                 self.records[key] = {**self.records[key], **record.values}
+
+    def _may_write(self, current: Product, claim: ClaimUse | None) -> bool:
+        if claim is not None:
+            return self.owners.get(current.product_id) == claim.owner
+        return current.lease_left(self.clock.now().timestamp()) <= 0
 
     def sell(self, product_id: str, units: int) -> None:
         """A rival's decrement."""
@@ -165,6 +218,7 @@ class MemoryStore:
     def lock(self, product_id: str, seconds: float) -> None:
         """A rival's lease."""
         current = self.products[product_id]
+        self.owners[product_id] = "rival"
         self.products[product_id] = replace(
             current,
             version=current.version + 1,

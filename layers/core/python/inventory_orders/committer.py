@@ -6,6 +6,8 @@ The rules of the engine:
 - A transaction that lost is planned again from the items that came back with its cancellation, without another
   read; what was committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
+- A product on which a rival was met is claimed before the next attempt (`claims.py`); the write that commits releases
+  the claim. Claims are taken in the order of their products' ids, so that no two batches wait for each other.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
 
@@ -17,8 +19,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeVar
 
+from inventory_orders.claims import CLAIM_SECONDS, Claims, Memory
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.errors import (
+    ConditionFailedError,
     CorruptItemError,
     OutcomeUnknownError,
     RequestInvalidError,
@@ -27,19 +31,22 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.model import Change, Known, Product, ProductStatus, RecordKey, Refusal
-from inventory_orders.planner import Limits, Transaction, plan
+from inventory_orders.planner import Limits, Plan, Transaction, plan
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
-from inventory_orders.store import BATCH_GET_LIMIT, Snapshot, Store, decode, decode_product
-from inventory_orders.writer import CONDITION_FAILED, TRANSIENT, Effort, Writer
+from inventory_orders.store import (
+    BATCH_GET_LIMIT,
+    ClaimUse,
+    Snapshot,
+    Store,
+    decode,
+    decode_product,
+)
+from inventory_orders.writer import CONDITION_FAILED, RIVAL, TRANSIENT, Effort, Writer
 
 _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-# After a longer wait, in seconds, the items that came back with a lost transaction are no longer worth a plan: rivals
-# that lost less have moved them on, and a read costs a small part of another lost transaction.
-FRESH_SECONDS = 0.05
 
 
 class Ending(Enum):
@@ -121,6 +128,7 @@ class Committer:
         limits: Limits | None = None,
     ) -> None:
         self.writer = Writer(store, policy or RetryPolicy(), clock or SystemClock())
+        self.memory = Memory(self.writer.clock, self.writer.policy.random)
         self.limits = limits or Limits()
         self._executor = executor
 
@@ -135,7 +143,10 @@ class Committer:
             What became of each. Whatever goes wrong with DynamoDB is in there too; it raises nothing.
         """
         work = _Work(self, changes, deadline)
-        work.run()
+        try:
+            work.run()
+        finally:
+            work.end()
         return work.report()
 
     def side_by_side(self, function: Callable[[A], B], arguments: Sequence[A]) -> list[B]:
@@ -150,6 +161,7 @@ class _ChainResult:
     """How far a chain of transactions came."""
 
     committed: list[Transaction] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
     failure: tuple[Transaction, StoreError] | None = None
     retries: dict[RecordKey, int] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
@@ -169,10 +181,12 @@ class _Work:
         self._outcomes: dict[RecordKey, Outcome] = {}
         self._products: dict[str, Product | None] = {}
         self._unreadable: dict[str, str] = {}
+        self._remembered: set[str] = set()
         self._limits = engine.limits
         self._failures = 0
         self._retries: dict[RecordKey, int] = {}
         self._effort = Effort()
+        self._claims = Claims(engine.writer, engine.memory, deadline, self._effort)
         self._failure: StoreError | None = None
 
     def _elect_leaders(self) -> None:
@@ -195,29 +209,49 @@ class _Work:
     # ------------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        self._read([*self._product_ids(), *self._leaders])
+        self._begin()
         while self._pending:
             self._round()
 
+    def _begin(self) -> None:
+        """Read what the batch is about, but for products that only this process seems to write.
+
+        Records are read with the products, as a hint which changes were answered before; by themselves they are
+        worth a request only where such changes were met lately.
+        """
+        memory = self._engine.memory
+        memory.next_batch()
+        wanted = self._product_ids()
+        recalled = {product_id: memory.recall(product_id) for product_id in wanted}
+        self._products = {key: product for key, product in recalled.items() if product is not None}
+        self._remembered = set(self._products)
+        unknown = [
+            product_id
+            for product_id in wanted
+            # A claim reads what it claims.
+            if product_id not in self._products and not memory.fought_over(product_id)
+        ]
+        about_records_alone = not all(change.product_ids for change in self._leaders.values())
+        if unknown or about_records_alone or memory.wary:
+            self._read([*unknown, *self._leaders])
+
     def _round(self) -> None:
         """Plan what is pending, commit what can be, and learn from what could not."""
-        known = self._products.keys() | self._unreadable.keys()
-        unknown = [product_id for product_id in self._product_ids() if product_id not in known]
-        if unknown:
-            # Of changes that took the place of others.
-            self._read(unknown)
+        self._read_unknown()
         now = self._engine.writer.clock.now().timestamp()
-        leased = {
-            product_id
-            for product_id, product in self._products.items()
-            if product is not None and product.lease_left(now) > 0
-        }
+        leased = self._leased(now)
+        fought = self._fought(now) - leased
         planned = plan(
             list(self._pending.values()),
             self._products,
-            leased | self._unreadable.keys(),
+            leased | fought | self._unreadable.keys(),
             self._limits,
         )
+        if self._remembered and _refuses(planned):
+            # Nobody is refused on the word of a memory.
+            remembered, self._remembered = sorted(self._remembered), set()
+            self._read(remembered)
+            return
         results = self._engine.side_by_side(self._run_chain, planned.chains)
         # First what is durable: an error of one chain must not be taken for the end of another's changes.
         for result in results:
@@ -226,27 +260,89 @@ class _Work:
         self._return_hopeless(planned.held, now)
         if any(lost):
             self._failures += 1
-            self._back_off()
+            self._return_tired()
+            if not self._fought(now):
+                self._back_off()
         elif self._pending and not planned.chains:
-            self._wait_for_lease(leased, now)
+            blocked = leased | self._unreadable.keys()
+            ready = [c for c in self._pending.values() if blocked.isdisjoint(c.product_ids)]
+            claimable = {product_id for change in ready for product_id in change.product_ids}
+            if claimable & fought:
+                self._claim(claimable & fought)
+            else:
+                self._wait_for_lease(leased, now)
+
+    def _read_unknown(self) -> None:
+        """Read products of changes that took the place of others."""
+        known = self._products.keys() | self._unreadable.keys()
+        memory = self._engine.memory
+        unknown = [
+            product_id
+            for product_id in self._product_ids()
+            if product_id not in known and not memory.fought_over(product_id)
+        ]
+        if unknown:
+            self._read(unknown)
+
+    def _leased(self, now: float) -> set[str]:
+        """Products under a lease of another that is longer than a claim."""
+        return {
+            product_id
+            for product_id, product in self._products.items()
+            if product is not None and product.lease_left(now) > CLAIM_SECONDS
+        }
+
+    def _fought(self, now: float) -> set[str]:
+        """Products that have to be claimed before they are written."""
+        fought = set()
+        for product_id in self._product_ids():
+            product = self._products.get(product_id)
+            if product is None and product_id in self._products:
+                continue
+            leased = product is not None and product.lease_left(now) > 0
+            if leased or self._engine.memory.fought_over(product_id):
+                fought.add(product_id)
+        # One that is about to end is renewed.
+        enough = now + CLAIM_SECONDS / 2
+        return fought - {key for key, until in self._claims.held.items() if until >= enough}
 
     def _run_chain(self, chain: Sequence[Transaction]) -> _ChainResult:
         """Commit transactions one after the other, up to the first that fails. Runs beside other chains."""
         result = _ChainResult()
-        for transaction in chain:
-            error = self._commit(transaction, result)
+        last = {
+            update.before.product_id: number
+            for number, transaction in enumerate(chain)
+            for update in transaction.updates
+        }
+        for number, transaction in enumerate(chain):
+            uses = (
+                (product_id, self._claims.use(product_id, release=last[product_id] == number))
+                for product_id in transaction.after
+            )
+            claims = {product_id: use for product_id, use in uses if use is not None}
+            error = self._commit(transaction, claims, result)
             if error is not None:
                 result.failure = (transaction, error)
                 break
             result.committed.append(transaction)
+            result.released += [key for key, use in claims.items() if use.release]
         return result
 
-    def _commit(self, transaction: Transaction, result: _ChainResult) -> StoreError | None:
+    def _commit(
+        self, transaction: Transaction, claims: Mapping[str, ClaimUse], result: _ChainResult
+    ) -> StoreError | None:
         writer, effort = self._engine.writer, result.effort
-        request = writer.store.transaction_request(transaction, writer.clock.now())
+        request = writer.store.transaction_request(transaction, writer.clock.now(), claims)
         if not request:
             return None
-        error, repeated = writer.write(request, len(transaction.updates), self._deadline, effort)
+        claimable = [
+            index
+            for index, update in enumerate(transaction.updates)
+            if update.before.product_id not in claims
+        ]
+        error, repeated = writer.write(
+            request, len(transaction.updates), self._deadline, effort, claimable=claimable
+        )
         if repeated:
             for decision in transaction.decisions:
                 key = decision.change.record_key
@@ -268,9 +364,14 @@ class _Work:
         self._effort.add(result.effort)
         for key, retries in result.retries.items():
             self._retries[key] = self._retries.get(key, 0) + retries
+        for product_id in result.released:
+            self._claims.over(product_id)
         for transaction in result.committed:
-            self._products.update(transaction.after)
             after = transaction.after
+            self._products.update(after)
+            self._remembered -= after.keys()
+            for product in after.values():
+                self._engine.memory.left(product)
             for decision in transaction.decisions:
                 change = decision.change
                 if decision.refusal is not None:
@@ -283,6 +384,8 @@ class _Work:
     def _learn(self, failed: Transaction, error: StoreError) -> bool:
         """Take note of why a transaction failed. Returns whether it lost against rivals, and so should wait."""
         changes = [decision.change for decision in failed.decisions]
+        for product_id in failed.after:
+            self._engine.memory.forget(product_id)
         if isinstance(error, RequestInvalidError):
             self._isolate(changes, error.code, str(error))
             return False
@@ -294,14 +397,18 @@ class _Work:
             return False
 
         codes = {reason.code for reason in error.reasons}
-        if codes <= TRANSIENT:
+        lost = not codes.isdisjoint(TRANSIENT - {"None"})
+        met_rival = False
+        for update, reason in zip(failed.updates, error.reasons, strict=False):
+            product_id = update.before.product_id
+            if reason.code == CONDITION_FAILED:
+                self._see(product_id, reason.item)
+            if reason.code in (CONDITION_FAILED, RIVAL):
+                lost = met_rival = True
+                self._engine.memory.met_rival(product_id)
+        if codes <= TRANSIENT and not met_rival:
             self._give_up(changes, "CONTENTION", str(error))
             return False
-        lost = not codes.isdisjoint(TRANSIENT - {"None"})
-        for update, reason in zip(failed.updates, error.reasons, strict=False):
-            if reason.code == CONDITION_FAILED:
-                lost = True
-                self._see(update.before.product_id, reason.item)
         with_record = [decision.change for decision in failed.decisions if decision.has_record]
         for change, reason in zip(with_record, error.reasons[len(failed.updates) :], strict=False):
             if reason.code == CONDITION_FAILED and (
@@ -320,7 +427,12 @@ class _Work:
 
     def _see(self, product_id: str, item: Any) -> None:
         """Take note of a product as it came back: the next plan starts from it."""
+        self._claims.doubt(product_id)
+        self._note(product_id, item)
+
+    def _note(self, product_id: str, item: Any) -> None:
         self._unreadable.pop(product_id, None)
+        self._remembered.discard(product_id)
         if item is None:
             self._products[product_id] = None
             return
@@ -338,6 +450,7 @@ class _Work:
             self._give_up([change], "CORRUPT_RECORD", detail)
             return False
         if isinstance(meaning, Known):
+            self._engine.memory.met_record()
             ending = Ending.REPLAYED if meaning is Known.SAME_REQUEST else Ending.ID_REUSED
             self._settle(change, Outcome(ending, record=record))
         elif isinstance(meaning, Refusal):
@@ -356,25 +469,23 @@ class _Work:
 
     # ------------------------------------------------------------------ waiting, and giving up
 
-    def _back_off(self) -> None:
-        delay = self._engine.writer.policy.backoff(self._failures)
-        tired = [
-            change
-            for key, change in self._pending.items()
-            if self._retries.get(key, 0) >= self._engine.writer.policy.max_attempts
-        ]
+    def _return_tired(self) -> None:
+        """Give up changes that have lost too often."""
+        most = self._engine.writer.policy.max_attempts
+        tired = [c for key, c in self._pending.items() if self._retries.get(key, 0) >= most]
         if tired:
             self._give_up(tired, "CONTENTION", "lost against rivals in every attempt")
+
+    def _back_off(self) -> None:
         if not self._pending:
             return
+        delay = self._engine.writer.policy.backoff(self._failures)
         if not self._engine.writer.pause(delay, self._deadline):
             self._give_up(
                 list(self._pending.values()), "CONTENTION", "no time left for another attempt"
             )
             return
         self._effort.backoffs.append(delay)
-        if delay > FRESH_SECONDS:
-            self._read(self._product_ids())
 
     def _return_hopeless(self, held: Iterable[Change], now: float) -> None:
         """Return held changes for which there is nothing to wait for, with those behind them in their group."""
@@ -424,6 +535,36 @@ class _Work:
             self._give_up(
                 list(self._pending.values()), "LEASED", "no time left to wait for a lease"
             )
+
+    # ------------------------------------------------------------------ claims
+
+    def _claim(self, wanted: set[str]) -> None:
+        """Claim products in the order of their ids. What cannot be claimed is for the next round to judge."""
+        held = self._claims.held.keys()
+        if held and min(wanted) < max(held):
+            wanted = wanted | held
+            self._claims.release()
+        for product_id in sorted(wanted):
+            try:
+                item = self._claims.take(product_id)
+            except ConditionFailedError as failed:
+                self._see(product_id, failed.item)
+                return
+            except ThrottledError as error:
+                touching = [c for c in self._pending.values() if product_id in c.product_ids]
+                self._give_up(touching, error.code, str(error))
+                return
+            except StoreError as error:
+                self._fail(error)
+                return
+            self._note(product_id, item)
+            product = self._products.get(product_id)
+            if product is not None:
+                self._products[product_id] = replace(product, lock_time=None, lock_wait=None)
+
+    def end(self) -> None:
+        """Release the claims that no commit has released."""
+        self._claims.release()
 
     def _give_up(self, changes: Sequence[Change], cause: str, detail: str) -> None:
         """Return changes to their sender, and those that arrived after them in their groups."""
@@ -497,8 +638,14 @@ class _Work:
 
     def _take(self, snapshot: Snapshot) -> None:
         self._products.update(snapshot.products)
-        for product_id in snapshot.products:
+        memory, now = self._engine.memory, self._engine.writer.clock.now().timestamp()
+        for product_id, product in snapshot.products.items():
             self._unreadable.pop(product_id, None)
+            self._claims.doubt(product_id)
+            if product is not None:
+                memory.found(product)
+                if 0 < product.lease_left(now) <= CLAIM_SECONDS:
+                    memory.met_rival(product_id, product.lock_wait)
         self._unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self._recognise(self._leaders[key], record)
@@ -553,3 +700,12 @@ class _Work:
             # The id is still free: another body gets a delivery of its own, without this neighbour.
             return first if same else Outcome(Ending.RETURNED, cause="BEHIND_A_DUPLICATE")
         return Outcome(Ending.REPLAYED if same else Ending.ID_REUSED, record=first.record)
+
+
+def _refuses(planned: Plan) -> bool:
+    return any(
+        decision.refusal is not None
+        for chain in planned.chains
+        for transaction in chain
+        for decision in transaction.decisions
+    )

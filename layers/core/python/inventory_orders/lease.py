@@ -16,6 +16,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Any
 
+from inventory_orders.claims import outwait_claims
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.errors import (
     ConditionFailedError,
@@ -39,7 +40,7 @@ from inventory_orders.model import (
 )
 from inventory_orders.products import State
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store import NO_LIVE_LEASE, Store, decode_checked, unix
+from inventory_orders.store import NO_LIVE_LEASE, UNLOCK, Store, decode_checked, unix
 from inventory_orders.writer import TRANSIENT, Effort, Writer
 
 LONGEST_LEASE_SECONDS = 900.0
@@ -48,9 +49,8 @@ LONGEST_LEASE_SECONDS = 900.0
 _MINE = "#lockedBy = :owner AND #_version = #lockVersion"
 _LOCK = (
     "SET #lockedBy = :owner, #lockTime = :until, #lockVersion = #_version + :one, "
-    "#lastUpdatedAt = :at, #_version = #_version + :one"
+    "#lastUpdatedAt = :at, #_version = #_version + :one REMOVE #lockWait"
 )
-_UNLOCK = "REMOVE #lockedBy, #lockTime, #lockVersion"
 
 
 @dataclass
@@ -109,6 +109,26 @@ class Lease:
             StoreError: DynamoDB failed.
         """
         clock, policy = clock or SystemClock(), policy or RetryPolicy()
+        return outwait_claims(
+            lambda: cls._acquire(
+                store, product_id, seconds, deadline, holder, outlive_deadline, clock, policy
+            ),
+            deadline,
+            Writer(store, policy, clock),
+        )
+
+    @classmethod
+    def _acquire(
+        cls,
+        store: Store,
+        product_id: str,
+        seconds: float,
+        deadline: Deadline,
+        holder: str,
+        outlive_deadline: bool,
+        clock: Clock,
+        policy: RetryPolicy,
+    ) -> Lease:
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         lease = cls(
             store, product_id, f"{holder}-{uuid.uuid4().hex}", 0, Decimal(0), {}, clock, policy
@@ -242,7 +262,7 @@ class Lease:
             self.store.product_action(
                 self.product_id,
                 "SET #stockCount = :counted, #status = :status, #_version = :next, "
-                f"#lastUpdatedAt = :at {_UNLOCK}",
+                f"#lastUpdatedAt = :at {UNLOCK}",
                 f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt",
                 {
                     "counted": counted,
@@ -307,7 +327,7 @@ class Lease:
         def attempt() -> dict[str, Any]:
             return self.store.update_product(
                 self.product_id,
-                f"SET #lastUpdatedAt = :at, #_version = #_version + :one {_UNLOCK}",
+                f"SET #lastUpdatedAt = :at, #_version = #_version + :one {UNLOCK}",
                 _MINE,
                 self._values(),
             )

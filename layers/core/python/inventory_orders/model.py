@@ -67,6 +67,7 @@ class Product:
         backorder_limit: How far below zero the stock may go.
         low_stock_threshold: At or below it the product counts as low in stock.
         lock_time: Unix second at which the lease on it ends; None if there is none.
+        lock_wait: Seconds for which the owner of a claim waited for it; None if the lease is no claim.
         size: Bytes of the stored item, for the size limit of transactions.
     """
 
@@ -78,6 +79,7 @@ class Product:
     backorder_limit: int = 0
     low_stock_threshold: int = 0
     lock_time: float | None = None
+    lock_wait: float | None = None
     size: int = field(default=0, compare=False)
 
     @property

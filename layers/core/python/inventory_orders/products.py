@@ -6,12 +6,14 @@ live, and every write raises `_version`, so that nobody who read before can writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from inventory_orders.claims import CLAIM_SECONDS, Claims, Memory, outwait_claims
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.errors import (
     ConditionFailedError,
@@ -32,7 +34,17 @@ from inventory_orders.model import (
     stock_status,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
-from inventory_orders.store import AS_READ, NO_LIVE_LEASE, Store, decode_checked, unix
+from inventory_orders.store import (
+    AS_READ,
+    CLAIMED,
+    LOCK,
+    NO_LIVE_LEASE,
+    ClaimUse,
+    Store,
+    decode,
+    decode_checked,
+    unix,
+)
 from inventory_orders.writer import CONDITION_FAILED, Effort, Writer
 
 State = Mapping[str, Any]
@@ -43,7 +55,7 @@ DETAILS = ("name", "price")
 
 _FIXED = (
     *("productId", "createdAt", "stockCount", "_version", "lastUpdatedAt"),
-    *("lockedBy", "lockTime", "lockVersion"),
+    *LOCK,
 )
 
 
@@ -122,6 +134,7 @@ class Products:
 
     def __post_init__(self) -> None:
         self._writer = Writer(self.store, self.policy, self.clock)
+        self._memory = Memory(self.clock, self.policy.random)
 
     def get(self, product_id: str) -> State:
         """Read a product, strongly consistent.
@@ -146,7 +159,8 @@ class Products:
         """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
 
         The write is a transaction of one action with a token, so that a lost response is not taken for a rival's
-        write. After a conflict the item that came back is decided upon, without another read.
+        write. After a conflict the item that came back is decided upon, without another read. A loss of one action
+        is cheap, so it is claimed only where others claim: they would never leave it alone for a read and a write.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
@@ -169,30 +183,62 @@ class Products:
         before = self.get(product_id)
         created_at = created_at or before["createdAt"]
         retries = 0
-        while True:
-            if before["createdAt"] != created_at:
-                raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
-            now = self.clock.now()
-            left = float(before.get("lockTime", 0) - unix(now))
-            if left > 0:
-                wait = min(left, LEASE_POLL_SECONDS)
-                if left > deadline.remaining() or not self._writer.pause(wait, deadline):
-                    raise LeaseHeldError(product_id, left)
-                self.effort.lease_wait += wait
-                before = self.get(product_id)
-                continue
-            after = _next_state(before, change(dict(before)), timestamp(now))
-            if after is None:
-                self._settle(retries)
-                return Updated(before, before, retries)
-            error, repeated = self._writer.write(
-                [self._replace(before, after, now)], 1, deadline, self.effort
-            )
-            retries += repeated
-            if error is None:
-                self._settle(retries)
-                return Updated(before, after, retries)
-            before, retries = self._after_conflict(product_id, error, retries, deadline)
+        with self._claims(deadline) as claims:
+            while True:
+                if before["createdAt"] != created_at:
+                    raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
+                before = self._unlocked(before, claims, deadline)
+                now = self.clock.now()
+                after = _next_state(before, change(dict(before)), timestamp(now))
+                if after is None:
+                    self._settle(retries)
+                    return Updated(before, before, retries)
+                claim = claims.use(product_id, release=True)
+                error, repeated = self._writer.write(
+                    [self._replace(before, after, now, claim)], 1, deadline, self.effort
+                )
+                retries += repeated
+                if error is None:
+                    claims.over(product_id)
+                    self._settle(retries)
+                    return Updated(before, after, retries)
+                before, retries = self._after_conflict(product_id, error, retries, deadline)
+                claims.doubt(product_id)
+
+    @contextmanager
+    def _claims(self, deadline: Deadline) -> Iterator[Claims]:
+        claims = Claims(self._writer, self._memory, deadline, self.effort)
+        try:
+            yield claims
+        finally:
+            claims.release()
+
+    def _unlocked(self, state: State, claims: Claims, deadline: Deadline) -> State:
+        """The product when no lease of another is in the way any more: it is waited for, or claimed among claims.
+
+        Raises:
+            ProductNotFoundError: Meanwhile it has gone.
+            LeaseHeldError: A lease outlasts the deadline.
+            StoreError: DynamoDB failed.
+        """
+        product_id = state["productId"]
+        while (left := self._lease_left(state)) > 0:
+            if left <= CLAIM_SECONDS:
+                try:
+                    state = decode(claims.take(product_id))
+                except ConditionFailedError as failed:
+                    state = _existing(product_id, failed)
+                    continue
+                return {name: value for name, value in state.items() if name not in LOCK}
+            wait = min(left, LEASE_POLL_SECONDS)
+            if left > deadline.remaining() or not self._writer.pause(wait, deadline):
+                raise LeaseHeldError(product_id, left)
+            self.effort.lease_wait += wait
+            state = self.get(product_id)
+        return state
+
+    def _lease_left(self, state: State) -> float:
+        return float(state.get("lockTime", 0) - unix(self.clock.now()))
 
     def _settle(self, retries: int, *, given_up: bool = False) -> None:
         """Note how an optimistic call ended."""
@@ -285,6 +331,10 @@ class Products:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
+        deadline = deadline or Deadline.after(10.0, self.clock)
+        return outwait_claims(lambda: self._change_details(event, deadline), deadline, self._writer)
+
+    def _change_details(self, event: CatalogueEvent, deadline: Deadline) -> tuple[bool, State]:
         moment = self.clock.now()
         now = unix(moment)
         values: dict[str, Any] = {
@@ -318,7 +368,7 @@ class Products:
         try:
             return True, self._writer.update(
                 lambda: self.store.update_product(event.product_id, update, condition, values),
-                deadline or Deadline.after(10.0, self.clock),
+                deadline,
                 self.effort,
             )
         except ConditionFailedError as failed:
@@ -361,6 +411,16 @@ class Products:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
+        deadline = deadline or Deadline.after(10.0, self.clock)
+        return outwait_claims(
+            lambda: self._change_price(product_id, price, least_age, deadline),
+            deadline,
+            self._writer,
+        )
+
+    def _change_price(
+        self, product_id: str, price: int, least_age: timedelta, deadline: Deadline
+    ) -> State:
         moment = self.clock.now()
         at, now = timestamp(moment), unix(moment)
         latest = timestamp(moment - least_age)
@@ -386,7 +446,7 @@ class Products:
         try:
             return self._writer.update(
                 lambda: self.store.update_product(product_id, update, condition, values),
-                deadline or Deadline.after(10.0, self.clock),
+                deadline,
                 self.effort,
             )
         except ConditionFailedError as failed:
@@ -440,13 +500,24 @@ class Products:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
+        with self._claims(deadline) as claims:
+            return self._delist(product_id, created_at, deadline, claims)
+
+    def _delist(self, product_id: str, created_at: str, deadline: Deadline, claims: Claims) -> bool:
         state: State | None = self.store.get_product(product_id)
         retries = 0
         while state is not None and state["createdAt"] == created_at:
-            moment = self.clock.now()
-            left = float(state.get("lockTime", 0) - unix(moment))
-            if left > 0:
+            left = self._lease_left(state)
+            if left > CLAIM_SECONDS:
                 raise LeaseHeldError(product_id, left)
+            try:
+                state = self._unlocked(state, claims, deadline)
+            except ProductNotFoundError:
+                break
+            if state["createdAt"] != created_at:
+                break
+            moment = self.clock.now()
+            claim = claims.use(product_id, release=True)
             closing = adjustment_row(
                 product_id,
                 f"closing-{_incarnation(created_at)}",
@@ -457,18 +528,16 @@ class Products:
                 timestamp(moment),
             )
             actions = [
-                self.store.product_delete_action(
-                    product_id,
-                    f"{AS_READ} AND {NO_LIVE_LEASE}",
-                    {"version": state["_version"], "createdAt": created_at, "now": unix(moment)},
-                ),
+                self.store.product_delete_action(product_id, *_as_read(state, moment, claim)),
                 self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, closing)),
             ]
             error, repeated = self._writer.write(actions, 1, deadline, self.effort)
             retries += repeated
             if error is None:
+                claims.over(product_id)
                 self._settle(retries)
                 return True
+            claims.doubt(product_id)
             try:
                 state, retries = self._after_conflict(product_id, error, retries, deadline)
             except ProductNotFoundError:
@@ -476,24 +545,32 @@ class Products:
         self._settle(retries)
         return False
 
-    def _replace(self, before: State, after: State, moment: Any) -> Any:
+    def _replace(
+        self, before: State, after: State, moment: datetime, claim: ClaimUse | None
+    ) -> Any:
         """The action that takes a product from one state to another."""
         changed = {name: after[name] for name in after if after[name] != before.get(name)}
         removed = [name for name in before if name not in after]
+        if claim is not None:
+            removed += LOCK
         update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changed)
         if removed:
             update += " REMOVE " + ", ".join(f"#{name}" for name in removed)
+        condition, values = _as_read(before, moment, claim)
         return self.store.product_action(
             before["productId"],
             update,
-            f"{AS_READ} AND {NO_LIVE_LEASE}",
-            {f"new_{name}": value for name, value in changed.items()}
-            | {
-                "version": before["_version"],
-                "createdAt": before["createdAt"],
-                "now": unix(moment),
-            },
+            condition,
+            {f"new_{name}": value for name, value in changed.items()} | values,
         )
+
+
+def _as_read(state: State, moment: datetime, claim: ClaimUse | None) -> tuple[str, dict[str, Any]]:
+    """Condition that nobody has written since, nor holds a lease; and its values."""
+    values = {"version": state["_version"], "createdAt": state["createdAt"]}
+    if claim is None:
+        return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(moment)}
+    return f"{AS_READ} AND {CLAIMED}", values | {"owner": claim.owner}
 
 
 def _next_state(before: State, wanted: State, at: str) -> State | None:

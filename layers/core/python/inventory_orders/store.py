@@ -80,6 +80,19 @@ class Snapshot:
     unprocessed: tuple[str | RecordKey, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A write under its sender's claim on a product.
+
+    Attributes:
+        owner: Of the claim.
+        release: Whether the write ends it.
+    """
+
+    owner: str
+    release: bool
+
+
 class Store:
     """Reads and writes of the three tables.
 
@@ -187,6 +200,11 @@ class Store:
             ConditionFailedError: With the item as stored.
             StoreError: The request failed.
         """
+        return decode(self._update_product(product_id, update, condition, values))
+
+    def _update_product(
+        self, product_id: str, update: str, condition: str, values: dict[str, Any]
+    ) -> Item:
         response = _call(
             self._client.update_item,
             TableName=self._tables[Table.PRODUCTS],
@@ -198,14 +216,68 @@ class Store:
             ReturnValues="ALL_NEW",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
-        return decode(response["Attributes"])
+        item: Item = response["Attributes"]
+        return item
+
+    def claim(self, product_id: str, owner: str, now: datetime, until: float, wait: float) -> Item:
+        """Take a short lease on a product, or go on with one's own. Safe to repeat.
+
+        It changes no version: that counts changes of the product, and a claim is none. What an optimistic writer
+        has read before it stays true, and while it is live the lease itself keeps him out.
+
+        Args:
+            product_id: The product; it must exist and keep the table's contract.
+            owner: Who claims it, unique for each acquisition.
+            now: The moment.
+            until: Unix second at which the claim ends.
+            wait: Seconds for which the owner has waited for it, for those who wait behind him.
+
+        Returns:
+            The product as the claim left it.
+
+        Raises:
+            ConditionFailedError: A lease of another is live, or the product is gone; with the item as stored.
+            StoreError: The request failed.
+        """
+        return self._update_product(
+            product_id,
+            "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait REMOVE #lockVersion",
+            f"({NO_LIVE_LEASE} OR {CLAIMED})",
+            {
+                "owner": owner,
+                "until": Decimal(f"{until:.6f}"),
+                "wait": Decimal(f"{wait:.3f}"),
+                "now": unix(now),
+            },
+        )
+
+    def release_claim(self, product_id: str, owner: str) -> None:
+        """End a claim without a change. Safe to repeat.
+
+        Raises:
+            ConditionFailedError: It is over already.
+            StoreError: The request failed.
+        """
+        self._update_product(product_id, UNLOCK, CLAIMED, {"owner": owner})
 
     def transaction_request(
-        self, transaction: Transaction, now: datetime
+        self,
+        transaction: Transaction,
+        now: datetime,
+        claims: Mapping[str, ClaimUse] | None = None,
     ) -> list[TransactWriteItemTypeDef]:
-        """The actions of a transaction: first its updates, then its records, both in their order."""
-        at, after = timestamp(now), transaction.after
-        actions = [self._stock_update(update, now, at) for update in transaction.updates]
+        """The actions of a transaction: first its updates, then its records, both in their order.
+
+        Args:
+            transaction: What to write.
+            now: The moment.
+            claims: Of the updated products those that its sender has claimed, and what becomes of the claim.
+        """
+        at, after, claims = timestamp(now), transaction.after, claims or {}
+        actions = [
+            self._stock_update(update, now, at, claims.get(update.before.product_id))
+            for update in transaction.updates
+        ]
         actions += [
             self.record_action(decision.change.record(decision.refusal, after, at))
             for decision in transaction.decisions
@@ -272,23 +344,32 @@ class Store:
             ClientRequestToken=token,
         )
 
-    def _stock_update(self, update: Update, now: datetime, at: str) -> TransactWriteItemTypeDef:
+    def _stock_update(
+        self, update: Update, now: datetime, at: str, claim: ClaimUse | None
+    ) -> TransactWriteItemTypeDef:
         before, after = update.before, update.after
-        return self.product_action(
-            before.product_id,
+        expression = (
             "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
-            "#lastUpdatedAt = :at",
-            f"{AS_READ} AND {NO_LIVE_LEASE}",
-            {
-                "stockCount": after.stock_count,
-                "status": after.status,
-                "nextVersion": after.version,
-                "at": at,
-                "version": before.version,
-                "createdAt": before.created_at,
-                "now": unix(now),
-            },
+            "#lastUpdatedAt = :at"
         )
+        condition = AS_READ
+        values = {
+            "stockCount": after.stock_count,
+            "status": after.status,
+            "nextVersion": after.version,
+            "at": at,
+            "version": before.version,
+            "createdAt": before.created_at,
+        }
+        if claim is None:
+            condition += f" AND {NO_LIVE_LEASE}"
+            values["now"] = unix(now)
+        else:
+            condition += f" AND {CLAIMED}"
+            values["owner"] = claim.owner
+            if claim.release:
+                expression += f" {UNLOCK}"
+        return self.product_action(before.product_id, expression, condition, values)
 
     def _put_if_absent(self, record: Put) -> TransactWriteItemTypeDef:
         return {
@@ -331,6 +412,15 @@ AS_READ = "#_version = :version AND #createdAt = :createdAt"
 NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
 """Condition that every write to a product carries, but for its lease owner's."""
 
+CLAIMED = "#lockedBy = :owner"
+"""Condition: the claim of this owner was not taken over by anybody, even if it has expired."""
+
+LOCK = ("lockedBy", "lockTime", "lockVersion", "lockWait")
+"""Attributes of a lease."""
+
+UNLOCK = "REMOVE " + ", ".join(f"#{name}" for name in LOCK)
+"""Update: whatever lease there is ends."""
+
 PARTITION_KEYS = {
     Table.PRODUCTS: "productId",
     Table.ORDERS: "orderId",
@@ -358,7 +448,7 @@ def decode_product(item: Item) -> Product:
         CorruptItemError: It breaks the table's contract.
     """
     try:
-        lock_time = item.get("lockTime")
+        lock_time, lock_wait = item.get("lockTime"), item.get("lockWait")
         return Product(
             product_id=item["productId"]["S"],
             stock_count=int(item["stockCount"]["N"]),
@@ -368,6 +458,7 @@ def decode_product(item: Item) -> Product:
             backorder_limit=_optional_int(item, "backorderLimit"),
             low_stock_threshold=_optional_int(item, "lowStockThreshold"),
             lock_time=float(lock_time["N"]) if lock_time is not None else None,
+            lock_wait=float(lock_wait["N"]) if lock_wait is not None else None,
             size=_size(item),
         )
     except (KeyError, ValueError, TypeError) as error:

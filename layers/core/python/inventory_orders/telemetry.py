@@ -115,6 +115,9 @@ def record_effort(
         metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
     for seconds in effort.commit_latencies:
         metrics.add_metric("CommitLatency", MetricUnit.Milliseconds, seconds * 1000)
+    if effort.claims or effort.claims_refused:
+        _count("Claims", effort.claims)
+        _count("ClaimsRefused", effort.claims_refused)
     if effort.lease_wait:
         metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, effort.lease_wait * 1000)
     for product in effort.low_stock:

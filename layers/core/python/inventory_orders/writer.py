@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,9 @@ class Effort:
         backoffs: One for each wait before a retry.
         commit_latencies: One for each committed transaction: how long its last request took.
         changes_per_transaction: One for each committed transaction.
-        lease_wait: Time spent waiting for the leases of others.
+        claims: Claims that were taken.
+        claims_refused: Requests for one that were refused, because a rival had it or was at work.
+        lease_wait: Time spent waiting for the leases and claims of others.
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
     """
 
@@ -43,6 +45,8 @@ class Effort:
     backoffs: list[float] = field(default_factory=list)
     commit_latencies: list[float] = field(default_factory=list)
     changes_per_transaction: list[int] = field(default_factory=list)
+    claims: int = 0
+    claims_refused: int = 0
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
 
@@ -53,6 +57,8 @@ class Effort:
         self.backoffs += other.backoffs
         self.commit_latencies += other.commit_latencies
         self.changes_per_transaction += other.changes_per_transaction
+        self.claims += other.claims
+        self.claims_refused += other.claims_refused
         self.lease_wait += other.lease_wait
         self.low_stock += other.low_stock
 
@@ -77,7 +83,13 @@ class Writer:
         self.clock = clock
 
     def write(
-        self, actions: Sequence[Any], updates: int, deadline: Deadline, effort: Effort
+        self,
+        actions: Sequence[Any],
+        updates: int,
+        deadline: Deadline,
+        effort: Effort,
+        *,
+        claimable: Collection[int] = (),
     ) -> tuple[StoreError | None, int]:
         """Send a transaction until it is applied or refused.
 
@@ -86,6 +98,8 @@ class Writer:
             updates: How many of them, from the first on, are conditioned on a product's version.
             deadline: No request begins after it.
             effort: Where to note what it took.
+            claimable: Indexes of actions for which there is a better answer to `TransactionConflict` than to
+                repeat the whole transaction.
 
         Returns:
             Why it was not applied, or None; and how often it was repeated.
@@ -105,6 +119,9 @@ class Writer:
                 moved = any(r.code == CONDITION_FAILED for r in cancelled.reasons[:updates])
                 rival = RIVAL in codes
                 if not codes <= TRANSIENT:
+                    return cancelled, failures
+                met = (i for i, r in enumerate(cancelled.reasons) if r.code == RIVAL)
+                if not unknown and any(index in claimable for index in met):
                     return cancelled, failures
                 error: StoreError = cancelled
                 # An earlier attempt that may still be in flight is recognised by its token only.

@@ -1,0 +1,321 @@
+"""What a warm process remembers of products: how it left them, who fights for them, and how long to wait in line.
+
+A batch is optimistic where nobody fights. A transaction of 100 actions that loses costs some 200 write units; a claim
+that is refused costs one. So a batch that meets a rival on a product claims it: it takes a lease of `CLAIM_SECONDS`,
+commits, and releases it in the same write.
+
+Waiting in line is the art of it. With equal chances at each release a few always wait several times the average. Here
+the rate at which somebody asks grows with the time that he has waited, so that waits spread as Rayleigh's
+distribution does: the slowest of a hundred waits 2.4 times the average, not 4.6 times. How fast it must grow follows
+from the average wait, which all learn from the same source: every claim says how long its owner waited
+(`lockWait`), and whoever is refused reads it there.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from inventory_orders.clock import Clock, Deadline
+from inventory_orders.errors import (
+    ConditionFailedError,
+    CorruptItemError,
+    Item,
+    LeaseHeldError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+)
+from inventory_orders.model import Product
+from inventory_orders.store import ClaimUse, decode_product
+from inventory_orders.writer import Effort, Writer
+
+T = TypeVar("T")
+
+CLAIM_SECONDS = 2.0
+"""How long a claim lasts when its owner dies: a hundred times what a commit takes. A lease that ends sooner than
+this is waited for in the same way, whoever holds it."""
+
+# How long a fight, or being alone with a product, is believed to go on without another sign of it.
+_BELIEVED_SECONDS = 5.0
+
+# Requests for one commit, of all who wait together. Fewer leave the product idle between two owners, more are refused.
+_REQUESTS_PER_COMMIT = 6.0
+
+# The average wait, in seconds: what is assumed at the first loss (about one commit of a rival), the least that is
+# believed, and the weight of each new observation.
+_FIRST_WAIT = 0.02
+_LEAST_WAIT = 0.005
+_WEIGHT = 0.2
+
+# Mean age of those who wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
+_MEAN_AGE = 2 / math.pi
+
+_PRODUCTS = 10_000
+_WARY_BATCHES = 20
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What is remembered of one product. Moments are on the clock's monotonic scale."""
+
+    product: Product | None = None
+    at: float = 0.0
+    alone: bool = False
+    fought_at: float = -math.inf
+    wait: float | None = None
+
+
+class Memory:
+    """Guesses from what happened a moment ago; every write is conditioned on what they say, so they may be wrong.
+
+    Args:
+        clock: Source of time.
+        random: Source of numbers in [0, 1).
+    """
+
+    def __init__(self, clock: Clock, random: Callable[[], float]) -> None:
+        self._clock = clock
+        self._random = random
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._wary = 0
+
+    # ------------------------------------------------------------------ alone with a product
+
+    def recall(self, product_id: str) -> Product | None:
+        """The product as this process left it, if nobody else seems to write it: good for a plan, not for a refusal."""
+        trace = self._traces.get(product_id)
+        if (
+            trace is None
+            or not trace.alone
+            or self._clock.monotonic() - trace.at > _BELIEVED_SECONDS
+            or self.fought_over(product_id)
+        ):
+            return None
+        return trace.product
+
+    def found(self, product: Product) -> None:
+        """A fresh read says whether somebody else wrote since this process did."""
+        trace = self._traces.get(product.product_id)
+        if trace is not None:
+            trace.alone = _same_write(trace.product, product.created_at, product.version)
+
+    def left(self, product: Product) -> None:
+        """This process has just written the product."""
+        trace = self._trace(product.product_id)
+        trace.product, trace.at = product, self._clock.monotonic()
+
+    def forget(self, product_id: str) -> None:
+        """It is not known how this process left the product."""
+        trace = self._traces.get(product_id)
+        if trace is not None:
+            trace.product, trace.alone = None, False
+
+    # ------------------------------------------------------------------ fights
+
+    def fought_over(self, product_id: str) -> bool:
+        """Whether rivals were met on the product in the last seconds."""
+        trace = self._traces.get(product_id)
+        return trace is not None and self._clock.monotonic() - trace.fought_at <= _BELIEVED_SECONDS
+
+    def met_rival(self, product_id: str, wait: float | None = None) -> None:
+        """A transaction lost on the product, or a claim was refused.
+
+        Args:
+            product_id: The product.
+            wait: How long the rival had waited for its claim, in seconds, if it says so.
+        """
+        trace = self._trace(product_id)
+        if trace.wait is None or not self.fought_over(product_id):
+            trace.wait = _FIRST_WAIT
+        trace.product, trace.alone = None, False
+        trace.fought_at = self._clock.monotonic()
+        if wait is not None:
+            trace.wait += _WEIGHT * (wait - trace.wait)
+
+    def claimed(
+        self, product_id: str, created_at: str, version: int, waited: float, refusals: int
+    ) -> None:
+        """This process has the claim.
+
+        Args:
+            product_id: The product.
+            created_at: Its incarnation.
+            version: As the claim found it.
+            waited: Seconds since it was first wanted.
+            refusals: How often it was refused.
+        """
+        trace = self._trace(product_id)
+        if refusals == 0 and _same_write(trace.product, created_at, version):
+            # Nobody came by since this process wrote last: the fight is over.
+            trace.alone, trace.fought_at, trace.wait = True, -math.inf, None
+            return
+        trace.fought_at = self._clock.monotonic()
+        wait = _FIRST_WAIT if trace.wait is None else trace.wait
+        trace.wait = wait + _WEIGHT * (waited - wait)
+
+    def patience(self, product_id: str, waited: float) -> float:
+        """Seconds until the next request for a claim on the product.
+
+        A Poisson process whose rate is c times the time waited. n in line, who wait W on average, then ask
+        n * c * _MEAN_AGE * W times a second, while n / W commits are made. So c = requests / (_MEAN_AGE * W^2).
+
+        Args:
+            product_id: The product.
+            waited: Seconds since the claim was first wanted.
+        """
+        trace = self._traces.get(product_id)
+        if trace is None or trace.wait is None:
+            return 0.0
+        # Who has waited much longer than that knows better: the average has grown, or the owner is dead.
+        wait = max(trace.wait, _LEAST_WAIT, waited / 2)
+        exponential = -math.log(1.0 - self._random())
+        step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS_PER_COMMIT
+        return math.sqrt(waited**2 + step) - waited
+
+    # ------------------------------------------------------------------ replays
+
+    @property
+    def wary(self) -> bool:
+        """Whether a record was met lately that was there already: then reading records first is worth it."""
+        return self._wary > 0
+
+    def met_record(self) -> None:
+        """A record was there already."""
+        self._wary = _WARY_BATCHES
+
+    def next_batch(self) -> None:
+        """Another batch begins."""
+        self._wary = max(0, self._wary - 1)
+
+    def _trace(self, product_id: str) -> _Trace:
+        trace = self._traces.setdefault(product_id, _Trace())
+        self._traces.move_to_end(product_id)
+        if len(self._traces) > _PRODUCTS:
+            self._traces.popitem(last=False)
+        return trace
+
+
+class Claims:
+    """The claims of one batch of changes, or of one call.
+
+    Attributes:
+        held: By product id, the Unix second at which the claim ends.
+    """
+
+    def __init__(self, writer: Writer, memory: Memory, deadline: Deadline, effort: Effort) -> None:
+        self.held: dict[str, float] = {}
+        self._writer = writer
+        self._memory = memory
+        self._deadline = deadline
+        self._effort = effort
+        # Acquisitions that may not be over: those held, and those whose answer was lost.
+        self._owners: dict[str, str] = {}
+
+    def take(self, product_id: str) -> Item:
+        """Wait in line for a product and claim it; or go on with a claim that is about to end.
+
+        Returns:
+            The product as the claim left it.
+
+        Raises:
+            ConditionFailedError: It cannot be claimed; with the item as stored: it is gone, breaks the table's
+                contract, or is under a longer lease.
+            ThrottledError: No time was left to wait.
+            StoreError: DynamoDB failed.
+        """
+        writer, effort, clock = self._writer, self._effort, self._writer.clock
+        began = clock.monotonic()
+        delay = 0.0 if product_id in self._owners else self._memory.patience(product_id, 0.0)
+        owner = self._owners.get(product_id, f"claim-{uuid.uuid4().hex}")
+        refusals = throttles = 0
+        while writer.pause(delay, self._deadline):
+            effort.lease_wait += delay
+            waited, now = clock.monotonic() - began, clock.now()
+            until = now.timestamp() + CLAIM_SECONDS
+            self._owners[product_id] = owner
+            try:
+                item = writer.store.claim(product_id, owner, now, until, waited)
+            except ConditionFailedError as failed:
+                self.over(product_id)
+                if not _is_claimed(failed, now.timestamp()):
+                    raise
+                self._memory.met_rival(product_id, decode_product(failed.item or {}).lock_wait)
+                delay = self._memory.patience(product_id, waited)
+            except (ThrottledError, OutcomeUnknownError) as error:
+                delay = self._memory.patience(product_id, waited)
+                if error.code != "TransactionConflictException":
+                    throttles += 1
+                    delay = max(delay, writer.policy.backoff(throttles))
+            else:
+                effort.claims += 1
+                self.held[product_id] = until
+                self._memory.claimed(
+                    product_id, item["createdAt"]["S"], int(item["_version"]["N"]), waited, refusals
+                )
+                return item
+            refusals += 1
+            effort.claims_refused += 1
+        raise ThrottledError("CONTENTION", "no time was left to wait for a claim")
+
+    def use(self, product_id: str, *, release: bool) -> ClaimUse | None:
+        """How a write says that it is made under the claim; None if there is none."""
+        if product_id not in self.held:
+            return None
+        return ClaimUse(self._owners[product_id], release)
+
+    def over(self, product_id: str) -> None:
+        """A write has released the claim, or it was refused."""
+        self.held.pop(product_id, None)
+        self._owners.pop(product_id, None)
+
+    def doubt(self, product_id: str) -> None:
+        """The product was seen as another left it, or read anew: whoever wants to write it has to claim it again."""
+        self.held.pop(product_id, None)
+
+    def release(self) -> None:
+        """Release all claims that no write has released. What cannot be released ends by itself."""
+        for product_id, owner in list(self._owners.items()):
+            if self._deadline.remaining() > 0:
+                with suppress(ConditionFailedError, StoreError):
+                    self._writer.store.release_claim(product_id, owner)
+            self.over(product_id)
+
+
+def outwait_claims(operation: Callable[[], T], deadline: Deadline, writer: Writer) -> T:
+    """Call again as long as a product is merely claimed, for a single write that does not wait in line itself.
+
+    Args:
+        operation: Applies nothing when it raises LeaseHeldError.
+        deadline: When to give up.
+        writer: Knows time and chance.
+
+    Raises:
+        LeaseHeldError: The lease is longer than a claim, or no time was left.
+    """
+    while True:
+        try:
+            return operation()
+        except LeaseHeldError as held:
+            delay = writer.policy.random() * _FIRST_WAIT
+            if held.seconds_left > CLAIM_SECONDS or not writer.pause(delay, deadline):
+                raise
+
+
+def _is_claimed(failed: ConditionFailedError, now: float) -> bool:
+    """Whether there is a product, and no lease on it that is longer than a claim."""
+    if failed.item is None:
+        return False
+    try:
+        return decode_product(failed.item).lease_left(now) <= CLAIM_SECONDS
+    except CorruptItemError:
+        return False
+
+
+def _same_write(left: Product | None, created_at: str, version: int) -> bool:
+    return left is not None and (left.created_at, left.version) == (created_at, version)
