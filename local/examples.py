@@ -15,6 +15,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from inventory_orders.claims import Memory
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.committer import Committer, Ending
 from inventory_orders.decrement import AtomicDecrement
@@ -404,6 +405,53 @@ def decrement_modes(stage: Stage) -> Story:
     return story
 
 
+class _NeverClaims(Memory):
+    """Takes no fight for one: every batch is optimistic, however often it has lost."""
+
+    def fought_over(self, product_id: str) -> bool:
+        del product_id
+        return False
+
+
+def hot_product(stage: Stage) -> Story:
+    """What 8 rivals with batches of 20 orders for one product cost: with jittered retries alone, and with claims."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    story = Story()
+    rivals, batches, size = 8, 10, 20
+    total = rivals * batches * size
+    for name, memory in (("retries alone", _NeverClaims), ("with claims", Memory)):
+        product_id = stage.create(total)
+        meters: list[_Meter] = []
+
+        def work(
+            worker: int,
+            memory: type[Memory] = memory,
+            product_id: str = product_id,
+            meters: list[_Meter] = meters,
+        ) -> None:
+            client = boto3.client("dynamodb", config=CLIENT_CONFIG)
+            committer = Committer(Store(client, stage.tables))
+            committer.memory = memory(committer.writer.clock, committer.writer.policy.random)
+            meters.append(_Meter(client))
+            for batch in range(batches):
+                ids = (f"{product_id}-{worker}-{batch}-{number}" for number in range(size))
+                orders = [Order(order_id, "u-1", {product_id: 1}) for order_id in ids]
+                committer.apply(orders, soon())
+
+        with ThreadPoolExecutor(rivals) as pool:
+            list(pool.map(work, range(rivals)))
+        lost = sum(meter.cancelled_transactions for meter in meters)
+        requests = sum(meter.requests for meter in meters)
+        story.ours(
+            f"{name:13}  {requests / total:.2f} requests an order, "
+            f"{lost / (rivals * batches):.2f} lost transactions a batch; "
+            f"{total - stage.stock(product_id)} of {total} placed",
+            holds=stage.stock(product_id) == 0,
+        )
+    return story
+
+
 EXAMPLES: dict[str, Callable[[Stage], Story]] = {
     "lost-update": lost_update,
     "overdraft": overdraft,
@@ -413,11 +461,12 @@ EXAMPLES: dict[str, Callable[[Stage], Story]] = {
     "aba": aba,
     "lost-response": lost_response,
     "decrement-modes": decrement_modes,
+    "hot-product": hot_product,
 }
 
 
 class _Meter:
-    """Counts what a client asks for: requests, cancelled ones, and the write capacity of what was applied."""
+    """Counts what a client asks for: requests, those that failed, and the write capacity of what was applied."""
 
     def __init__(self, client: Any) -> None:
         self.reset()
@@ -427,6 +476,7 @@ class _Meter:
 
     def reset(self) -> None:
         self.requests, self.cancelled, self.units = 0, 0, 0.0
+        self.cancelled_transactions = 0
 
     def _count_request(self, **_: Any) -> None:
         self.requests += 1
@@ -437,6 +487,7 @@ class _Meter:
     def _count_units(self, parsed: dict[str, Any], **_: Any) -> None:
         if "Error" in parsed:
             self.cancelled += 1
+            self.cancelled_transactions += "CancellationReasons" in parsed
             return
         consumed = parsed.get("ConsumedCapacity", [])
         entries = consumed if isinstance(consumed, list) else [consumed]

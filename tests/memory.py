@@ -222,7 +222,7 @@ class MemoryStore:
         self.products[product_id] = replace(
             current,
             version=current.version + 1,
-            lock_time=float(int(self.clock.now().timestamp() + seconds)),
+            lock_time=self.clock.now().timestamp() + seconds,
         )
 
 

@@ -12,7 +12,7 @@ def test_the_anomaly_happens_with_the_naive_code_and_not_with_ours(shop, name):
     assert story.ours_holds
     assert all(story.ours_holds), story.lines
     assert all(story.naive_fails), story.lines
-    if name != "decrement-modes":
+    if name not in ("decrement-modes", "hot-product"):
         assert story.naive_fails, "there is a naive run beside it"
 
 

@@ -1,0 +1,368 @@
+"""What a warm process remembers, how long it waits in line, and that every way out releases."""
+
+import math
+import random
+
+import pytest
+
+from inventory_orders.claims import CLAIM_SECONDS, Claims, Memory, outwait_claims
+from inventory_orders.clock import Deadline
+from inventory_orders.committer import Committer, Ending
+from inventory_orders.errors import (
+    ConditionFailedError,
+    LeaseHeldError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    ThrottledError,
+)
+from inventory_orders.model import Order, RefusalReason
+from inventory_orders.planner import Limits
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.writer import Effort
+from tests.memory import FakeClock, Fault, MemoryStore, product
+
+TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
+RIVAL_AT_WORK = ThrottledError("TransactionConflictException", "a transaction is in flight")
+
+
+def rival(product_id="p"):
+    return Fault(rival=lambda store: store.sell(product_id, 1))
+
+
+class Bench:
+    def __init__(self, *products, limits=None):
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock, *products)
+        chance = random.Random(0)
+        policy = RetryPolicy(random=chance.random)
+        self.engine = Committer(self.store, policy, self.clock, limits=limits)
+        self.writer = self.engine.writer
+        self.number = 0
+
+    def apply(self, *changes, seconds=20.0):
+        return self.engine.apply(changes, Deadline.after(seconds, self.clock))
+
+    def order(self, **quantities):
+        self.number += 1
+        return Order(f"o{self.number}", "u", quantities)
+
+    def claims(self, seconds=20.0):
+        self.effort = Effort()
+        deadline = Deadline.after(seconds, self.clock)
+        return Claims(self.writer, self.engine.memory, deadline, self.effort)
+
+
+def endings(report):
+    return [outcome.ending for outcome in report.outcomes]
+
+
+class TestBatches:
+    def test_a_loss_is_followed_by_a_claim_which_the_commit_releases(self):
+        bench = Bench(product("p", 10))
+        bench.store.faults.append(rival())
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert len(bench.store.claims) == 1
+        assert bench.store.releases == [], "the commit has done it"
+        assert bench.store.products["p"].lock_time is None
+        assert bench.store.products["p"].version == 3, "a claim is no change of the product"
+        assert (report.effort.claims, report.effort.claims_refused) == (1, 0)
+        assert report.retries == (1,)
+
+    def test_a_product_without_rivals_never_pays_for_it(self):
+        bench = Bench(product("p", 100))
+        for _ in range(10):
+            report = bench.apply(bench.order(p=1))
+            assert report.effort.claims == report.effort.claims_refused == 0
+
+    def test_the_next_batch_claims_before_it_writes(self):
+        bench = Bench(product("p", 10))
+        bench.store.faults.append(rival())
+        bench.apply(bench.order(p=1))
+        bench.store.sell("p", 1)
+        reads = len(bench.store.reads)
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert report.effort.version_conflicts == [False], "no transaction was lost"
+        assert (report.effort.claims, len(bench.store.reads)) == (1, reads), "the claim is the read"
+
+    def test_after_some_seconds_without_a_rival_it_is_optimistic_again(self):
+        bench = Bench(product("p", 10))
+        bench.store.faults.append(rival())
+        bench.apply(bench.order(p=1))
+        bench.clock.seconds += 6
+        report = bench.apply(bench.order(p=1))
+        assert (report.effort.claims, endings(report)) == (0, [Ending.APPLIED])
+
+    def test_a_claim_at_the_first_request_with_nobody_in_between_ends_the_fight(self):
+        bench = Bench(product("p", 10))
+        bench.store.faults.append(rival())
+        claims = [bench.apply(bench.order(p=1)).effort.claims for _ in range(4)]
+        assert claims == [1, 1, 0, 0]
+
+    def test_a_product_that_is_read_as_claimed_is_claimed_without_a_loss(self):
+        bench = Bench(product("p", 10))
+        bench.store.lock("p", 0.5)
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert report.effort.claims == 1
+        assert report.effort.claims_refused > 0
+        assert report.effort.version_conflicts == [False]
+        assert report.effort.lease_wait >= 0.5
+
+    def test_several_are_claimed_in_the_order_of_their_ids(self):
+        bench = Bench(*(product(name, 10) for name in "cab"))
+        bench.store.faults.append(Fault(rival=lambda store: [store.sell(n, 1) for n in "abc"]))
+        bench.apply(bench.order(c=1, a=1, b=1))
+        assert [name for name, _ in bench.store.claims] == ["a", "b", "c"]
+
+    def test_a_new_loss_releases_all_claims_and_takes_the_whole_set_again(self):
+        bench = Bench(product("a", 10), product("b", 10))
+        bench.store.faults.extend([rival("b"), rival("a")])
+        report = bench.apply(bench.order(a=1, b=1))
+        assert endings(report) == [Ending.APPLIED]
+        names = [name for name, _ in bench.store.claims]
+        assert names == ["b", "a", "b"]
+        assert [name for name, _ in bench.store.releases] == ["b"]
+        owners = [owner for _, owner in bench.store.claims]
+        assert len(set(owners)) == 3, "unique for each acquisition"
+
+    def test_a_claim_is_kept_until_the_last_transaction_of_its_chain(self):
+        bench = Bench(product("p", 10), limits=Limits(changes=1))
+        bench.store.faults.append(rival())
+        report = bench.apply(bench.order(p=1), bench.order(p=1), bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED] * 3
+        assert report.effort.version_conflicts == [True, False, False, False]
+        assert len(bench.store.claims) == 1
+        assert bench.store.products["p"].lock_time is None
+
+    def test_a_claim_is_released_when_nothing_is_left_to_write(self):
+        bench = Bench(product("p", 1))
+        bench.store.faults.append(
+            Fault(rival=lambda store: store.products.update(p=product("p", 0)))
+        )
+        bench.engine.memory.met_rival("p")
+        report = bench.apply(bench.order(p=5))
+        assert report.outcomes[0].refusal.reason is RefusalReason.INSUFFICIENT_STOCK
+        assert [name for name, _ in bench.store.releases] == ["p"]
+        assert bench.store.products["p"].lock_time is None
+
+    def test_a_claim_is_released_when_the_commit_fails_for_good(self):
+        bench = Bench(product("p", 10))
+        bench.store.faults.extend(
+            [rival(), Fault(error=StoreUnavailableError("AccessDenied", "no"))]
+        )
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.RETURNED]
+        assert bench.store.products["p"].lock_time is None
+
+    def test_others_do_not_wait_for_the_one_that_is_fought_over(self):
+        bench = Bench(product("hot", 10), product("cold", 10))
+        bench.engine.memory.met_rival("hot")
+        bench.store.lock("hot", 1.0)
+        report = bench.apply(bench.order(hot=1), bench.order(cold=1), seconds=0.5)
+        assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+        assert report.outcomes[0].cause == "CONTENTION"
+
+    def test_a_lease_that_outlasts_the_invocation_returns_the_messages(self):
+        bench = Bench(product("p", 10))
+        bench.engine.memory.met_rival("p")
+        bench.store.lock("p", 600)
+        report = bench.apply(bench.order(p=1))
+        assert (endings(report), report.outcomes[0].cause) == ([Ending.RETURNED], "LEASED")
+        assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
+
+    def test_a_dead_claimer_delays_others_no_longer_than_its_claim(self):
+        bench = Bench(product("p", 10))
+        bench.store.lock("p", CLAIM_SECONDS)
+        began = bench.clock.monotonic()
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert bench.clock.monotonic() - began < CLAIM_SECONDS * 1.25
+        assert report.effort.claims_refused < 200
+
+    def test_a_commit_whose_claim_was_taken_over_changes_nothing(self):
+        bench = Bench(product("p", 10))
+
+        def paused(store):
+            bench.clock.seconds += CLAIM_SECONDS + 1
+            store.lock("p", 1.0)
+
+        bench.store.faults.extend([rival(), Fault(rival=paused)])
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert report.effort.version_conflicts == [True, True, False]
+        assert bench.store.products["p"].stock_count == 8, "one of the rival's, one of the order's"
+
+    def test_a_claim_whose_answer_was_lost_is_gone_on_with(self):
+        bench = Bench(product("p", 10))
+        bench.store.faults.append(rival())
+        bench.store.claim_faults.append(Fault(error=TIMEOUT, applied=True))
+        report = bench.apply(bench.order(p=1))
+        assert endings(report) == [Ending.APPLIED]
+        (first, second) = bench.store.claims
+        assert first == second, "the same acquisition"
+
+    def test_a_claim_whose_answer_was_lost_is_released_when_time_runs_out(self):
+        bench = Bench(product("p", 10))
+        bench.engine.memory.met_rival("p")
+        bench.store.claim_faults.extend([Fault(error=TIMEOUT, applied=True)] * 50)
+        report = bench.apply(bench.order(p=1), seconds=0.5)
+        assert endings(report) == [Ending.RETURNED]
+        assert bench.store.products["p"].lock_time is None
+
+
+class TestPlanningFromMemory:
+    def test_a_product_that_only_this_process_writes_is_not_read_again(self):
+        bench = Bench(product("p", 100))
+        for _ in range(5):
+            assert endings(bench.apply(bench.order(p=1))) == [Ending.APPLIED]
+        assert len(bench.store.reads) == 2, "the second read shows that nobody else wrote"
+        assert bench.store.products["p"].stock_count == 95
+
+    def test_nobody_is_refused_on_its_word(self):
+        bench = Bench(product("p", 3))
+        for _ in range(3):
+            bench.apply(bench.order(p=1))
+        bench.store.sell("p", -10)
+        report = bench.apply(bench.order(p=5))
+        assert endings(report) == [Ending.APPLIED]
+        assert len(bench.store.reads) == 3
+
+    def test_it_does_not_believe_itself_for_long(self):
+        bench = Bench(product("p", 100))
+        for _ in range(3):
+            bench.apply(bench.order(p=1))
+        bench.clock.seconds += 6
+        bench.apply(bench.order(p=1))
+        assert len(bench.store.reads) == 3
+
+    def test_records_are_read_first_where_replays_were_met_lately(self):
+        bench = Bench(product("p", 100))
+        for _ in range(3):
+            bench.apply(bench.order(p=1))
+        replay = Order("o1", "u", {"p": 1})
+        assert endings(bench.apply(replay)) == [Ending.REPLAYED]
+        writes, reads = len(bench.store.writes), len(bench.store.reads)
+        assert endings(bench.apply(replay)) == [Ending.REPLAYED]
+        assert (len(bench.store.writes), len(bench.store.reads)) == (writes, reads + 1)
+
+    def test_what_a_failed_transaction_left_is_not_remembered(self):
+        bench = Bench(product("p", 100))
+        for _ in range(3):
+            bench.apply(bench.order(p=1))
+        bench.store.faults.append(Fault(error=StoreUnavailableError("AccessDenied", "no")))
+        bench.apply(bench.order(p=1))
+        reads = len(bench.store.reads)
+        bench.apply(bench.order(p=1))
+        assert len(bench.store.reads) == reads + 1
+
+
+class TestTheLine:
+    def test_those_who_wait_together_are_served_fairly(self):
+        """20 in line for one product: the slowest of a hundred waits less than three times the average."""
+        waits, requests = line_of(20, 3000)
+        waits.sort()
+        average = sum(waits) / len(waits)
+        assert waits[int(0.99 * len(waits))] < 3 * average
+        assert requests / len(waits) < 12, "requests for each claim"
+
+    def test_equal_chances_would_not_be_fair(self):
+        """The same line with full jitter: what the growing rate is for."""
+        waits, _ = line_of(20, 3000, patience=lambda chance: chance.random() * 0.1)
+        waits.sort()
+        assert waits[int(0.99 * len(waits))] > 3.5 * sum(waits) / len(waits)
+
+    def test_the_first_request_in_peace_goes_out_at_once(self):
+        memory = Memory(FakeClock(), random.Random(0).random)
+        assert memory.patience("p", 0.0) == 0.0
+
+    def test_an_old_wait_is_forgotten_with_the_fight(self):
+        clock = FakeClock()
+        memory = Memory(clock, lambda: 0.5)
+        for _ in range(50):
+            memory.met_rival("p", 10.0)
+        assert memory.patience("p", 0.0) > 1
+        clock.seconds += 6
+        memory.met_rival("p")
+        assert memory.patience("p", 0.0) < 0.1
+
+
+class TestOneClaim:
+    def test_a_rival_at_work_is_a_refusal(self):
+        bench = Bench(product("p", 10))
+        bench.store.claim_faults.extend([Fault(error=RIVAL_AT_WORK)] * 2)
+        claims = bench.claims()
+        claims.take("p")
+        assert (bench.effort.claims, bench.effort.claims_refused) == (1, 2)
+        claims.release()
+        assert bench.store.products["p"].lock_time is None
+
+    def test_a_product_that_is_gone_cannot_be_claimed(self):
+        with pytest.raises(ConditionFailedError):
+            Bench().claims().take("p")
+
+    def test_it_gives_up_when_the_time_is_up(self):
+        bench = Bench(product("p", 10))
+        bench.store.lock("p", 1.5)
+        with pytest.raises(ThrottledError):
+            bench.claims(seconds=0.2).take("p")
+
+    def test_going_on_with_a_claim_that_is_about_to_end(self):
+        bench = Bench(product("p", 10))
+        claims = bench.claims()
+        claims.take("p")
+        bench.clock.seconds += 1.5
+        claims.take("p")
+        assert claims.held["p"] == pytest.approx(bench.clock.seconds + CLAIM_SECONDS)
+        assert len({owner for _, owner in bench.store.claims}) == 1
+
+    def test_single_writes_outwait_claims_but_not_leases(self):
+        bench = Bench()
+        left = [0.5, 0.2, 0.0]
+
+        def operation():
+            if left:
+                raise LeaseHeldError("p", left.pop(0))
+            return "done"
+
+        deadline = Deadline.after(5, bench.clock)
+        assert outwait_claims(operation, deadline, bench.writer) == "done"
+        left.append(600.0)
+        with pytest.raises(LeaseHeldError):
+            outwait_claims(operation, deadline, bench.writer)
+
+
+def line_of(rivals, served, patience=None):
+    """Waits of rivals who come back as soon as they were served, 20 ms each; and the requests they made."""
+    clock = FakeClock()
+    chance = random.Random(1)
+    memories = [Memory(clock, chance.random) for _ in range(rivals)]
+    for memory in memories:
+        memory.met_rival("p")
+    start = clock.seconds
+
+    def next_request(who, waited):
+        if patience is not None:
+            return patience(chance)
+        return memories[who].patience("p", waited)
+
+    since = [start] * rivals
+    at = [start + next_request(who, 0.0) for who in range(rivals)]
+    busy_until, holder_waited = -math.inf, 0.0
+    waits, requests = [], 0
+    while len(waits) < served:
+        who = min(range(rivals), key=at.__getitem__)
+        clock.seconds = now = at[who]
+        waited = now - since[who]
+        requests += 1
+        if now < busy_until:
+            memories[who].met_rival("p", holder_waited)
+            at[who] = now + next_request(who, waited)
+        else:
+            memories[who].claimed("p", "c", requests, waited, 1)
+            waits.append(waited)
+            busy_until, holder_waited = now + 0.02, waited
+            since[who] = busy_until
+            at[who] = busy_until + next_request(who, 0.0)
+    return waits[served // 5 :], requests
