@@ -1,6 +1,7 @@
 # Everything a person does with this project. `make help` lists it.
 PYTHON ?= python3
 ORDERS ?=
+URL ?=
 FUNCTION ?= place_orders
 EVENT ?= events/$(FUNCTION).json
 VENV := .venv
@@ -12,7 +13,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down env invoke audit example deploy destroy lock
+.PHONY: help setup demo dashboard screenshot test browser up down env invoke audit example deploy destroy lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,11 +23,26 @@ setup: $(VENV)/installed node_modules/installed ## the Python environment and th
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, read the books; ORDERS=FILE replays real ones
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
 
-test: setup ## all checks: lint, types, unit, infra, integration, e2e
+dashboard: setup ## the CloudWatch dashboard, live on this machine; URL=1 only prints its address
+	@$(RUN) dashboard $(if $(URL),--url)
+
+screenshot: demo ## docs/dashboard.png, anew, after a demo
+	@$(RUN) dashboard --png docs/dashboard.png
+
+test: setup browser ## all checks: lint, types, unit, infra, integration, e2e
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python local $(wildcard functions/*/handler.py)
 	@$(VENV)/bin/python -m pytest
+
+# The dashboard's page is tested in a real browser. Where none can be had those tests are skipped, and say so.
+browser: setup
+	@$(VENV)/bin/python -m local.dashboard.browser || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
+		echo "Installing Debian's chromium for the tests of the dashboard's page"; \
+		mkdir -p .local/logs; \
+		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
+			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
 up: setup ## start the embedded AWS with the stack deployed
 	@$(RUN) up

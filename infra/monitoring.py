@@ -336,8 +336,8 @@ class Monitoring(Construct):
             for reason, color in zip(REASONS, (_ORANGE, _PURPLE, _GREY), strict=True)
         ]
         self.dashboard.add_widgets(
-            self._graph("Orders", [placed, rejected], "a minute", stacked=True),
-            self._graph("Rejected, by reason", reasons, "a minute", stacked=True),
+            self._graph("Orders", [placed, rejected], "in each period", stacked=True),
+            self._graph("Rejected, by reason", reasons, "in each period", stacked=True),
             self._graph(
                 "Where messages end otherwise",
                 [
@@ -345,7 +345,7 @@ class Monitoring(Construct):
                     self._metric("MessagesReturned", "Sum", "returned", _GREY),
                     self._metric("MessagesDeadLettered", "Sum", "dead-lettered", _RED),
                 ],
-                "a minute",
+                "in each period",
             ),
         )
         self.dashboard.add_widgets(
@@ -371,13 +371,13 @@ class Monitoring(Construct):
                     self._metric("StaleEventsIgnored", "Sum", "stale events", _BLUE),
                     self._metric("StaleDeletesIgnored", "Sum", "stale deletes", _PURPLE),
                 ],
-                "a minute",
+                "in each period",
                 width=12,
             ),
             self._graph(
                 "Products that ran low",
                 [self._metric("LowStock", "Sum", "low or out of stock", _ORANGE)],
-                "a minute",
+                "in each period",
                 width=12,
             ),
         )
@@ -430,7 +430,7 @@ class Monitoring(Construct):
             self._graph(
                 "Conditions that failed (DynamoDB)",
                 self._each_table("ConditionalCheckFailedRequests"),
-                "a minute",
+                "in each period",
             ),
             self._graph(
                 "Transaction conflicts",
@@ -438,7 +438,7 @@ class Monitoring(Construct):
                     *self._each_table("TransactionConflict"),
                     self._metric("TransactionConflict", "Sum", "seen by handlers", _RED),
                 ],
-                "a minute",
+                "in each period",
             ),
         )
 
@@ -476,7 +476,7 @@ class Monitoring(Construct):
             self._graph(
                 "Attempts to commit",
                 [self._metric("ConditionalWrites", "Sum", "transactions sent", _PURPLE)],
-                "a minute",
+                "in each period",
                 width=6,
             ),
             self._graph("Capacity", [units], "write units", width=6),
@@ -499,8 +499,10 @@ class Monitoring(Construct):
             "concurrency for Lambda, of a hot key or a cold table for DynamoDB.",
         )
         self.dashboard.add_widgets(
-            self._graph("Errors", self._each_function("Errors", "Sum"), "a minute", width=6),
-            self._graph("Throttles", self._each_function("Throttles", "Sum"), "a minute", width=6),
+            self._graph("Errors", self._each_function("Errors", "Sum"), "in each period", width=6),
+            self._graph(
+                "Throttles", self._each_function("Throttles", "Sum"), "in each period", width=6
+            ),
             self._graph("Duration, p95", self._each_function("Duration", "p95"), "ms", width=6),
             self._graph(
                 "At once",
@@ -513,13 +515,13 @@ class Monitoring(Construct):
             self._graph(
                 "Writes throttled by DynamoDB",
                 self._each_table("WriteThrottleEvents"),
-                "a minute",
+                "in each period",
                 width=12,
             ),
             self._graph(
                 "Reads throttled by DynamoDB",
                 self._each_table("ReadThrottleEvents"),
-                "a minute",
+                "in each period",
                 width=12,
             ),
         )

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+import webbrowser
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
@@ -22,6 +23,7 @@ from rich.table import Table
 
 from local import ROOT, emulator, queues, stack
 from local.aws import Aws, embedded_settings, refuse_loopback, use_embedded
+from local.dashboard import background
 from local.process import LocalError
 from local.shop import Message, read_orders
 
@@ -75,6 +77,8 @@ def demo(
     if orders is not None and not orders.is_file():
         raise LocalError(f"{orders} does not exist")
     running = _up(screen)
+    # Before the orders: what a queue held is known only from looking at it.
+    page = background.start()
     # Only now, so that the first lines appear at once.
     from local import demo as demonstration  # noqa: PLC0415
 
@@ -83,8 +87,10 @@ def demo(
     outcome = demonstration.run_demo(aws, running, screen, orders)
     demonstration.show(outcome, screen)
     path = demonstration.write_json(outcome)
+    screen.print(f"\n[bold]The dashboard, live:[/] {page.endpoint}")
     screen.print(
-        f"\n[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS still runs; try next:\n"
+        f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS still runs; try next:\n"
+        "  make dashboard                      open that page\n"
         "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json\n"
         "  make demo ORDERS=FILE               real orders instead, one a line\n"
         "  .venv/bin/python -m local status    tables, queues, dead letters\n"
@@ -108,8 +114,41 @@ def up() -> None:
 
 @app.command()
 def down() -> None:
-    """Stop the embedded AWS of this checkout, and everything that it started."""
+    """Stop the embedded AWS of this checkout, the dashboard, and everything that they started."""
     screen.print("Stopped." if stack.down() else "Nothing was running.")
+
+
+@app.command()
+def dashboard(
+    png: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="Write a picture of it, without a window."
+        ),
+    ] = None,
+    url: Annotated[
+        bool, typer.Option("--url", help="Print its address and nothing else; open no browser.")
+    ] = False,
+) -> None:
+    """Show the CloudWatch dashboard of the stack on this machine, live. `make down` stops it."""
+    _up(aside)
+    page = background.start()
+    if png is not None:
+        from local.dashboard import browser  # noqa: PLC0415 - slow to import
+
+        browser.take_picture(page.endpoint, png)
+        aside.print(f"{png} shows the dashboard.")
+    elif url:
+        typer.echo(page.endpoint)
+    else:
+        screen.print(
+            f"The dashboard is at [bold]{page.endpoint}[/]. "
+            "[dim]It is live: run `make demo` in another terminal. `make down` stops it.[/]",
+            soft_wrap=True,
+        )
+        # Without a screen a browser of the terminal's might take the terminal.
+        if sys.platform != "linux" or os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
+            webbrowser.open(page.endpoint)
 
 
 @app.command()

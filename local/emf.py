@@ -12,6 +12,7 @@ from typing import Any
 
 from inventory_orders.telemetry import NAMESPACE
 from local.aws import Aws
+from local.logs import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,7 @@ class Sample:
 
 def read_samples(aws: Aws, log_group: str, since: int) -> Iterator[Sample]:
     """The metrics in a log group since a moment (Unix milliseconds)."""
-    pages = aws.logs.get_paginator("filter_log_events").paginate(
-        logGroupName=aws.outputs[log_group], startTime=since
-    )
-    for page in pages:
-        yield from parse(event["message"] for event in page["events"])
+    return parse(event.message for event in Tail(aws.outputs[log_group], since).read(aws))
 
 
 def parse(lines: Iterable[str]) -> Iterator[Sample]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import shutil
 import socket
 import subprocess
@@ -13,13 +12,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-
-import psutil
 
 from local import ROOT, STATE
 from local.aws import environment_without_aws
-from local.process import LOGS, LocalError, run_logged, tail
+from local.process import LOGS, LocalError, Server, run_logged, tail
 
 _FOLDER = STATE / "emulator"
 # Shared by all that run beside one another.
@@ -32,32 +28,8 @@ _START_SECONDS = 30
 _STOP_SECONDS = 12
 
 
-@dataclass(frozen=True)
-class Emulator:
-    """A running embedded AWS.
-
-    Attributes:
-        pid: Its process.
-        started: When that process was created: tells it from a later one with the same id.
-        port: Where it listens, on 127.0.0.1.
-    """
-
-    pid: int
-    started: float
-    port: int
-
-    @property
-    def endpoint(self) -> str:
-        """Its URL."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def is_alive(self) -> bool:
-        """Whether the process is still there and still the same."""
-        try:
-            process = psutil.Process(self.pid)
-            return process.create_time() == self.started and process.is_running()
-        except psutil.NoSuchProcess:
-            return False
+class Emulator(Server):
+    """A running embedded AWS."""
 
     def check(self) -> None:
         """Make sure that it still runs.
@@ -71,11 +43,10 @@ class Emulator:
 
 def running() -> Emulator | None:
     """The embedded AWS of this checkout, if it runs."""
-    try:
-        emulator = Emulator(**json.loads(_STATE_FILE.read_text("utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+    emulator = Emulator.read(_STATE_FILE)
+    if emulator is None or not emulator.is_alive() or not _is_ready(emulator.port):
         return None
-    return emulator if emulator.is_alive() and _is_ready(emulator.port) else None
+    return emulator
 
 
 def start() -> Emulator:
@@ -107,8 +78,8 @@ def start() -> Emulator:
             # Outlives this command, and is not hit by its Ctrl-C.
             start_new_session=True,
         )
-    emulator = Emulator(process.pid, psutil.Process(process.pid).create_time(), port)
-    _STATE_FILE.write_text(json.dumps(asdict(emulator)), "utf-8")
+    emulator = Emulator.of_process(process.pid, port)
+    emulator.write(_STATE_FILE)
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(port):
         if process.poll() is not None or time.monotonic() > give_up_at:
@@ -120,19 +91,12 @@ def start() -> Emulator:
 
 def stop() -> bool:
     """Stop the embedded AWS of this checkout with all its workers. Returns whether it was running."""
-    try:
-        emulator = Emulator(**json.loads(_STATE_FILE.read_text("utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+    emulator = Emulator.read(_STATE_FILE)
+    if emulator is None:
         return False
     was_running = emulator.is_alive()
     if was_running:
-        process = psutil.Process(emulator.pid)
-        family = [process, *process.children(recursive=True)]
-        process.terminate()
-        _, left = psutil.wait_procs(family, timeout=_STOP_SECONDS)
-        for survivor in left:
-            survivor.kill()
-        psutil.wait_procs(left, timeout=_STOP_SECONDS)
+        emulator.stop(_STOP_SECONDS)
     _clean()
     return was_running
 

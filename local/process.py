@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
+
+import psutil
 
 from local import ROOT, STATE
 
@@ -13,6 +18,74 @@ LOGS = STATE / "logs"
 
 class LocalError(Exception):
     """Something that a person can act upon; the message says how."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process of ours that listens on this machine, known to later commands by a note in `.local/`.
+
+    Attributes:
+        pid: Its process.
+        started: When that process was created: tells it from a later one with the same id.
+        port: Where it listens, on 127.0.0.1.
+    """
+
+    pid: int
+    started: float
+    port: int
+
+    @classmethod
+    def of_process(cls, pid: int, port: int) -> Self:
+        """The server that a process is.
+
+        Raises:
+            psutil.NoSuchProcess: The process has ended.
+        """
+        return cls(pid, psutil.Process(pid).create_time(), port)
+
+    @classmethod
+    def read(cls, note: Path) -> Self | None:
+        """The server that a note speaks of; it may be gone by now."""
+        try:
+            return cls(**json.loads(note.read_text("utf-8")))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def write(self, note: Path) -> None:
+        """Leave a note, whole or not at all."""
+        draft = note.with_suffix(".draft")
+        draft.write_text(json.dumps(asdict(self)), "utf-8")
+        draft.replace(note)
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_alive(self) -> bool:
+        """Whether the process is still there and still the same."""
+        try:
+            process = psutil.Process(self.pid)
+            return (
+                process.create_time() == self.started
+                and process.is_running()
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
+        except psutil.NoSuchProcess:
+            return False
+
+    def stop(self, seconds: float) -> None:
+        """End it with all that it started: asked first, then after so many seconds made to."""
+        try:
+            process = psutil.Process(self.pid)
+            family = [process, *process.children(recursive=True)]
+            process.terminate()
+        except psutil.NoSuchProcess:
+            return
+        _, left = psutil.wait_procs(family, timeout=seconds)
+        for survivor in left:
+            survivor.kill()
+        psutil.wait_procs(left, timeout=seconds)
 
 
 def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from local import ROOT, STATE, emulator
 from local.aws import ACCOUNT, REGION, embedded_environment
+from local.dashboard import background
 from local.emulator import Emulator
 from local.process import run_logged
 
@@ -39,6 +40,7 @@ def up(say: Say) -> Emulator:
     with emulator.exclusive():
         found = emulator.running()
         if found is None:
+            background.stop()
             emulator.stop()
             say("Starting the embedded AWS")
             found = emulator.start()
@@ -50,8 +52,9 @@ def up(say: Say) -> Emulator:
 
 
 def down() -> bool:
-    """Stop the embedded AWS. Returns whether it was running."""
+    """Stop the embedded AWS, and the dashboard with it. Returns whether it was running."""
     with emulator.exclusive():
+        background.stop()
         _RECORD.unlink(missing_ok=True)
         return emulator.stop()
 

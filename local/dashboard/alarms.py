@@ -1,0 +1,85 @@
+"""The state of an alarm, from its own definition and samples. Pure.
+
+Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from local.dashboard.body import Unknown
+from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
+
+_COMPARISONS = {
+    "GreaterThanThreshold": operator.gt,
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "LessThanThreshold": operator.lt,
+    "LessThanOrEqualToThreshold": operator.le,
+}
+
+
+class State(StrEnum):
+    """What an alarm says."""
+
+    OK = "OK"
+    ALARM = "ALARM"
+    UNKNOWN = "UNKNOWN"
+    """Its metric cannot be known on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An alarm's state now.
+
+    Attributes:
+        state: Of the alarm.
+        reason: Why, for a person.
+    """
+
+    state: State
+    reason: str
+
+
+def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Unknown) -> Judgement:
+    """Evaluate an alarm over its newest periods, of which the last ends now.
+
+    Args:
+        definition: As DescribeAlarms gives it.
+        samples: What was measured.
+        now: Unix seconds.
+        unknown: Tells which metrics cannot be known.
+
+    Raises:
+        DashboardError: The alarm is of a kind that is not evaluated here.
+    """
+    missing = definition.get("TreatMissingData", "missing")
+    compare = _COMPARISONS.get(definition["ComparisonOperator"])
+    if missing != "notBreaching" or compare is None or "MetricName" not in definition:
+        raise DashboardError(f"the alarm {definition['AlarmName']} is of a kind not evaluated here")
+    metric = Metric(
+        definition["Namespace"],
+        definition["MetricName"],
+        frozenset((entry["Name"], entry["Value"]) for entry in definition["Dimensions"]),
+    )
+    reason = unknown(metric)
+    if reason is not None:
+        return Judgement(State.UNKNOWN, f"Not known on this machine: {reason}.")
+    period, count = definition["Period"], definition["EvaluationPeriods"]
+    stat = definition.get("Statistic") or definition["ExtendedStatistic"]
+    window = Window(now + 1 - period * count, period, count)
+    points = [statistic(stat, bucket) for bucket in samples.buckets(metric, window)]
+    threshold = definition["Threshold"]
+    breaching = [p for p in points if p is not None and compare(p, threshold)]
+    needed = definition.get("DatapointsToAlarm") or count
+    state = State.ALARM if len(breaching) >= needed else State.OK
+    newest = "no data" if points[-1] is None else f"{points[-1]:,.4g}"
+    length = f"{period} s" if period < 60 else f"{period // 60} min"
+    return Judgement(
+        state,
+        f"{stat} over the last {length}: {newest}; alarm when {definition['ComparisonOperator']} {threshold:,g} "
+        f"for {needed} of {count} periods.",
+    )

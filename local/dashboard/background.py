@@ -1,0 +1,69 @@
+"""The dashboard's server, in the background: one beside each embedded AWS, stopped with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from local import ROOT, STATE, emulator
+from local.aws import environment_without_aws
+from local.process import LOGS, LocalError, Server, tail
+
+_NOTE = STATE / "dashboard.json"
+_LOG = LOGS / "dashboard.log"
+_START_SECONDS = 20
+_STOP_SECONDS = 5
+
+
+def running() -> Server | None:
+    """The dashboard's server of this checkout, if it runs."""
+    server = Server.read(_NOTE)
+    return server if server is not None and server.is_alive() else None
+
+
+def start() -> Server:
+    """Start the server where it does not run already. The embedded AWS has to run.
+
+    Raises:
+        LocalError: It does not come up.
+    """
+    with emulator.exclusive():
+        return running() or _start()
+
+
+def _start() -> Server:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    _NOTE.unlink(missing_ok=True)
+    with _LOG.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "local.dashboard.server"],
+            cwd=ROOT,
+            env=environment_without_aws(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # Outlives this command, and is not hit by its Ctrl-C.
+            start_new_session=True,
+        )
+    give_up_at = time.monotonic() + _START_SECONDS
+    while (found := running()) is None:
+        if process.poll() is not None or time.monotonic() > give_up_at:
+            process.kill()
+            raise LocalError(f"the dashboard did not start; its last lines:\n\n{tail(_LOG)}")
+        time.sleep(0.02)
+    return found
+
+
+def note(server: Server) -> None:
+    """Leave word of a server, for `running`."""
+    server.write(_NOTE)
+
+
+def stop() -> bool:
+    """Stop the server. Returns whether it was running."""
+    server = running()
+    if server is not None:
+        server.stop(_STOP_SECONDS)
+    _NOTE.unlink(missing_ok=True)
+    return server is not None

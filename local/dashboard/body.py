@@ -1,0 +1,189 @@
+"""A dashboard's body and samples in, what the page draws out. Pure.
+
+Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from markdown_it import MarkdownIt
+
+from local.dashboard.expressions import Expression
+from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
+
+Unknown = Callable[[Metric], str | None]
+"""Why a metric cannot be known on this machine; None if it can."""
+
+_OPTIONS = {"color", "expression", "id", "label", "period", "stat", "visible"}
+_PROPERTIES = {
+    *("annotations", "legend", "metrics", "period", "region", "setPeriodToTimeRange"),
+    *("stacked", "stat", "title", "view", "yAxis"),
+}
+_markdown = MarkdownIt("commonmark", {"html": False})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One metric or expression of a widget.
+
+    Attributes:
+        id: By which expressions refer to it; empty if none can.
+        label: What the legend says.
+        color: As in the body; None leaves it to the page.
+        visible: Whether it is drawn, or only used by expressions.
+        source: The metric with its statistic, or the expression.
+    """
+
+    id: str
+    label: str
+    color: str | None
+    visible: bool
+    source: tuple[Metric, str] | Expression
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    points: Sequence[float | None] = ()
+    overall: float | None = None
+    unknown: str | None = None
+
+
+def evaluate(
+    widget: Mapping[str, Any], samples: Samples, window: Window, unknown: Unknown
+) -> dict[str, Any]:
+    """What to draw for a widget of any type but `alarm`.
+
+    A series has `points`, one for each period (None where CloudWatch would have no point either), and `overall`: the
+    same statistic or expression over the whole window. A series that cannot be known here has `unknown` instead.
+    What cannot be drawn says so as `error`.
+    """
+    title = {"title": widget["properties"].get("title", "")}
+    try:
+        return title | _content(widget["type"], widget["properties"], samples, window, unknown)
+    except DashboardError as error:
+        return title | {"kind": "error", "error": str(error)}
+
+
+def _content(
+    kind: str, properties: Mapping[str, Any], samples: Samples, window: Window, unknown: Unknown
+) -> dict[str, Any]:
+    if kind == "text":
+        return {"kind": "text", "html": _markdown.render(properties["markdown"])}
+    if kind != "metric":
+        raise DashboardError(f"widgets of the type {kind} are not drawn here")
+    _refuse_others("properties", properties, _PROPERTIES)
+    series = _series(properties, samples, window, unknown)
+    match properties.get("view", "timeSeries"):
+        case "timeSeries":
+            return {"kind": "graph", "series": series} | _graph(properties)
+        case "singleValue" if properties.get("setPeriodToTimeRange"):
+            return {"kind": "values", "series": series}
+        case "singleValue":
+            raise DashboardError("single values are drawn for the whole time range only")
+        case other:
+            raise DashboardError(f"the view {other} is not drawn here")
+
+
+def _graph(properties: Mapping[str, Any]) -> dict[str, Any]:
+    axis = properties.get("yAxis", {}).get("left", {})
+    annotations = properties.get("annotations", {})
+    _refuse_others("annotations", annotations, {"horizontal"})
+    return {
+        "stacked": properties.get("stacked", False),
+        "unit": axis.get("label", ""),
+        "least": axis.get("min"),
+        "lines": [
+            {"value": line["value"], "label": line.get("label", ""), "color": line.get("color")}
+            for line in annotations.get("horizontal", [])
+        ],
+    }
+
+
+def _series(
+    properties: Mapping[str, Any], samples: Samples, window: Window, unknown: Unknown
+) -> list[dict[str, Any]]:
+    lines = read_lines(properties)
+    found: dict[Line, _Values] = {}
+    by_id: dict[str, _Values] = {}
+    # Expressions may stand before the metrics that they use.
+    for line in sorted(lines, key=lambda line: isinstance(line.source, Expression)):
+        if isinstance(line.source, Expression):
+            found[line] = _calculated(line.source, by_id, window)
+        else:
+            found[line] = _measured(*line.source, samples, window, unknown)
+        if line.id:
+            by_id[line.id] = found[line]
+    return [
+        {"label": line.label, "color": line.color} | asdict(found[line])
+        for line in lines
+        if line.visible
+    ]
+
+
+def read_lines(properties: Mapping[str, Any]) -> list[Line]:
+    """The metrics and expressions of a metric widget.
+
+    Raises:
+        DashboardError: The body uses something that is not drawn here.
+    """
+    return [_line(entry, properties) for entry in properties.get("metrics", [])]
+
+
+def _line(entry: Sequence[Any], properties: Mapping[str, Any]) -> Line:
+    *path, options = entry if isinstance(entry[-1], dict) else [*entry, {}]
+    _refuse_others("options of a metric", options, _OPTIONS)
+    source: tuple[Metric, str] | Expression
+    if "expression" in options:
+        source, name = Expression(options["expression"]), options["expression"]
+    else:
+        if "." in path or "..." in path or len(path) % 2:
+            raise DashboardError(f"the metric {path} is not written out in full")
+        namespace, name, *pairs = path
+        dimensions = frozenset(zip(pairs[::2], pairs[1::2], strict=True))
+        stat = options.get("stat", properties.get("stat", "Average"))
+        source = (Metric(namespace, name, dimensions), stat)
+    return Line(
+        options.get("id", ""),
+        options.get("label", name),
+        options.get("color"),
+        options.get("visible", True),
+        source,
+    )
+
+
+def _measured(
+    metric: Metric, stat: str, samples: Samples, window: Window, unknown: Unknown
+) -> _Values:
+    reason = unknown(metric)
+    if reason is not None:
+        return _Values(unknown=reason)
+    buckets = samples.buckets(metric, window)
+    everything = [value for bucket in buckets for value in bucket]
+    return _Values([statistic(stat, bucket) for bucket in buckets], statistic(stat, everything))
+
+
+def _calculated(expression: Expression, by_id: Mapping[str, _Values], window: Window) -> _Values:
+    missing = expression.ids - by_id.keys()
+    if missing:
+        raise DashboardError(
+            f"an expression refers to {', '.join(sorted(missing))}, which is not there"
+        )
+    operands = {name: by_id[name] for name in expression.ids}
+    reasons = sorted({operand.unknown for operand in operands.values() if operand.unknown})
+    if reasons:
+        return _Values(unknown="; ".join(reasons))
+    points = [
+        expression.value({name: operand.points[index] for name, operand in operands.items()})
+        for index in range(window.count)
+    ]
+    overall = expression.value({name: operand.overall for name, operand in operands.items()})
+    return _Values(points, overall)
+
+
+def _refuse_others(what: str, found: Mapping[str, Any], known: set[str]) -> None:
+    others = found.keys() - known
+    if others:
+        raise DashboardError(f"{what} not drawn here: {', '.join(sorted(others))}")

@@ -1,0 +1,210 @@
+"""What can be measured on the embedded AWS: metrics in the logs, invocations in the logs, the queues' content."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from inventory_orders import telemetry
+from local import emf
+from local.aws import Aws
+from local.dashboard.metrics import RETENTION_SECONDS, Metric, Samples
+from local.logs import Event, Tail
+from local.queues import DEAD_LETTERS, QUEUES, depth
+
+_LOG_GROUP = "LogGroupName"
+_FUNCTION = "FunctionName"
+_QUEUE_METRICS = {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
+_FUNCTION_METRICS = {"Invocations", "Errors", "Duration", "ConcurrentExecutions"}
+
+# To look for the oldest message the emulator lists all of them: that may take a tenth of the time.
+_SHARE_OF_TIME = 10
+
+# Longer than any function of the stack may run.
+_LONGEST_MILLISECONDS = 60_000
+
+
+def unknown(metric: Metric) -> str | None:
+    """Why a metric cannot be known on this machine; None if it is collected here."""
+    match metric.namespace:
+        case telemetry.NAMESPACE:
+            return None
+        case "AWS/SQS" if metric.name in _QUEUE_METRICS:
+            return None
+        case "AWS/Lambda" if metric.name in _FUNCTION_METRICS:
+            return None
+        case "AWS/Lambda" if metric.name == "Throttles":
+            return "the embedded AWS does not throttle functions"
+        case "AWS/DynamoDB":
+            return "the embedded AWS keeps no metrics of DynamoDB, and does not throttle it"
+    return f"the embedded AWS has no {metric.namespace} {metric.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One run of a function, as its log tells it.
+
+    Attributes:
+        ended: Unix milliseconds.
+        duration: Milliseconds.
+        failed: Whether it raised, timed out, or ended without a word, as a function that cannot be imported does.
+    """
+
+    ended: int
+    duration: float
+    failed: bool
+
+    @property
+    def began(self) -> float:
+        """Unix milliseconds."""
+        return self.ended - self.duration
+
+
+class InvocationReader:
+    """Puts the lines between START and REPORT together, stream by stream."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, int] = {}
+        self._failed: set[str] = set()
+
+    def read(self, event: Event) -> Invocation | None:
+        """Take a line in; the last one of an invocation gives the invocation."""
+        stream, message = event.stream, event.message
+        if message.startswith("START RequestId: "):
+            self._lines[stream] = 0
+            self._failed.discard(stream)
+        elif message.startswith("REPORT RequestId: "):
+            silent = self._lines.pop(stream, 1) == 0
+            failed = silent or stream in self._failed
+            self._failed.discard(stream)
+            duration = re.search(r"\tDuration: ([\d.]+) ms", message)
+            if duration is not None:
+                return Invocation(event.timestamp, float(duration[1]), failed)
+        elif not message.startswith("END RequestId: "):
+            self._lines[stream] = self._lines.get(stream, 0) + 1
+            if (
+                message.startswith("Traceback (most recent call last)")
+                or " Task timed out " in message
+            ):
+                self._failed.add(stream)
+        return None
+
+
+class Collector:
+    """Fills samples from a stack on the embedded AWS; each call reads only what is new."""
+
+    def __init__(self, aws: Aws, endpoint: str, now: float) -> None:
+        since = int((now - RETENTION_SECONDS) * 1000)
+        self.samples = Samples()
+        self._aws = aws
+        self._endpoint = endpoint
+        self._functions = {
+            aws.outputs[name.removesuffix(_LOG_GROUP) + _FUNCTION]: (
+                Tail(group, since),
+                InvocationReader(),
+            )
+            for name, group in aws.outputs.items()
+            if name.endswith(_LOG_GROUP)
+        }
+        self._recent: dict[str, list[Invocation]] = {name: [] for name in self._functions}
+        self._no_age_before: dict[str, float] = {}
+
+    def collect(self) -> None:
+        """Read everything once."""
+        for name, (tail, reader) in self._functions.items():
+            events = list(tail.read(self._aws))
+            for sample in emf.parse(event.message for event in events):
+                metric = Metric(telemetry.NAMESPACE, sample.name, sample.dimensions)
+                self.samples.add(metric, sample.timestamp // 1000, sample.values)
+            found = [
+                invocation for event in events if (invocation := reader.read(event)) is not None
+            ]
+            self._add_invocations(name, found)
+        self._collect_queues()
+        self.samples.forget_before(int(time.time()) - RETENTION_SECONDS)
+
+    def _add_invocations(self, function: str, found: Sequence[Invocation]) -> None:
+        if not found:
+            return
+        for invocation in found:
+            second = invocation.ended // 1000
+            for name, value in (
+                ("Invocations", 1.0),
+                ("Errors", float(invocation.failed)),
+                ("Duration", invocation.duration),
+            ):
+                self.samples.add(_of_function(function, name), second, [value])
+            self.samples.mark_traffic(int(invocation.began) // 1000)
+            self.samples.mark_traffic(second)
+        first = int(min(invocation.began for invocation in found)) // 1000
+        last = max(invocation.ended for invocation in found) // 1000
+        # One that ends later may have run beside these.
+        recent = [
+            i for i in self._recent[function] if i.ended >= last * 1000 - _LONGEST_MILLISECONDS
+        ]
+        self._recent[function] = recent = [*recent, *found]
+        for second in range(first, last + 1):
+            most = at_once(recent, second)
+            self.samples.replace(_of_function(function, "ConcurrentExecutions"), second, [most])
+
+    def _collect_queues(self) -> None:
+        for output in (*QUEUES, *DEAD_LETTERS):
+            held = depth(self._aws, output)
+            self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.waiting)
+            if output in QUEUES:
+                self._collect_age(output, held.total)
+
+    def _collect_age(self, output: str, held: int) -> None:
+        began = time.monotonic()
+        if held == 0:
+            self._add_queue(output, "ApproximateAgeOfOldestMessage", 0)
+        elif began >= self._no_age_before.get(output, 0):
+            self._add_queue(output, "ApproximateAgeOfOldestMessage", self._oldest(output))
+            took = time.monotonic() - began
+            self._no_age_before[output] = began + _SHARE_OF_TIME * took
+
+    def _oldest(self, output: str) -> float:
+        """Age of the oldest message in seconds, from the emulator's own listing.
+
+        Receiving messages to look at them would count as a delivery of each.
+        """
+        query = urllib.parse.urlencode({"QueueUrl": self._aws.outputs[output]})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{self._endpoint}/_ministack/sqs/messages?{query}", timeout=10) as answer:
+            found = json.load(answer)["messages"]
+        sent = [
+            message["SentTimestamp"]
+            for regions in found.values()
+            for queues in regions.values()
+            for messages in queues.values()
+            for message in messages
+        ]
+        return max(0.0, time.time() - min(sent, default=time.time()))
+
+    def _add_queue(self, output: str, name: str, value: float) -> None:
+        queue = self._aws.outputs[output].rsplit("/", 1)[1]
+        metric = Metric("AWS/SQS", name, frozenset({("QueueName", queue)}))
+        self.samples.add(metric, int(time.time()), [value])
+
+
+def _of_function(function: str, name: str) -> Metric:
+    return Metric("AWS/Lambda", name, frozenset({(_FUNCTION, function)}))
+
+
+def at_once(invocations: Iterable[Invocation], second: int) -> int:
+    """The most invocations that ran side by side at any moment of a second."""
+    start, end = second * 1000, second * 1000 + 1000
+    changes = sorted(
+        change
+        for invocation in invocations
+        if invocation.began < end and invocation.ended >= start
+        # The log's times are whole milliseconds: one of no length still ran.
+        for change in ((max(invocation.began, start), 1), (max(invocation.ended, start) + 0.5, -1))
+    )
+    return max(accumulate(step for _, step in changes), default=0)

@@ -1,0 +1,156 @@
+"""Samples of metrics, and CloudWatch's statistics over them. Pure.
+
+Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Statistics-definitions.html
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+# The time that the dashboard itself shows by default.
+RETENTION_SECONDS = 3 * 3600
+
+
+class DashboardError(Exception):
+    """A dashboard asks for something that is not drawn here; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What identifies a metric on CloudWatch: another set of dimensions is another metric."""
+
+    namespace: str
+    name: str
+    dimensions: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A span of time, cut into periods.
+
+    Attributes:
+        start: Unix seconds, inclusive; a multiple of the period.
+        period: Seconds.
+        count: How many periods.
+    """
+
+    start: int
+    period: int
+    count: int
+
+    @classmethod
+    def covering(cls, start: int, end: int, period: int) -> Window:
+        """The periods that hold the seconds from start to end, both inclusive."""
+        first = start - start % period
+        return cls(first, period, max(1, (end - first) // period + 1))
+
+    @property
+    def end(self) -> int:
+        """Unix seconds, exclusive."""
+        return self.start + self.period * self.count
+
+
+@dataclass
+class _Series:
+    seconds: list[int] = field(default_factory=list)
+    values: dict[int, list[float]] = field(default_factory=dict)
+
+    def add(self, second: int, values: Sequence[float]) -> None:
+        if second in self.values:
+            self.values[second] += values
+        else:
+            insort(self.seconds, second)
+            self.values[second] = list(values)
+
+    def between(self, start: int, end: int) -> list[int]:
+        return self.seconds[bisect_left(self.seconds, start) : bisect_left(self.seconds, end)]
+
+    def forget_before(self, second: int) -> None:
+        old = bisect_left(self.seconds, second)
+        for gone in self.seconds[:old]:
+            del self.values[gone]
+        del self.seconds[:old]
+
+
+class Samples:
+    """All samples of the last three hours, by metric and second."""
+
+    def __init__(self) -> None:
+        self._series: dict[Metric, _Series] = {}
+        self._traffic: list[int] = []
+
+    def add(self, metric: Metric, second: int, values: Sequence[float]) -> None:
+        """Take samples in, in any order."""
+        self._series.setdefault(metric, _Series()).add(second, values)
+
+    def replace(self, metric: Metric, second: int, values: Sequence[float]) -> None:
+        """Take samples in instead of those of this second."""
+        series = self._series.setdefault(metric, _Series())
+        series.add(second, ())
+        series.values[second] = list(values)
+
+    def mark_traffic(self, second: int) -> None:
+        """Remember that a function worked at this moment."""
+        at = bisect_left(self._traffic, second)
+        if at == len(self._traffic) or self._traffic[at] != second:
+            self._traffic.insert(at, second)
+
+    def forget_before(self, second: int) -> None:
+        """Drop what is older."""
+        for series in self._series.values():
+            series.forget_before(second)
+        del self._traffic[: bisect_left(self._traffic, second)]
+
+    def buckets(self, metric: Metric, window: Window) -> list[list[float]]:
+        """The values of a metric, period by period; an empty list where there were none."""
+        found: list[list[float]] = [[] for _ in range(window.count)]
+        series = self._series.get(metric)
+        if series is not None:
+            for second in series.between(window.start, window.end):
+                found[(second - window.start) // window.period] += series.values[second]
+        return found
+
+    def latest_traffic(self, now: int, quiet: int) -> tuple[int, int] | None:
+        """First and last second of the newest traffic that no pause of `quiet` seconds interrupts."""
+        last = bisect_right(self._traffic, now)
+        if not last:
+            return None
+        first = last - 1
+        while first and self._traffic[first] - self._traffic[first - 1] < quiet:
+            first -= 1
+        return self._traffic[first], self._traffic[last - 1]
+
+
+def statistic(name: str, values: Sequence[float]) -> float | None:
+    """One of CloudWatch's statistics: Average, Sum, Minimum, Maximum, SampleCount, p0 to p100.
+
+    A percentile between two samples is interpolated. No samples have no statistic.
+
+    Raises:
+        DashboardError: Another one.
+    """
+    percentile = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?|100)", name)
+    if percentile is None and name not in _STATISTICS:
+        raise DashboardError(f"the statistic {name} is not computed here")
+    if not values:
+        return None
+    if percentile is None:
+        return float(_STATISTICS[name](values))
+    ordered = sorted(values)
+    position = (len(ordered) - 1) * float(percentile[1]) / 100
+    below, above = ordered[math.floor(position)], ordered[math.ceil(position)]
+    return below + (above - below) * (position % 1)
+
+
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "Average": statistics.fmean,
+    "Sum": math.fsum,
+    "Minimum": min,
+    "Maximum": max,
+    "SampleCount": len,
+}

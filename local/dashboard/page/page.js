@@ -1,0 +1,349 @@
+// Draws what /data says, once a second: widgets in CloudWatch's grid of 24 columns, charts with uPlot.
+"use strict";
+
+const POLL_MILLISECONDS = 1000;
+const COLORS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#d62728", "#7f7f7f"];
+const MOST_DOTTED_POINTS = 120;
+
+const byId = (id) => document.getElementById(id);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+let layout = null;
+let widgets = [];
+let latest = null;
+let charts = [];
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function style(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function colorOf(series, index) {
+  return series.color ?? COLORS[index % COLORS.length];
+}
+
+function shown(value) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  const digits = Number.isInteger(value) || size >= 1000 ? 0 : size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  return value.toLocaleString("en", { maximumFractionDigits: digits });
+}
+
+function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB");
+}
+
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function setValue(node, value) {
+  setText(node, shown(value));
+  node.dataset.value = value ?? "";
+}
+
+// ---------------------------------------------------------------- text, numbers, alarms
+
+function heading(title, unit = "") {
+  return element("h3", {}, title, element("small", { textContent: unit }));
+}
+
+function textWidget(root, widget) {
+  // Markdown, which the server has rendered without any HTML of the text's own.
+  root.innerHTML = widget.html;
+  return () => {};
+}
+
+function errorWidget(root, widget) {
+  root.append(heading(widget.title), element("div", { className: "plot" }, element("p", { className: "empty", textContent: widget.error })));
+  return () => {};
+}
+
+function swatch(color) {
+  const made = element("span", { className: "swatch" });
+  made.style.background = color;
+  return made;
+}
+
+function numbersWidget(root, widget) {
+  const values = widget.series.map(() => element("b"));
+  const numbers = widget.series.map((series, index) => {
+    const label = element("span", {}, swatch(colorOf(series, index)), series.label);
+    const made = element("div", { className: "number" }, values[index], label);
+    made.dataset.label = series.label;
+    return made;
+  });
+  root.append(heading(widget.title), element("div", { className: "numbers" }, ...numbers));
+  return (now) => now.series.forEach((series, index) => setValue(values[index], series.overall));
+}
+
+function alarmsWidget(root, widget) {
+  const count = element("small");
+  const title = element("h3", {}, widget.title, count);
+  const explanation = element("dialog");
+  explanation.addEventListener("click", () => explanation.close());
+  const items = widget.alarms.map((alarm) => {
+    const button = element("button", { type: "button", textContent: alarm.name });
+    const item = element("li", {}, button);
+    item.dataset.name = alarm.name;
+    button.addEventListener("click", () => {
+      explanation.replaceChildren(
+        element("h3", { textContent: `${alarm.name}: ${item.dataset.state}` }),
+        element("p", { textContent: alarm.description }),
+        element("p", { textContent: button.title }),
+      );
+      explanation.showModal();
+    });
+    return item;
+  });
+  root.append(title, element("ul", { className: "alarms" }, ...items), explanation);
+  return (now) => {
+    const counts = { ALARM: 0, OK: 0, UNKNOWN: 0 };
+    now.alarms.forEach((alarm, index) => {
+      counts[alarm.state] += 1;
+      items[index].dataset.state = alarm.state;
+      items[index].firstChild.title = alarm.reason;
+    });
+    setText(count, `${counts.ALARM} in alarm · ${counts.OK} OK · ${counts.UNKNOWN} not known on this machine`);
+  };
+}
+
+// ---------------------------------------------------------------- graphs
+
+// From the bottom up: each series on top of those before it; a moment without any value stays empty.
+function stacked(all) {
+  const sums = new Array(all[0]?.length ?? 0).fill(0);
+  const seen = sums.map((_, at) => all.some((points) => points[at] !== null));
+  return all.map((points) => points.map((value, at) => (seen[at] ? (sums[at] += value ?? 0) : null)));
+}
+
+function highest(data, widget) {
+  let most = 0;
+  for (const points of data.slice(1)) for (const value of points) if (value > most) most = value;
+  // A line far above the values would flatten them; it is then only named.
+  for (const line of widget.lines) if (most === 0 || line.value <= 4 * most) most = Math.max(most, line.value);
+  return most || 1;
+}
+
+function drawLines(chart, widget) {
+  const { ctx, bbox } = chart;
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.font = `${11 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
+  ctx.textAlign = "right";
+  for (const line of widget.lines) {
+    const above = line.value > chart.scales.y.max;
+    const y = above ? bbox.top : chart.valToPos(line.value, "y", true);
+    ctx.fillStyle = ctx.strokeStyle = line.color ?? style("--muted");
+    if (!above) {
+      ctx.lineWidth = ratio;
+      ctx.setLineDash([5 * ratio, 4 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(bbox.left, y);
+      ctx.lineTo(bbox.left + bbox.width, y);
+      ctx.stroke();
+    }
+    const room = y - bbox.top > 16 * ratio;
+    ctx.textBaseline = room ? "bottom" : "top";
+    const text = above ? `↑ ${shown(line.value)}: ${line.label}` : line.label;
+    ctx.fillText(text, bbox.left + bbox.width - 4 * ratio, y + (room ? -3 : 3) * ratio);
+  }
+  ctx.restore();
+}
+
+function makeChart(plot, widget, known, hover) {
+  const axis = { stroke: style("--muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false }, grid: { stroke: style("--grid"), width: 1 } };
+  const dots = latest.count <= MOST_DOTTED_POINTS;
+  const series = known.map((one, index) => {
+    const color = colorOf(one, index);
+    return { label: one.label, stroke: color, width: 1.8, points: { show: dots, size: 4, fill: color } };
+  });
+  const bands = [];
+  if (widget.stacked) {
+    series.forEach((one, index) => {
+      one.fill = `${one.stroke}66`;
+      if (index > 0) bands.push({ series: [index + 1, index], fill: one.fill });
+    });
+  }
+  return new uPlot(
+    {
+      width: plot.clientWidth,
+      height: plot.clientHeight,
+      padding: [8, 6, 0, 0],
+      legend: { show: false },
+      cursor: { sync: { key: "dashboard" }, drag: { x: false, y: false }, points: { size: 7 } },
+      scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * 1.08] } },
+      series: [{}, ...series],
+      bands,
+      axes: [
+        { ...axis, size: 24, gap: 4, space: 70, values: (_, ticks) => ticks.map((tick) => (tick % 60 === 0 ? clock(tick).slice(0, 5) : clock(tick))) },
+        { ...axis, size: 46, gap: 4, space: 34, values: (_, ticks) => ticks.map(shown) },
+      ],
+      hooks: { draw: [(chart) => drawLines(chart, widget)], setCursor: [hover] },
+    },
+    [[], ...known.map(() => [])],
+    plot,
+  );
+}
+
+function graphWidget(root, widget) {
+  const plot = element("div", { className: "plot" });
+  const empty = element("p", { className: "empty", hidden: true });
+  const known = () => current.series.filter((series) => series.unknown === null);
+  let current = widget;
+  let at = null;
+
+  plot.append(empty);
+  root.append(heading(widget.title, widget.unit), plot);
+  const values = new Map();
+  const legend = element("ul", { className: "legend" });
+  widget.series.forEach((series, index) => {
+    if (series.unknown !== null) return;
+    const value = element("b");
+    values.set(series.label, value);
+    const item = element("li", {}, swatch(colorOf(series, index)), series.label, value);
+    item.dataset.label = series.label;
+    legend.append(item);
+  });
+  const unknown = widget.series.filter((series) => series.unknown !== null);
+  const reasons = [...new Set(unknown.map((series) => series.unknown))].join("; ");
+  const nothing = values.size === 0;
+  if (!nothing) root.append(legend);
+  if (unknown.length > 0 && !nothing) {
+    const names = unknown.map((series) => series.label).join(", ");
+    root.append(element("p", { className: "note", textContent: `Not known on this machine: ${names} (${reasons}).` }));
+  }
+  if (nothing) {
+    empty.hidden = false;
+    empty.textContent = `Not known on this machine: ${reasons}. On CloudWatch it is shown here.`;
+    return () => {};
+  }
+
+  // Under the pointer the values of that moment, else those over all that is shown.
+  const fill = () => {
+    for (const series of known()) setValue(values.get(series.label), at === null ? series.overall : series.points[at]);
+  };
+  const colored = known().map((series) => ({ ...series, color: colorOf(series, widget.series.findIndex((one) => one.label === series.label)) }));
+  const chart = makeChart(plot, widget, colored, (one) => {
+    at = one.cursor.idx ?? null;
+    fill();
+  });
+  charts.push(chart);
+  new ResizeObserver(() => {
+    if (plot.clientWidth > 0) chart.setSize({ width: plot.clientWidth, height: plot.clientHeight });
+  }).observe(plot);
+
+  return (now) => {
+    current = now;
+    const times = Array.from({ length: latest.count }, (_, index) => latest.start + index * latest.period);
+    const points = known().map((series) => series.points);
+    if (at !== null && at >= latest.count) at = null;
+    chart.setData([times, ...(widget.stacked ? stacked(points) : points)]);
+    const none = points.every((one) => one.every((value) => value === null));
+    empty.hidden = !none;
+    setText(empty, none ? (latest.traffic ? "Nothing of this in the time shown." : "No traffic yet.") : "");
+    fill();
+  };
+}
+
+// ---------------------------------------------------------------- the page
+
+const KINDS = { text: textWidget, values: numbersWidget, alarms: alarmsWidget, graph: graphWidget, error: errorWidget };
+
+function build(snapshot) {
+  const grid = byId("grid");
+  charts.forEach((chart) => chart.destroy());
+  charts = [];
+  grid.replaceChildren();
+  widgets = snapshot.widgets.map((widget) => {
+    const root = element("section", { className: `widget ${widget.kind}` });
+    root.dataset.title = widget.title;
+    root.style.gridColumn = `${widget.x + 1} / span ${widget.width}`;
+    root.style.gridRow = `${widget.y + 1} / span ${widget.height}`;
+    grid.append(root);
+    return KINDS[widget.kind](root, widget);
+  });
+}
+
+function notice(text) {
+  const node = byId("notice");
+  node.hidden = text === "";
+  if (node.dataset.text === text) return;
+  node.dataset.text = text;
+  // What stands between backticks is a command.
+  node.replaceChildren(...text.split("`").map((part, index) => (index % 2 ? element("code", { textContent: part }) : part)));
+}
+
+function live(text, state) {
+  const node = byId("live");
+  setText(node, text);
+  node.className = state;
+}
+
+function show(snapshot) {
+  latest = snapshot;
+  document.title = `${snapshot.name}, locally`;
+  setText(byId("name"), snapshot.name);
+  const period = snapshot.period < 60 ? `${snapshot.period} s` : "1 minute, as on CloudWatch";
+  const shorter = snapshot.period < 60 ? `, shorter than CloudWatch's 1 minute` : "";
+  setText(
+    byId("about"),
+    `The deployed dashboard, from the logs and queues of the embedded AWS at ${snapshot.endpoint}. ` +
+      `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ` +
+      `a point for each ${period}${shorter}. Legends: over all the time shown; under the pointer, of that moment.`,
+  );
+  live(`live, ${clock(snapshot.now)}`, "on");
+  document.body.classList.remove("stale");
+  if (snapshot.problem) notice(`The embedded AWS cannot be read: ${snapshot.problem}`);
+  else if (snapshot.ready && !snapshot.traffic) notice("No traffic yet: run `make demo` in another terminal, and watch it here.");
+  else notice("");
+  if (!snapshot.ready) return;
+  if (layout !== snapshot.layout) {
+    build(snapshot);
+    layout = snapshot.layout;
+  }
+  snapshot.widgets.forEach((widget, index) => widgets[index](widget));
+  document.body.dataset.range = byId("range").value;
+  document.body.dataset.now = snapshot.now;
+}
+
+async function poll() {
+  const range = byId("range").value;
+  try {
+    const answer = await fetch(`/data?range=${range}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    const snapshot = await answer.json();
+    if (range === byId("range").value) show(snapshot);
+  } catch (error) {
+    live("stopped", "off");
+    document.body.classList.add("stale");
+    notice("The dashboard's server does not answer. `make dashboard` starts it, and prints its address.");
+    if (!(error instanceof TypeError)) console.error(error);
+  }
+}
+
+async function main() {
+  const select = byId("range");
+  const asked = new URLSearchParams(location.search).get("range");
+  if ([...select.options].some((option) => option.value === asked)) select.value = asked;
+  select.addEventListener("change", () => {
+    history.replaceState(null, "", `?range=${select.value}`);
+    poll();
+  });
+  // The charts' colours are fixed when they are made.
+  dark.addEventListener("change", () => {
+    layout = null;
+    poll();
+  });
+  for (;;) {
+    if (!document.hidden) await poll();
+    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+  }
+}
+
+main();

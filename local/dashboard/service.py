@@ -1,0 +1,156 @@
+"""The dashboard of the deployed stack, kept up to date: what it shows at a moment, for a time range."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from threading import Lock
+from typing import Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from local.aws import Aws
+from local.dashboard.alarms import State, judge
+from local.dashboard.body import evaluate
+from local.dashboard.collector import Collector, unknown
+from local.dashboard.metrics import DashboardError, Window
+from local.process import LocalError
+
+# Seconds shown, and seconds for each point. The last is what CloudWatch shows by default.
+RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
+LATEST = "latest"
+
+# A pause as long as this ends the traffic before it.
+_QUIET_SECONDS = 60
+_MARGIN_SECONDS = 2
+_LEAST_SECONDS = 20
+_MOST_POINTS = 300
+
+_REFRESH_SECONDS = 5.0
+
+
+class Service:
+    """Reads the deployed dashboard and alarms, collects samples, and evaluates one with the other."""
+
+    def __init__(self, stack_name: str, endpoint: str) -> None:
+        self._stack_name = stack_name
+        self._endpoint = endpoint
+        self._lock = Lock()
+        self._collector: Collector | None = None
+        self._outputs: dict[str, str] = {}
+        self._name = stack_name
+        self._widgets: list[dict[str, Any]] = []
+        self._alarms: dict[str, dict[str, Any]] = {}
+        self._read_at = float("-inf")
+        self._problem = ""
+
+    def poll(self) -> None:
+        """Read what is new. What goes wrong is shown on the page, and tried again at the next poll."""
+        try:
+            if time.monotonic() - self._read_at > _REFRESH_SECONDS:
+                self._read_definitions()
+            if self._collector is not None:
+                with self._lock:
+                    self._collector.collect()
+            self._problem = ""
+        except (BotoCoreError, ClientError, LocalError, OSError, KeyError, ValueError) as error:
+            self._problem = f"{type(error).__name__}: {error}"
+
+    def _read_definitions(self) -> None:
+        """The stack may be deployed anew, or changed, at any time."""
+        aws = Aws.of_stack(self._stack_name)
+        # The type stubs of CloudWatch would be one more dependency, for three calls.
+        cloudwatch: Any = boto3.client("cloudwatch")
+        name = aws.outputs["DashboardName"]
+        body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
+        alarms = {
+            alarm["AlarmArn"]: alarm
+            for page in cloudwatch.get_paginator("describe_alarms").paginate()
+            for alarm in page["MetricAlarms"]
+        }
+        with self._lock:
+            if dict(aws.outputs) != self._outputs:
+                self._outputs = dict(aws.outputs)
+                self._collector = Collector(aws, self._endpoint, time.time())
+            self._name, self._widgets, self._alarms = name, body["widgets"], alarms
+        self._read_at = time.monotonic()
+
+    def snapshot(self, span: str) -> dict[str, Any]:
+        """Everything that the page shows.
+
+        Args:
+            span: A key of RANGES, or LATEST: the newest traffic, at the finest resolution that fits.
+        """
+        now = int(time.time())
+        with self._lock:
+            traffic = None
+            if self._collector is not None:
+                traffic = self._collector.samples.latest_traffic(now, _QUIET_SECONDS)
+            window = _window(span, now, traffic)
+            return {
+                "name": self._name,
+                "endpoint": self._endpoint,
+                "layout": self._layout,
+                "problem": self._problem,
+                "ready": bool(self._widgets),
+                "now": now,
+                "traffic": traffic is not None,
+                "start": window.start,
+                "period": window.period,
+                "count": window.count,
+                "widgets": [self._widget(widget, window, now) for widget in self._widgets],
+            }
+
+    @property
+    def _layout(self) -> str:
+        """Changes when the page has to be built anew."""
+        text = json.dumps([self._widgets, sorted(self._alarms)])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _widget(self, widget: dict[str, Any], window: Window, now: int) -> dict[str, Any]:
+        place = {name: widget[name] for name in ("x", "y", "width", "height")}
+        if self._collector is None:
+            return place
+        if widget["type"] != "alarm":
+            return place | evaluate(widget, self._collector.samples, window, unknown)
+        title = widget["properties"].get("title", "")
+        alarms = [self._alarm(arn, now) for arn in widget["properties"]["alarms"]]
+        return place | {"kind": "alarms", "title": title, "alarms": alarms}
+
+    def _alarm(self, arn: str, now: int) -> dict[str, Any]:
+        definition = self._alarms.get(arn)
+        if definition is None or self._collector is None:
+            reason = "the dashboard names it, but it is not deployed"
+            return {"name": arn, "state": State.UNKNOWN, "reason": reason, "description": ""}
+        try:
+            judgement = judge(definition, self._collector.samples, now, unknown)
+            state, reason = judgement.state, judgement.reason
+        except DashboardError as error:
+            state, reason = State.UNKNOWN, str(error)
+        return {
+            "name": short_name(definition["AlarmName"]),
+            "state": state,
+            "reason": reason,
+            "description": definition.get("AlarmDescription", ""),
+        }
+
+
+def short_name(alarm_name: str) -> str:
+    """What CloudFormation makes of `OrderQueueDeadLettersAlarm` in the construct Monitoring, as a person calls it."""
+    found = re.search(r"Monitoring(\w+?)Alarm[0-9A-F]{8}", alarm_name)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found[1]) if found else alarm_name
+
+
+def _window(span: str, now: int, traffic: tuple[int, int] | None) -> Window:
+    if span in RANGES:
+        seconds, period = RANGES[span]
+        return Window.covering(now - seconds + period, now, period)
+    if traffic is None:
+        return Window.covering(now - _LEAST_SECONDS, now, 1)
+    start, last = traffic[0] - _MARGIN_SECONDS, min(now, traffic[1] + _MARGIN_SECONDS)
+    start = min(start, last - _LEAST_SECONDS)
+    period = next(p for p in (1, 5, 30, 60) if (last - start) / p <= _MOST_POINTS)
+    return Window.covering(start, last, period)
