@@ -27,7 +27,7 @@ dashboard: setup ## the CloudWatch dashboard, live on this machine; URL=1 only p
 	@$(RUN) dashboard $(if $(URL),--url)
 
 screenshot: demo ## docs/dashboard.png, anew, after a demo
-	@$(RUN) dashboard --png docs/dashboard.png
+	@$(RUN) dashboard --png docs/dashboard.png --height 2064
 
 test: setup browser ## all checks: lint, types, unit, infra, integration, e2e
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }

@@ -126,6 +126,9 @@ def dashboard(
             metavar="FILE", dir_okay=False, help="Write a picture of it, without a window."
         ),
     ] = None,
+    height: Annotated[
+        int | None, typer.Option(min=100, help="Of the picture, in pixels; all without it.")
+    ] = None,
     url: Annotated[
         bool, typer.Option("--url", help="Print its address and nothing else; open no browser.")
     ] = False,
@@ -136,7 +139,7 @@ def dashboard(
     if png is not None:
         from local.dashboard import browser  # noqa: PLC0415 - slow to import
 
-        browser.take_picture(page.endpoint, png)
+        browser.take_picture(page.endpoint, png, height)
         aside.print(f"{png} shows the dashboard.")
     elif url:
         typer.echo(page.endpoint)

@@ -129,6 +129,7 @@ def readable(logs: str) -> list[str]:
 
 _LOG_BOILERPLATE = {
     *("level", "message", "location", "timestamp", "service", "cold_start"),
+    "correlation_ids",
     *("function_name", "function_memory_size", "function_arn", "function_request_id"),
 }
 

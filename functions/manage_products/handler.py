@@ -20,6 +20,7 @@ from inventory_orders.intake import End, UnsupportedEventError, Verdict, unsuppo
 from inventory_orders.messages import catalogue_event, parse_catalogue_event, parse_command
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.telemetry import (
+    STALE,
     logger,
     metrics,
     record_effort,
@@ -88,10 +89,7 @@ def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> Ver
         return Verdict(End.RETURNED, cause="CORRUPT_PRODUCT", detail=str(error))
     except StoreError as error:
         return Verdict(End.RETURNED, cause=error.code, detail=str(error))
-    if not applied:
-        record_stale_event(event.product_id)
-        return Verdict(End.REPLAYED)
-    return Verdict(End.APPLIED)
+    return Verdict(End.APPLIED) if applied else Verdict(End.REPLAYED, cause=STALE)
 
 
 def _command(event: object, context: LambdaContext, products: Products) -> direct.Answer:

@@ -23,7 +23,7 @@ _ARGUMENTS = (
     *("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-_SIZE = (1440, 1000)
+_WIDTH = 1360
 _WAIT_MILLISECONDS = 20_000
 
 
@@ -66,18 +66,23 @@ def launched() -> Iterator[Browser]:
             browser.close()
 
 
-def take_picture(url: str, file: Path) -> None:
-    """Write the whole page as a PNG, as soon as it shows data.
+def take_picture(url: str, file: Path, height: int | None) -> None:
+    """Write the page as a PNG, as soon as it shows data.
+
+    Args:
+        url: The dashboard's address.
+        file: What to write.
+        height: How much of it, from the top, in pixels; None for all.
 
     Raises:
         LocalError: There is no browser, or the page does not come up.
     """
     with launched() as browser:
-        page = browser.new_page(viewport={"width": _SIZE[0], "height": _SIZE[1]})
+        page = browser.new_page(viewport={"width": _WIDTH, "height": height or 1000})
         try:
             page.goto(url)
             page.wait_for_selector("body[data-now]", timeout=_WAIT_MILLISECONDS)
-            page.screenshot(path=file, full_page=True)
+            page.screenshot(path=file, full_page=height is None)
         except PlaywrightError as error:
             raise LocalError(f"the page at {url} could not be drawn: {error}") from error
 

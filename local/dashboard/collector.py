@@ -23,8 +23,10 @@ _FUNCTION = "FunctionName"
 _QUEUE_METRICS = {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
 _FUNCTION_METRICS = {"Invocations", "Errors", "Duration", "ConcurrentExecutions"}
 
-# To look for the oldest message the emulator lists all of them: that may take a tenth of the time.
-_SHARE_OF_TIME = 10
+# To find the oldest message the emulator lists all of them: that may take a twentieth of the time.
+_SHARE_OF_TIME = 20
+
+_HOLD_SECONDS = 10
 
 # Longer than any function of the stack may run.
 _LONGEST_MILLISECONDS = 60_000
@@ -114,6 +116,7 @@ class Collector:
         }
         self._recent: dict[str, list[Invocation]] = {name: [] for name in self._functions}
         self._no_age_before: dict[str, float] = {}
+        self._levels: dict[Metric, tuple[int, float]] = {}
 
     def collect(self) -> None:
         """Read everything once."""
@@ -190,7 +193,13 @@ class Collector:
     def _add_queue(self, output: str, name: str, value: float) -> None:
         queue = self._aws.outputs[output].rsplit("/", 1)[1]
         metric = Metric("AWS/SQS", name, frozenset({("QueueName", queue)}))
-        self.samples.add(metric, int(time.time()), [value])
+        now = int(time.time())
+        before, held = self._levels.get(metric, (now, value))
+        # What was seen last holds until this look: a slow one is no gap.
+        for second in range(max(before + 1, now - _HOLD_SECONDS), now):
+            self.samples.add(metric, second, [held])
+        self.samples.add(metric, now, [value])
+        self._levels[metric] = (now, value)
 
 
 def _of_function(function: str, name: str) -> Metric:

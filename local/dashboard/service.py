@@ -10,14 +10,12 @@ from threading import Lock
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
 
 from local.aws import Aws
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Window
-from local.process import LocalError
 
 # Seconds shown, and seconds for each point. The last is what CloudWatch shows by default.
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
@@ -56,7 +54,8 @@ class Service:
                 with self._lock:
                     self._collector.collect()
             self._problem = ""
-        except (BotoCoreError, ClientError, LocalError, OSError, KeyError, ValueError) as error:
+        # Whatever the reason: the page must say it, and stay.
+        except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"
 
     def _read_definitions(self) -> None:
@@ -89,7 +88,7 @@ class Service:
             traffic = None
             if self._collector is not None:
                 traffic = self._collector.samples.latest_traffic(now, _QUIET_SECONDS)
-            window = _window(span, now, traffic)
+            window = window_of(span, now, traffic)
             return {
                 "name": self._name,
                 "endpoint": self._endpoint,
@@ -144,7 +143,8 @@ def short_name(alarm_name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found[1]) if found else alarm_name
 
 
-def _window(span: str, now: int, traffic: tuple[int, int] | None) -> Window:
+def window_of(span: str, now: int, traffic: tuple[int, int] | None) -> Window:
+    """The periods to show for a range; of the latest traffic all of it, with a little room around."""
     if span in RANGES:
         seconds, period = RANGES[span]
         return Window.covering(now - seconds + period, now, period)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import sys
 from collections import Counter
 
@@ -128,6 +129,38 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
     assert (refused["correlation_id"], refused["orderId"]) == ("m-1", "o-2")
     assert "secret-person" not in json.dumps(lines)
     assert readable("\n".join(json.dumps(line) for line in lines))
+
+
+@pytest.mark.parametrize("name", function_names())
+def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
+    name, moto_environment, capsys
+):
+    handler = load_handler(name)
+    handler.logger.registered_handler.stream = sys.stdout
+    events = [json.loads(path.read_text()) for path in sorted(EVENTS.glob(f"{name}*.json"))]
+    late = {"eventId": "e-0", "productId": "tea-earl-grey", "eventTime": "2026-01-01T00:00:00Z"}
+    batches = [event for event in events if "Records" in event]
+    if name == "manage_products":
+        batches.append(sqs_event(*[late | {"details": {"price": n}} for n in (1, 2)]))
+    assert batches or name == "count_stock", "which takes direct commands only"
+    for event in batches:
+        handler.lambda_handler(event, FakeContext(name))
+        output = capsys.readouterr().out
+        lines = [json.loads(line) for line in output.splitlines() if '"_aws"' not in line]
+        sent = {record["messageId"] for record in event["Records"]}
+        (batch,) = (line for line in lines if line["message"] == "batch done")
+        assert set(batch["correlation_ids"]) == sent
+        for line in lines:
+            # What is said of no single message is said of the invocation, whose batch is known.
+            assert line["function_request_id"] == batch["function_request_id"]
+            assert line.get("correlation_id", next(iter(sent))) in sent
+            if line["message"] in ("refused", "dead-lettered", "returned", "stale event ignored"):
+                assert "correlation_id" in line
+        assert "userId" not in output
+        for record in event["Records"]:
+            assert record["body"] not in output
+            user = re.search(r'"userId": ?"([^"]+)"', record["body"])
+            assert user is None or json.dumps(user[1]) not in output
 
 
 def test_a_missing_table_returns_everything_loudly(handle, monkeypatch, capsys):

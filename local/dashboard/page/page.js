@@ -4,6 +4,12 @@
 const POLL_MILLISECONDS = 1000;
 const COLORS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#d62728", "#7f7f7f"];
 const MOST_DOTTED_POINTS = 120;
+const PACES = {
+  1: "a point every second (on CloudWatch every minute)",
+  5: "a point every 5 seconds (on CloudWatch every minute)",
+  30: "a point every 30 seconds (on CloudWatch every minute)",
+  60: "a point every minute, as on CloudWatch",
+};
 
 const byId = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -101,7 +107,7 @@ function alarmsWidget(root, widget) {
     });
     return item;
   });
-  root.append(title, element("ul", { className: "alarms" }, ...items), explanation);
+  root.append(title, element("ul", { className: "alarm-list" }, ...items), explanation);
   return (now) => {
     const counts = { ALARM: 0, OK: 0, UNKNOWN: 0 };
     now.alarms.forEach((alarm, index) => {
@@ -115,11 +121,14 @@ function alarmsWidget(root, widget) {
 
 // ---------------------------------------------------------------- graphs
 
-// From the bottom up: each series on top of those before it; a moment without any value stays empty.
+// From the bottom up: each series on top of those before it; what has no value at all is not drawn.
 function stacked(all) {
   const sums = new Array(all[0]?.length ?? 0).fill(0);
   const seen = sums.map((_, at) => all.some((points) => points[at] !== null));
-  return all.map((points) => points.map((value, at) => (seen[at] ? (sums[at] += value ?? 0) : null)));
+  return all.map((points) => {
+    if (points.every((value) => value === null)) return points;
+    return points.map((value, at) => (seen[at] ? (sums[at] += value ?? 0) : null));
+  });
 }
 
 function highest(data, widget) {
@@ -151,6 +160,12 @@ function drawLines(chart, widget) {
     const room = y - bbox.top > 16 * ratio;
     ctx.textBaseline = room ? "bottom" : "top";
     const text = above ? `↑ ${shown(line.value)}: ${line.label}` : line.label;
+    // A rim in the card's colour keeps the words readable on top of curves.
+    ctx.setLineDash([]);
+    ctx.lineWidth = 4 * ratio;
+    ctx.lineJoin = "round";
+    ctx.strokeStyle = style("--card");
+    ctx.strokeText(text, bbox.left + bbox.width - 4 * ratio, y + (room ? -3 : 3) * ratio);
     ctx.fillText(text, bbox.left + bbox.width - 4 * ratio, y + (room ? -3 : 3) * ratio);
   }
   ctx.restore();
@@ -177,7 +192,7 @@ function makeChart(plot, widget, known, hover) {
       padding: [8, 6, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: "dashboard" }, drag: { x: false, y: false }, points: { size: 7 } },
-      scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * 1.08] } },
+      scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * (widget.lines.length > 0 ? 1.2 : 1.08)] } },
       series: [{}, ...series],
       bands,
       axes: [
@@ -261,7 +276,7 @@ function build(snapshot) {
   charts = [];
   grid.replaceChildren();
   widgets = snapshot.widgets.map((widget) => {
-    const root = element("section", { className: `widget ${widget.kind}` });
+    const root = element("section", { className: `widget is-${widget.kind}` });
     root.dataset.title = widget.title;
     root.style.gridColumn = `${widget.x + 1} / span ${widget.width}`;
     root.style.gridRow = `${widget.y + 1} / span ${widget.height}`;
@@ -289,13 +304,12 @@ function show(snapshot) {
   latest = snapshot;
   document.title = `${snapshot.name}, locally`;
   setText(byId("name"), snapshot.name);
-  const period = snapshot.period < 60 ? `${snapshot.period} s` : "1 minute, as on CloudWatch";
-  const shorter = snapshot.period < 60 ? `, shorter than CloudWatch's 1 minute` : "";
+  const pace = PACES[snapshot.period];
   setText(
     byId("about"),
     `The deployed dashboard, from the logs and queues of the embedded AWS at ${snapshot.endpoint}. ` +
-      `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ` +
-      `a point for each ${period}${shorter}. Legends: over all the time shown; under the pointer, of that moment.`,
+      `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ${pace}. ` +
+      "Legends: over all the time shown; under the pointer, of that moment.",
   );
   live(`live, ${clock(snapshot.now)}`, "on");
   document.body.classList.remove("stale");

@@ -95,7 +95,7 @@ class Verdict:
         end: Where it is to end.
         error: Why it is poison, for a dead letter.
         retry_after: For a returned one, seconds before a retry makes sense, where that is known; else 0.
-        cause: For a returned one, why, as a stable code.
+        cause: Why, as a stable code: of a returned one, and of one that came too late to change anything.
         detail: The same in words.
         outcome: The engine's answer, if it was asked.
     """

@@ -17,6 +17,9 @@ from inventory_orders.writer import Effort
 
 NAMESPACE = "InventoryOrders"
 
+# The cause in the verdict of a catalogue event that came too late to change anything.
+STALE = "STALE"
+
 T = TypeVar("T")
 
 logger = Logger()
@@ -60,7 +63,10 @@ def record_messages(batch: BatchResult[T]) -> None:
     _count("MessagesDeadLettered", ends[End.DEAD_LETTERED])
     _count("MessagesReturned", ends[End.RETURNED])
     for result in batch.results:
-        if result.end not in (End.APPLIED, End.REPLAYED):
+        if result.verdict.cause == STALE:
+            product_id = getattr(result.content, "product_id", "")
+            record_stale_event(product_id, result.message.message_id)
+        elif result.end not in (End.APPLIED, End.REPLAYED):
             _log_message(result)
     if batch.queue_errors:
         logger.error("SQS refused requests", extra={"errors": batch.queue_errors})
@@ -68,15 +74,19 @@ def record_messages(batch: BatchResult[T]) -> None:
         "batch done",
         extra={
             "messages": len(batch.results),
+            "correlation_ids": [result.message.message_id for result in batch.results],
             "ends": {end.name: count for end, count in ends.items()},
         },
     )
 
 
-def record_stale_event(product_id: str) -> None:
+def record_stale_event(product_id: str, correlation_id: str | None = None) -> None:
     """Count a catalogue event that was older than the newest one applied: a success, not an error."""
     _count("StaleEventsIgnored", 1)
-    logger.info("stale event ignored", extra={"productId": product_id})
+    fields = {"productId": product_id}
+    if correlation_id is not None:
+        fields["correlation_id"] = correlation_id
+    logger.info("stale event ignored", extra=fields)
 
 
 def record_stale_delete(product_id: str, created_at: str) -> None:

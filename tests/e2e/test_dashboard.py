@@ -1,0 +1,361 @@
+"""The local dashboard in a real browser: every widget, values equal to those in the logs, live, and in a picture."""
+
+import http.client
+import json
+import os
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections import defaultdict
+from urllib.parse import urlsplit
+
+import boto3
+import psutil
+import pytest
+
+from local import ROOT, demo, queues, shop
+from local.books import read_books
+from local.dashboard import background, browser
+from local.process import LocalError, Server
+from tests.conftest import order_body
+from tests.e2e.test_deployed_stack import cli, create, message, wait_until_settled
+
+ORDERS = 10_000
+
+
+@pytest.fixture(scope="module")
+def aws(embedded_aws):
+    return embedded_aws[0]
+
+
+@pytest.fixture(scope="module")
+def url(aws):
+    return background.start().endpoint
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    try:
+        browser.find()
+    except LocalError as error:
+        pytest.skip(f"THE DASHBOARD'S PAGE IS NOT TESTED: {error}")
+    with browser.launched() as launched:
+        yield launched
+
+
+@pytest.fixture
+def page(chromium, url):
+    """A page that must not complain."""
+    opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
+    complaints = []
+    opened.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    yield opened
+    opened.unroute_all(behavior="wait")
+    opened.close()
+    assert complaints == []
+
+
+def open_dashboard(page, url, span="3h"):
+    page.goto(f"{url}/?range={span}")
+    page.wait_for_selector("body[data-now]")
+
+
+def number(page, label):
+    """A single value on the page, exactly."""
+    return float(page.get_attribute(f'.number[data-label="{label}"] b', "data-value") or 0)
+
+
+def legend(page, title):
+    """The values of a graph's legend by label, exactly."""
+    found = page.eval_on_selector_all(
+        f'[data-title="{title}"] .legend li',
+        "items => items.map(item => [item.dataset.label, item.querySelector('b').dataset.value])",
+    )
+    return {label: float(value) if value else None for label, value in found}
+
+
+def wait_for_number(page, label, value):
+    page.wait_for_function(
+        "([label, value]) => Number(document.querySelector(`.number[data-label='${label}'] b`)"
+        ".dataset.value) === value",
+        arg=[label, value],
+        timeout=20_000,
+    )
+
+
+def deployed_body(aws):
+    answer = boto3.client("cloudwatch").get_dashboard(DashboardName=aws.outputs["DashboardName"])
+    return json.loads(answer["DashboardBody"])["widgets"]
+
+
+def boxes(page):
+    return page.eval_on_selector_all(
+        ".widget", "all => all.map(one => one.getBoundingClientRect().toJSON())"
+    )
+
+
+def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page, url):
+    open_dashboard(page, url)
+    widgets = deployed_body(aws)
+    assert len(widgets) == 30
+    found = page.query_selector_all(".widget")
+    assert len(found) == len(widgets)
+    assert page.inner_text("h1") == aws.outputs["DashboardName"]
+    for root, widget, box in zip(found, widgets, boxes(page), strict=True):
+        properties = widget["properties"]
+        text = root.inner_text()
+        assert properties.get("title", "") in text
+        assert box["width"] / page.evaluate("innerWidth") == pytest.approx(
+            widget["width"] / 24, abs=0.05
+        )
+        if widget["type"] == "text":
+            heading = properties["markdown"].splitlines()[0].removeprefix("## ")
+            assert root.query_selector("h2").inner_text() == heading
+        elif widget["type"] == "alarm":
+            assert len(root.query_selector_all("li")) == len(properties["alarms"]) == 29
+        else:
+            labels = [entry[-1]["label"] for entry in properties["metrics"]]
+            shown = [entry[-1].get("visible", True) for entry in properties["metrics"]]
+            unknown = "Not known on this machine" in text
+            for label in (one for one, visible in zip(labels, shown, strict=True) if visible):
+                assert label in text or unknown, (properties["title"], label)
+            assert root.query_selector("canvas") or root.query_selector("b") or unknown
+    assert "not drawn here" not in page.inner_text("main")
+    assert "not computed here" not in page.inner_text("main")
+
+
+def test_what_cannot_be_known_here_says_so_instead_of_showing_zero(page, url):
+    open_dashboard(page, url)
+    for title in ("Capacity", "Throttles", "Writes throttled by DynamoDB"):
+        root = page.locator(f'[data-title="{title}"]')
+        assert "Not known on this machine" in root.inner_text()
+        assert root.locator("canvas").count() == 0
+    conflicts = page.locator('[data-title="Transaction conflicts"]').inner_text()
+    assert "Not known on this machine: Products, Orders, StockAdjustments" in conflicts
+    throttles = page.locator('[data-name="Place Orders Throttles"]')
+    assert throttles.get_attribute("data-state") == "UNKNOWN"
+
+
+def test_before_any_traffic_the_page_says_what_to_do(page, url):
+    def quiet(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"traffic": False})
+
+    page.route("**/data*", quiet)
+    open_dashboard(page, url)
+    assert "run make demo in another terminal" in page.inner_text("#notice")
+
+
+def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url):
+    create(aws, "live", 15)
+    open_dashboard(page, url)
+    placed, rejected, dead = (number(page, n) for n in ("placed", "rejected", "dead-lettered"))
+    before = boxes(page)
+    orders = [message(order_body(f"live-{n}", {"live": 1})) for n in range(20)]
+    queues.send(aws, queues.STANDARD, [*orders, message("not an order")])
+    wait_for_number(page, "placed", placed + 15)
+    wait_for_number(page, "rejected", rejected + 5)
+    wait_for_number(page, "dead-lettered", dead + 1)
+    alarm = page.locator('[data-name="Order Queue Dead Letters"]')
+    page.wait_for_selector('[data-name="Order Queue Dead Letters"][data-state="ALARM"]')
+    assert boxes(page) == before, "nothing jumps"
+    alarm.locator("button").click()
+    assert "First: look at errorCode" in page.inner_text("dialog")
+
+
+def values_in_logs(aws):
+    """The handlers' metrics by name and reason, and the durations of their runs, straight from every log stream."""
+    metrics, durations = defaultdict(list), defaultdict(list)
+    for output, group in aws.outputs.items():
+        if not output.endswith("LogGroupName"):
+            continue
+        pages = aws.logs.get_paginator("describe_log_streams").paginate(logGroupName=group)
+        for stream in (s["logStreamName"] for p in pages for s in p["logStreams"]):
+            events = aws.logs.get_log_events(
+                logGroupName=group, logStreamName=stream, startFromHead=True
+            )["events"]
+            assert len(events) < 10_000, "where the embedded AWS cuts off"
+            for event in events:
+                line = event["message"]
+                if line.startswith("REPORT"):
+                    duration = float(line.split("\tDuration: ")[1].split(" ms")[0])
+                    durations[output.removesuffix("LogGroupName")].append(duration)
+                elif '"_aws"' in line:
+                    fields = json.loads(line)
+                    for directive in fields["_aws"]["CloudWatchMetrics"]:
+                        for metric in directive["Metrics"]:
+                            key = metric["Name"], fields.get("reason")
+                            metrics[key] += fields[metric["Name"]]
+    return metrics, durations
+
+
+def percentile(values, percent):
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws, page, url):
+    open_dashboard(page, url)
+    wait_until_settled(aws)
+    placed, rejected = number(page, "placed"), number(page, "rejected")
+    demo.stock_up(aws, shop.catalogue(), "tenthousand")
+    orders = shop.orders("tt", ORDERS, random.Random("tt"))
+    queues.send(aws, queues.STANDARD, orders)
+    wait_until_settled(aws, 120)
+    rows = [row for key, row in read_books(aws).orders.items() if key.startswith("tt-")]
+    assert len(rows) == ORDERS
+    pending = sum(row["status"] == "PENDING" for row in rows)
+    assert 0 < pending < ORDERS
+    wait_for_number(page, "placed", placed + pending)
+    wait_for_number(page, "rejected", rejected + ORDERS - pending)
+
+    metrics, durations = values_in_logs(aws)
+
+    def all_of(name):
+        return metrics[name, None]
+
+    assert number(page, "placed") == sum(all_of("OrdersPlaced"))
+    assert number(page, "rejected") == sum(all_of("OrdersRejected"))
+    assert number(page, "replayed") == sum(all_of("OrdersReplayed"))
+    assert number(page, "dead-lettered") == sum(all_of("MessagesDeadLettered"))
+    expected = {
+        "Conflict rate": {"of attempts": 100 * statistics.fmean(all_of("VersionConflict"))},
+        "Retries of a change": {
+            "average": statistics.fmean(all_of("Retries")),
+            "p95": percentile(all_of("Retries"), 95),
+        },
+        "Retries that succeed": {
+            "of retried changes": 100 - 100 * statistics.fmean(all_of("RetriesExhausted"))
+        },
+        "Orders in a transaction": {
+            "average": statistics.fmean(all_of("OrdersPerTransaction")),
+            "most": max(all_of("OrdersPerTransaction")),
+        },
+        "Attempts to commit": {"transactions sent": sum(all_of("ConditionalWrites"))},
+        "Commit latency": {
+            f"p{percent}": percentile(all_of("CommitLatency"), percent) for percent in (50, 95, 99)
+        },
+        "Rejected, by reason": {
+            "INSUFFICIENT_STOCK": sum(metrics["OrdersRejected", "INSUFFICIENT_STOCK"])
+        },
+        "Duration, p95": {"PlaceOrders": percentile(durations["PlaceOrders"], 95)},
+        "Errors": {"PlaceOrders": 0},
+        "Waiting": {"StockQueue": 0},
+    }
+    for title, values in expected.items():
+        found = legend(page, title)
+        for label, value in values.items():
+            assert found[label] == pytest.approx(value, rel=1e-6), (title, label)
+    waiting = legend(page, "Waiting")["OrderQueue"]
+    assert 100 < waiting <= ORDERS
+    assert 1 <= legend(page, "At once")["PlaceOrders"] <= 60
+    assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 120
+
+
+def test_under_the_pointer_the_legend_shows_that_moment(page, url):
+    open_dashboard(page, url, "latest")
+    total = legend(page, "Orders")["placed"]
+    plot = page.locator('[data-title="Orders"] .u-over')
+    plot.hover()
+    page.wait_for_function(
+        "total => Number(document.querySelector(`[data-title='Orders'] .legend b`).dataset.value) !== total",
+        arg=total,
+    )
+    assert (legend(page, "Orders")["placed"] or 0) < total
+
+
+def test_a_picture_without_a_window(aws, chromium, tmp_path):
+    file = tmp_path / "dashboard.png"
+    cli("dashboard", "--png", str(file))
+    content = file.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n")
+    width, height = struct.unpack(">II", content[16:24])
+    assert width == 1360
+    assert height > 2500, "all of it"
+    pixels, at = b"", 8
+    while at < len(content):
+        (length,) = struct.unpack(">I", content[at : at + 4])
+        if content[at + 4 : at + 8] == b"IDAT":
+            pixels += content[at + 8 : at + 8 + length]
+        at += 12 + length
+    pixels = zlib.decompress(pixels)
+    assert len(pixels) > width * height * 3
+    # Rows of one colour are filtered to zeros.
+    assert sum(byte != 0 for byte in pixels) > 100_000, "it is not blank"
+
+
+def test_without_a_browser_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(browser, "_NAMES", ("chromium",))
+    with pytest.raises(LocalError, match="apt-get install chromium"):
+        browser.take_picture("http://127.0.0.1:1", tmp_path / "x.png", None)
+
+
+def test_there_is_one_server_and_its_address_is_printed(aws, url):
+    assert cli("dashboard", "--url").stdout == f"{url}\n"
+    assert url in cli("dashboard").stdout
+    assert background.start().endpoint == url
+
+
+def ask(url, path, **headers):
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+def test_the_server_answers_this_machine_only_and_says_no_more_than_it_must(aws, url):
+    answer, _ = ask(url, "/")
+    assert answer.status == 200
+    policy = answer.getheader("Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.getheader("X-Content-Type-Options") == "nosniff"
+    assert "Python" not in answer.getheader("Server")
+    assert ask(url, "/", Host="attacker.example")[0].status == 403
+    assert ask(url, "/../pyproject.toml")[0].status == 404
+    assert ask(url, "/data?range=forever")[0].status == 400
+    sockets = psutil.Process(background.running().pid).net_connections()
+    listening = [s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN]
+    assert listening == ["127.0.0.1"]
+
+
+def test_the_server_ends_with_the_embedded_aws(tmp_path):
+    """Beside a stand-in for the embedded AWS, whose stack cannot be read."""
+    ready = tmp_path / "web" / "_ministack" / "ready"
+    ready.parent.mkdir(parents=True)
+    ready.write_text("ready")
+    state = tmp_path / "state"
+    (state / "emulator").mkdir(parents=True)
+    environment = {**os.environ, "INVENTORY_ORDERS_STATE": str(state)}
+    python = [sys.executable, "-u", "-m"]
+    serve = ["http.server", "0", "--bind", "127.0.0.1", "--directory", str(tmp_path / "web")]
+    with subprocess.Popen([*python, *serve], stdout=subprocess.PIPE, text=True) as stand_in:
+        try:
+            port = int(stand_in.stdout.readline().split(" port ")[1].split()[0])
+            Server.of_process(stand_in.pid, port).write(state / "emulator" / "state.json")
+            code = "from local.dashboard import background; print(background.start().endpoint)"
+            started = subprocess.run(
+                [sys.executable, "-c", code],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            server = Server.read(state / "dashboard.json")
+            assert started.stdout.strip() == server.endpoint
+            give_up_at = time.monotonic() + 20
+            while not (problem := json.loads(ask(server.endpoint, "/data")[1])["problem"]):
+                assert time.monotonic() < give_up_at
+                time.sleep(0.05)
+            assert "501" in problem, "what the stand-in answers"
+        finally:
+            stand_in.kill()
+    psutil.wait_procs([psutil.Process(server.pid)] if server.is_alive() else [], timeout=20)
+    assert not server.is_alive()

@@ -1,0 +1,328 @@
+"""The dashboard's evaluation: statistics, metric math, widgets and alarms, and what the logs tell."""
+
+import math
+import statistics
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.dashboard.alarms import State, judge
+from local.dashboard.body import evaluate
+from local.dashboard.collector import Invocation, InvocationReader, at_once, unknown
+from local.dashboard.expressions import Expression
+from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
+from local.dashboard.service import RANGES, short_name, window_of
+from local.logs import Event, Tail
+
+NAMESPACE = "InventoryOrders"
+SERVICE = ("service", "s")
+PLACED = Metric(NAMESPACE, "OrdersPlaced", frozenset({SERVICE}))
+numbers = st.floats(-1e6, 1e6)
+
+
+@given(st.lists(numbers, min_size=2))
+def test_statistics_are_those_of_the_standard_library(values):
+    assert statistic("Sum", values) == pytest.approx(sum(values), abs=1e-3)
+    assert statistic("Average", values) == pytest.approx(statistics.fmean(values))
+    assert statistic("Minimum", values) == min(values)
+    assert statistic("Maximum", values) == max(values)
+    assert statistic("SampleCount", values) == len(values)
+    hundredths = statistics.quantiles(values, n=100, method="inclusive")
+    for percent in (1, 50, 95, 99):
+        expected = hundredths[percent - 1]
+        assert statistic(f"p{percent}", values) == pytest.approx(expected, abs=1e-6)
+    assert statistic("p100", values) == max(values)
+
+
+def test_no_samples_have_no_statistic_and_unknown_ones_are_refused():
+    assert statistic("Sum", []) is None
+    assert statistic("p99", [7]) == 7
+    for name in ("IQM", "tm99", "p101", "sum", "p"):
+        with pytest.raises(DashboardError, match=name):
+            statistic(name, [1])
+
+
+@given(numbers, numbers, numbers)
+def test_metric_math_is_arithmetic(a, b, c):
+    values = {"a": a, "b": b, "c": c}
+    assert Expression("100 - 100 * a").value(values) == 100 - 100 * a
+    assert Expression(" -(a + b) / 2.5").value(values) == -(a + b) / 2.5
+    quotient = Expression("(a + b) / c").value(values)
+    assert quotient == ((a + b) / c if c else None)
+
+
+def test_where_a_value_is_missing_there_is_no_point():
+    expression = Expression("(products + orders) / answered")
+    assert expression.ids == {"products", "orders", "answered"}
+    assert expression.value({"products": 1, "orders": None, "answered": 2}) is None
+    assert expression.value({"products": 1, "orders": 2, "answered": 0}) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "FILL(a, 0)",
+            "a ** b",
+            "a % b",
+            "a // b",
+            "a.b",
+            "a[0]",
+            "[a]",
+            "a > 1",
+            "a if b else c",
+        ),
+        *(
+            "'a'",
+            "True",
+            "a;b",
+            "",
+            "a +",
+            "__import__('os')",
+            "lambda: 1",
+            "SEARCH('x')",
+            "1j",
+            "+a",
+        ),
+        "(" * 500 + "a" + ")" * 500,
+    ],
+)
+def test_metric_math_that_is_not_computed_here_is_refused_loudly(text):
+    with pytest.raises(DashboardError, match="the expression"):
+        Expression(text)
+
+
+def graph(*metrics, **properties):
+    return {"type": "metric", "properties": {"title": "t", "metrics": list(metrics), **properties}}
+
+
+def placed(**options):
+    return [NAMESPACE, "OrdersPlaced", "service", "s", options]
+
+
+def test_a_graph_has_a_point_for_each_period_with_data_and_none_elsewhere():
+    samples = Samples()
+    for second, values in ((100, [1, 2]), (104, [3]), (105, [4]), (111, [9])):
+        samples.add(PLACED, second, values)
+    drawn = evaluate(graph(placed(stat="Sum")), samples, Window(100, 5, 2), unknown)
+    (series,) = drawn["series"]
+    assert series["points"] == [6, 4]
+    assert series["overall"] == 10, "what lies outside of the window does not count"
+    (average,) = evaluate(graph(placed()), samples, Window(95, 5, 2), unknown)["series"]
+    assert average["points"] == [None, 2], "without a statistic CloudWatch takes the average"
+
+
+def test_expressions_are_evaluated_point_by_point_and_their_operands_stay_hidden():
+    samples = Samples()
+    samples.add(PLACED, 100, [0, 1])
+    samples.add(PLACED, 102, [1])
+    widget = graph(
+        [{"expression": "100 * rate", "label": "of attempts"}],
+        placed(id="rate", visible=False),
+    )
+    (series,) = evaluate(widget, samples, Window(100, 1, 3), unknown)["series"]
+    assert series["label"] == "of attempts"
+    assert series["points"] == [50, None, 100]
+    assert series["overall"] == pytest.approx(200 / 3)
+
+
+def test_what_cannot_be_known_says_so_and_is_never_zero():
+    units = ["AWS/DynamoDB", "ConsumedWriteCapacityUnits", "TableName", "t"]
+    widget = graph(
+        [{"expression": "units / placed"}],
+        [*units, {"id": "units", "visible": False}],
+        placed(id="placed", stat="Sum"),
+    )
+    capacity, orders = evaluate(widget, Samples(), Window(0, 1, 2), unknown)["series"]
+    assert "no metrics of DynamoDB" in capacity["unknown"]
+    assert (list(capacity["points"]), capacity["overall"]) == ([], None)
+    assert orders["unknown"] is None
+    for namespace, name in (("AWS/Lambda", "Throttles"), ("AWS/SQS", "NumberOfMessagesSent")):
+        assert unknown(Metric(namespace, name, frozenset()))
+    for name in ("Invocations", "Errors", "Duration", "ConcurrentExecutions"):
+        assert unknown(Metric("AWS/Lambda", name, frozenset())) is None
+
+
+@pytest.mark.parametrize(
+    ("widget", "named"),
+    [
+        ({"type": "log", "properties": {"query": "fields"}}, "log"),
+        (graph(placed(), view="pie"), "pie"),
+        (graph(placed(), view="singleValue"), "single values"),
+        (graph(placed(), liveData=True), "liveData"),
+        (graph(placed(yAxis="right")), "yAxis"),
+        (graph(["...", {}]), "in full"),
+        (graph(placed(stat="tm90")), "tm90"),
+        (graph([{"expression": "a + b"}]), "a, b"),
+        (graph([{"expression": "RATE(a)"}]), "RATE"),
+        (graph(placed(), annotations={"vertical": []}), "vertical"),
+    ],
+)
+def test_what_is_not_drawn_is_refused_loudly_in_its_own_widget(widget, named):
+    drawn = evaluate(widget, Samples(), Window(0, 1, 1), unknown)
+    assert drawn["kind"] == "error"
+    assert named in drawn["error"]
+
+
+def test_markdown_is_rendered_without_its_html():
+    text = {"type": "text", "properties": {"markdown": "## A\n**b** <script>alert(1)</script>"}}
+    html = evaluate(text, Samples(), Window(0, 1, 1), unknown)["html"]
+    assert "<h2>A</h2>" in html
+    assert "<strong>b</strong>" in html
+    assert "<script" not in html
+
+
+def alarm(**changes):
+    return {
+        "AlarmName": "a",
+        "Namespace": NAMESPACE,
+        "MetricName": "OrdersPlaced",
+        "Dimensions": [{"Name": "service", "Value": "s"}],
+        "Statistic": "Average",
+        "Period": 60,
+        "EvaluationPeriods": 3,
+        "DatapointsToAlarm": 3,
+        "Threshold": 0.5,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "TreatMissingData": "notBreaching",
+    } | changes
+
+
+def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
+    samples = Samples()
+    for second in (960, 1020):
+        samples.add(PLACED, second, [1, 0.5])
+    assert judge(alarm(), samples, 1100, unknown).state is State.OK, "missing data does not breach"
+    samples.add(PLACED, 1100, [1])
+    judgement = judge(alarm(), samples, 1100, unknown)
+    assert judgement.state is State.ALARM
+    assert "Average over the last 1 min: 1; alarm when" in judgement.reason
+    assert judge(alarm(), samples, 1161, unknown).state is State.OK, "it passes"
+    assert judge(alarm(Threshold=1), samples, 1100, unknown).state is State.OK
+    assert (
+        judge(alarm(EvaluationPeriods=1, DatapointsToAlarm=1), samples, 1100, unknown).state
+        is State.ALARM
+    )
+
+
+def test_an_alarm_on_what_is_not_known_here_is_neither_ok_nor_alarming():
+    throttles = alarm(Namespace="AWS/Lambda", MetricName="Throttles")
+    assert judge(throttles, Samples(), 1000, unknown).state is State.UNKNOWN
+    for other in (
+        {"TreatMissingData": "breaching"},
+        {"ComparisonOperator": "LessThanLowerThreshold"},
+    ):
+        with pytest.raises(DashboardError, match="not evaluated"):
+            judge(alarm(**other), Samples(), 1000, unknown)
+
+
+def test_old_samples_are_forgotten():
+    samples = Samples()
+    for second in range(100):
+        samples.add(PLACED, second, [1])
+        samples.mark_traffic(second)
+    samples.forget_before(90)
+    assert sum(map(len, samples.buckets(PLACED, Window(0, 100, 1)))) == 10
+    assert samples.latest_traffic(1000, 60) == (90, 99)
+
+
+def test_the_latest_traffic_is_what_no_long_pause_interrupts():
+    samples = Samples()
+    assert samples.latest_traffic(100, 60) is None
+    for second in (10, 200, 259, 300, 500):
+        samples.mark_traffic(second)
+    assert samples.latest_traffic(400, 60) == (200, 300)
+    assert samples.latest_traffic(600, 60) == (500, 500)
+
+
+@given(st.sampled_from(["latest", *RANGES]), st.integers(10**9, 2 * 10**9), st.integers(0, 10_000))
+def test_every_range_ends_with_the_traffic_and_has_few_points(span, now, length):
+    window = window_of(span, now, (now - length, now))
+    assert window.start % window.period == 0
+    assert window.count <= 302
+    assert window.end > now
+    if span == "latest":
+        assert window.start <= now - length
+
+
+def log(*lines, stream="s", timestamp=10_000):
+    return [Event(stream, timestamp, line) for line in lines]
+
+
+def test_invocations_are_read_from_start_to_report():
+    reader = InvocationReader()
+    report = "REPORT RequestId: r\tDuration: 12.5 ms\tBilled Duration: 13 ms"
+    runs = {
+        ("{}",): False,
+        ("Traceback (most recent call last):", "  File"): True,
+        ("2026 r Task timed out after 30.00 seconds",): True,
+        (): True,
+    }
+    for lines, failed in runs.items():
+        events = log("START RequestId: r Version: 1", *lines, "END RequestId: r", report)
+        # Another stream's lines come between.
+        found = [reader.read(e) for event in events for e in (event, Event("t", 1, "x"))]
+        assert [i for i in found if i] == [Invocation(10_000, 12.5, failed)], lines
+    quoted = log("START RequestId: r", '{"message": "Traceback (most recent call last)"}', report)
+    assert [reader.read(event) for event in quoted][-1] == Invocation(10_000, 12.5, failed=False)
+
+
+def test_at_once_counts_what_overlaps():
+    runs = [Invocation(1500, 500, False), Invocation(1900, 300, False), Invocation(1499, 0, False)]
+    assert at_once(runs, 1) == 2
+    assert at_once([*runs, Invocation(3000, 2000, False)], 1) == 3
+    assert at_once(runs, 2) == 0
+
+
+class FakeLogs:
+    """Cuts answers off as the embedded AWS does."""
+
+    def __init__(self, most):
+        self.events, self.most, self.calls = [], most, 0
+
+    def get_paginator(self, _):
+        return self
+
+    def paginate(self, *, logGroupName, startTime):
+        self.calls += 1
+        found = sorted((e for e in self.events if e[1] >= startTime), key=lambda e: e[1])
+        yield {
+            "events": [
+                {"logStreamName": stream, "timestamp": at, "message": text}
+                for stream, at, text in found[: self.most]
+            ]
+        }
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1500)), max_size=60),
+    st.integers(0, 60),
+)
+def test_a_tail_gives_each_event_once_whatever_the_order_in_which_they_appear(found, first):
+    logs = FakeLogs(10_000)
+    aws = SimpleNamespace(logs=logs)
+    tail = Tail("group", 0)
+    events = [(stream, 10_000 + at, "same text") for stream, at in found]
+    logs.events = events[:first]
+    read = [*tail.read(aws)]
+    logs.events = events
+    read += tail.read(aws)
+    assert [*tail.read(aws)] == []
+    assert sorted((e.stream, e.timestamp) for e in read) == sorted(e[:2] for e in events)
+
+
+def test_a_tail_reads_on_when_an_answer_is_cut_off(monkeypatch):
+    monkeypatch.setattr("local.logs._MOST_EVENTS", 100)
+    logs = FakeLogs(100)
+    logs.events = [("s", 1000 + 40 * n, f"{n}") for n in range(950)]
+    read = [event.message for event in Tail("group", 0).read(SimpleNamespace(logs=logs))]
+    assert read == [f"{n}" for n in range(950)]
+    assert logs.calls >= math.ceil(950 / 100)
+
+
+def test_alarms_are_called_by_their_construct():
+    deployed = "InventoryOrders-dev-MonitoringOrderQueueFifoDeadLettersAlarm138E4286-2A24B5E0631E5"
+    assert short_name(deployed) == "Order Queue Fifo Dead Letters"
+    assert short_name("somebody-elses") == "somebody-elses"
