@@ -138,10 +138,14 @@ def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
     handler = load_handler(name)
     handler.logger.registered_handler.stream = sys.stdout
     events = [json.loads(path.read_text()) for path in sorted(EVENTS.glob(f"{name}*.json"))]
-    late = {"eventId": "e-0", "productId": "tea-earl-grey", "eventTime": "2026-01-01T00:00:00Z"}
+    news = [
+        {"productId": "tea-earl-grey", "details": {"price": day}, "eventId": f"e-{day}"}
+        | {"eventTime": f"2026-01-0{day}T00:00:00.000000+00:00"}
+        for day in (2, 1)
+    ]
     batches = [event for event in events if "Records" in event]
     if name == "manage_products":
-        batches.append(sqs_event(*[late | {"details": {"price": n}} for n in (1, 2)]))
+        batches.append(sqs_event(*news))
     assert batches or name == "count_stock", "which takes direct commands only"
     for event in batches:
         handler.lambda_handler(event, FakeContext(name))
@@ -150,6 +154,8 @@ def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
         sent = {record["messageId"] for record in event["Records"]}
         (batch,) = (line for line in lines if line["message"] == "batch done")
         assert set(batch["correlation_ids"]) == sent
+        if event["Records"][0]["body"] == json.dumps(news[0]):
+            assert "stale event ignored" in {line["message"] for line in lines}
         for line in lines:
             # What is said of no single message is said of the invocation, whose batch is known.
             assert line["function_request_id"] == batch["function_request_id"]
