@@ -1,6 +1,7 @@
 """Metrics as the handlers logged them, in CloudWatch's embedded metric format.
 
-No local AWS turns these log lines into metrics, so they are read from the log group.
+No local AWS turns these log lines into metrics, so they are read from the log group. When the machine is very busy, the
+embedded AWS writes the last lines of an invocation only with the next one of the same worker: what they count is late.
 """
 
 from __future__ import annotations

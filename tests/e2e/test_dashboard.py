@@ -11,15 +11,19 @@ import sys
 import time
 import zlib
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from urllib.parse import urlsplit
 
 import boto3
 import psutil
 import pytest
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from local import ROOT, demo, queues, shop
 from local.books import read_books
 from local.dashboard import background, browser
+from local.invoke import invoke_deployed
 from local.process import LocalError, Server
 from tests.conftest import order_body
 from tests.e2e.test_deployed_stack import cli, create, message, wait_until_settled
@@ -80,12 +84,34 @@ def legend(page, title):
     return {label: float(value) if value else None for label, value in found}
 
 
-def wait_for_number(page, label, value):
+def wait_for_number(aws, page, label, value):
+    """Wait until the page shows it.
+
+    On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker:
+    so every worker gets another one, with nothing to do.
+    """
+    for _ in range(15):
+        try:
+            page.wait_for_function(
+                "([label, value]) => Number(document.querySelector(`.number[data-label='${label}'] b`)"
+                ".dataset.value) === value",
+                arg=[label, value],
+                timeout=3000,
+            )
+            return
+        except PlaywrightTimeoutError:
+            with ThreadPoolExecutor(16) as pool:
+                nothing = partial(invoke_deployed, aws, "place_orders")
+                list(pool.map(nothing, [{"Records": []}] * 32))
+    raise AssertionError(f"{label}: {number(page, label)} on the page, expected {value}")
+
+
+def wait_for_more_looks(page, seconds=3):
+    """Wait until the page has drawn what was measured later than now."""
     page.wait_for_function(
-        "([label, value]) => Number(document.querySelector(`.number[data-label='${label}'] b`)"
-        ".dataset.value) === value",
-        arg=[label, value],
-        timeout=20_000,
+        "([first, seconds]) => Number(document.body.dataset.now) >= first + seconds",
+        arg=[time.time(), seconds],
+        timeout=30_000,
     )
 
 
@@ -159,9 +185,9 @@ def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url)
     before = boxes(page)
     orders = [message(order_body(f"live-{n}", {"live": 1})) for n in range(20)]
     queues.send(aws, queues.STANDARD, [*orders, message("not an order")])
-    wait_for_number(page, "placed", placed + 15)
-    wait_for_number(page, "rejected", rejected + 5)
-    wait_for_number(page, "dead-lettered", dead + 1)
+    wait_for_number(aws, page, "placed", placed + 15)
+    wait_for_number(aws, page, "rejected", rejected + 5)
+    wait_for_number(aws, page, "dead-lettered", dead + 1)
     alarm = page.locator('[data-name="Order Queue Dead Letters"]')
     page.wait_for_selector('[data-name="Order Queue Dead Letters"][data-state="ALARM"]')
     assert boxes(page) == before, "nothing jumps"
@@ -211,9 +237,10 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
     assert len(rows) == ORDERS
     pending = sum(row["status"] == "PENDING" for row in rows)
     assert 0 < pending < ORDERS
-    wait_for_number(page, "placed", placed + pending)
-    wait_for_number(page, "rejected", rejected + ORDERS - pending)
+    wait_for_number(aws, page, "placed", placed + pending)
+    wait_for_number(aws, page, "rejected", rejected + ORDERS - pending)
 
+    wait_for_more_looks(page)
     metrics, durations = values_in_logs(aws)
 
     def all_of(name):

@@ -189,7 +189,7 @@ function makeChart(plot, widget, known, hover) {
     {
       width: plot.clientWidth,
       height: plot.clientHeight,
-      padding: [8, 6, 0, 0],
+      padding: [8, 22, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: "dashboard" }, drag: { x: false, y: false }, points: { size: 7 } },
       scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * (widget.lines.length > 0 ? 1.2 : 1.08)] } },
