@@ -26,6 +26,8 @@ _FUNCTION_METRICS = {"Invocations", "Errors", "Duration", "ConcurrentExecutions"
 # To find the oldest message the emulator lists all of them: that may take a twentieth of the time.
 _SHARE_OF_TIME = 20
 
+_REPORT = re.compile(r"REPORT RequestId: .*?\tDuration: ([\d.]+) ms")
+
 _HOLD_SECONDS = 10
 
 # Longer than any function of the stack may run.
@@ -55,7 +57,8 @@ class Invocation:
     Attributes:
         ended: Unix milliseconds.
         duration: Milliseconds.
-        failed: Whether it raised, timed out, or ended without a word, as a function that cannot be imported does.
+        failed: Whether it raised. (A time-out, or a function that cannot be imported, leaves no line in the log of
+            the embedded AWS.)
     """
 
     ended: int
@@ -72,30 +75,18 @@ class InvocationReader:
     """Puts the lines between START and REPORT together, stream by stream."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, int] = {}
         self._failed: set[str] = set()
 
     def read(self, event: Event) -> Invocation | None:
         """Take a line in; the last one of an invocation gives the invocation."""
-        stream, message = event.stream, event.message
-        if message.startswith("START RequestId: "):
-            self._lines[stream] = 0
-            self._failed.discard(stream)
-        elif message.startswith("REPORT RequestId: "):
-            silent = self._lines.pop(stream, 1) == 0
-            failed = silent or stream in self._failed
-            self._failed.discard(stream)
-            duration = re.search(r"\tDuration: ([\d.]+) ms", message)
-            if duration is not None:
-                return Invocation(event.timestamp, float(duration[1]), failed)
-        elif not message.startswith("END RequestId: "):
-            self._lines[stream] = self._lines.get(stream, 0) + 1
-            if (
-                message.startswith("Traceback (most recent call last)")
-                or " Task timed out " in message
-            ):
-                self._failed.add(stream)
-        return None
+        if event.message.startswith("Traceback (most recent call last)"):
+            self._failed.add(event.stream)
+        report = _REPORT.match(event.message)
+        if report is None:
+            return None
+        failed = event.stream in self._failed
+        self._failed.discard(event.stream)
+        return Invocation(event.timestamp, float(report[1]), failed)
 
 
 class Collector:
