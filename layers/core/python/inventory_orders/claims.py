@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -68,6 +68,7 @@ class _Trace:
     at: float = 0.0
     alone: bool = False
     fought_at: float = -math.inf
+    fights: int = 0
     wait: float | None = None
 
 
@@ -123,6 +124,10 @@ class Memory:
         trace = self._traces.get(product_id)
         return trace is not None and self._clock.monotonic() - trace.fought_at <= _BELIEVED_SECONDS
 
+    def hottest(self, product_ids: Iterable[str]) -> str:
+        """The product on which most rivals were met. Whoever waits for it makes it more so: all agree on it soon."""
+        return max(product_ids, key=lambda product_id: (self._trace(product_id).fights, product_id))
+
     def met_rival(self, product_id: str, wait: float | None = None) -> None:
         """A transaction lost on the product, or a claim was refused.
 
@@ -132,7 +137,8 @@ class Memory:
         """
         trace = self._trace(product_id)
         if trace.wait is None or not self.fought_over(product_id):
-            trace.wait = _FIRST_WAIT
+            trace.wait, trace.fights = _FIRST_WAIT, 0
+        trace.fights += 1
         trace.product, trace.alone = None, False
         trace.fought_at = self._clock.monotonic()
         if wait is not None:
@@ -277,6 +283,11 @@ class Claims:
     def doubt(self, product_id: str) -> None:
         """The product was seen as another left it, or read anew: whoever wants to write it has to claim it again."""
         self.held.pop(product_id, None)
+
+    def about_to_end(self) -> bool:
+        """Whether a claim that is held may end before another transaction is through."""
+        now = self._writer.clock.now().timestamp()
+        return any(until < now + CLAIM_SECONDS / 4 for until in self.held.values())
 
     def release(self) -> None:
         """Release all claims that no write has released. What cannot be released ends by itself."""

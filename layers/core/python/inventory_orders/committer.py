@@ -6,8 +6,10 @@ The rules of the engine:
 - A transaction that lost is planned again from the items that came back with its cancellation, without another
   read; what was committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
-- A product on which a rival was met is claimed before the next attempt (`claims.py`); the write that commits releases
-  the claim. Claims are taken in the order of their products' ids, so that no two batches wait for each other.
+- Where a rival was met, a product is claimed before the next attempt (`claims.py`), and the last write of the chain
+  releases it. One claim guards a whole chain, because its rivals want the same popular products: the one that was
+  fought over most is where they meet. Where that does not do, one more is claimed after each loss, all in the order
+  of their ids, so that no two batches wait for each other.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
 
@@ -161,7 +163,6 @@ class _ChainResult:
     """How far a chain of transactions came."""
 
     committed: list[Transaction] = field(default_factory=list)
-    released: list[str] = field(default_factory=list)
     failure: tuple[Transaction, StoreError] | None = None
     retries: dict[RecordKey, int] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
@@ -182,6 +183,7 @@ class _Work:
         self._products: dict[str, Product | None] = {}
         self._unreadable: dict[str, str] = {}
         self._remembered: set[str] = set()
+        self._contested: set[str] = set()
         self._limits = engine.limits
         self._failures = 0
         self._retries: dict[RecordKey, int] = {}
@@ -225,12 +227,7 @@ class _Work:
         recalled = {product_id: memory.recall(product_id) for product_id in wanted}
         self._products = {key: product for key, product in recalled.items() if product is not None}
         self._remembered = set(self._products)
-        unknown = [
-            product_id
-            for product_id in wanted
-            # A claim reads what it claims.
-            if product_id not in self._products and not memory.fought_over(product_id)
-        ]
+        unknown = [product_id for product_id in wanted if product_id not in self._products]
         about_records_alone = not all(change.product_ids for change in self._leaders.values())
         if unknown or about_records_alone or memory.wary:
             self._read([*unknown, *self._leaders])
@@ -240,11 +237,10 @@ class _Work:
         self._read_unknown()
         now = self._engine.writer.clock.now().timestamp()
         leased = self._leased(now)
-        fought = self._fought(now) - leased
         planned = plan(
             list(self._pending.values()),
             self._products,
-            leased | fought | self._unreadable.keys(),
+            leased | self._unreadable.keys(),
             self._limits,
         )
         if self._remembered and _refuses(planned):
@@ -252,7 +248,9 @@ class _Work:
             remembered, self._remembered = sorted(self._remembered), set()
             self._read(remembered)
             return
-        results = self._engine.side_by_side(self._run_chain, planned.chains)
+        wanted = [self._to_claim(chain, now) for chain in planned.chains]
+        ready = [chain for chain, claims in zip(planned.chains, wanted, strict=True) if not claims]
+        results = self._engine.side_by_side(self._run_chain, ready)
         # First what is durable: an error of one chain must not be taken for the end of another's changes.
         for result in results:
             self._absorb(result)
@@ -261,26 +259,20 @@ class _Work:
         if any(lost):
             self._failures += 1
             self._return_tired()
-            if not self._fought(now):
+            if not any(map(self._engine.memory.fought_over, self._product_ids())):
                 self._back_off()
-        elif self._pending and not planned.chains:
-            blocked = leased | self._unreadable.keys()
-            ready = [c for c in self._pending.values() if blocked.isdisjoint(c.product_ids)]
-            claimable = {product_id for change in ready for product_id in change.product_ids}
-            if claimable & fought:
-                self._claim(claimable & fought)
-            else:
-                self._wait_for_lease(leased, now)
+        elif ready:
+            if all(len(r.committed) == len(c) for r, c in zip(results, ready, strict=True)):
+                self._claims.release()
+        elif self._pending and planned.chains:
+            self._claim(planned.chains[0], wanted[0])
+        elif self._pending:
+            self._wait_for_lease(leased, now)
 
     def _read_unknown(self) -> None:
         """Read products of changes that took the place of others."""
         known = self._products.keys() | self._unreadable.keys()
-        memory = self._engine.memory
-        unknown = [
-            product_id
-            for product_id in self._product_ids()
-            if product_id not in known and not memory.fought_over(product_id)
-        ]
+        unknown = [product_id for product_id in self._product_ids() if product_id not in known]
         if unknown:
             self._read(unknown)
 
@@ -292,31 +284,32 @@ class _Work:
             if product is not None and product.lease_left(now) > CLAIM_SECONDS
         }
 
-    def _fought(self, now: float) -> set[str]:
-        """Products that have to be claimed before they are written."""
-        fought = set()
-        for product_id in self._product_ids():
-            product = self._products.get(product_id)
-            if product is None and product_id in self._products:
-                continue
-            leased = product is not None and product.lease_left(now) > 0
-            if leased or self._engine.memory.fought_over(product_id):
-                fought.add(product_id)
-        # One that is about to end is renewed.
+    def _to_claim(self, chain: Sequence[Transaction], now: float) -> set[str]:
+        """The products that have to be claimed before a chain may run."""
+        touched = {product_id for transaction in chain for product_id in transaction.after}
+        memory, held = self._engine.memory, self._claims.held
+        claimed_by_others = {
+            product_id
+            for product_id in touched
+            if (product := self._products[product_id]) is not None and product.lease_left(now) > 0
+        }
+        wanted = claimed_by_others | (self._contested & touched)
+        if not wanted & held.keys():
+            fought = [product_id for product_id in touched if memory.fought_over(product_id)]
+            if fought:
+                wanted.add(memory.hottest(fought))
         enough = now + CLAIM_SECONDS / 2
-        return fought - {key for key, until in self._claims.held.items() if until >= enough}
+        return {product_id for product_id in wanted if held.get(product_id, 0.0) < enough}
 
     def _run_chain(self, chain: Sequence[Transaction]) -> _ChainResult:
         """Commit transactions one after the other, up to the first that fails. Runs beside other chains."""
         result = _ChainResult()
-        last = {
-            update.before.product_id: number
-            for number, transaction in enumerate(chain)
-            for update in transaction.updates
-        }
-        for number, transaction in enumerate(chain):
+        for transaction in chain:
+            release = transaction is chain[-1]
+            if self._claims.held and not release and self._claims.about_to_end():
+                break
             uses = (
-                (product_id, self._claims.use(product_id, release=last[product_id] == number))
+                (product_id, self._claims.use(product_id, release=release))
                 for product_id in transaction.after
             )
             claims = {product_id: use for product_id, use in uses if use is not None}
@@ -325,7 +318,9 @@ class _Work:
                 result.failure = (transaction, error)
                 break
             result.committed.append(transaction)
-            result.released += [key for key, use in claims.items() if use.release]
+            if release:
+                for product_id in claims:
+                    self._claims.over(product_id)
         return result
 
     def _commit(
@@ -364,8 +359,6 @@ class _Work:
         self._effort.add(result.effort)
         for key, retries in result.retries.items():
             self._retries[key] = self._retries.get(key, 0) + retries
-        for product_id in result.released:
-            self._claims.over(product_id)
         for transaction in result.committed:
             after = transaction.after
             self._products.update(after)
@@ -398,15 +391,19 @@ class _Work:
 
         codes = {reason.code for reason in error.reasons}
         lost = not codes.isdisjoint(TRANSIENT - {"None"})
-        met_rival = False
+        rivals: list[str] = []
         for update, reason in zip(failed.updates, error.reasons, strict=False):
             product_id = update.before.product_id
             if reason.code == CONDITION_FAILED:
                 self._see(product_id, reason.item)
             if reason.code in (CONDITION_FAILED, RIVAL):
-                lost = met_rival = True
+                rivals.append(product_id)
                 self._engine.memory.met_rival(product_id)
-        if codes <= TRANSIENT and not met_rival:
+        if rivals:
+            lost = True
+            if self._claims.held:
+                self._contested |= {*self._claims.held, self._engine.memory.hottest(rivals)}
+        if codes <= TRANSIENT and not rivals:
             self._give_up(changes, "CONTENTION", str(error))
             return False
         with_record = [decision.change for decision in failed.decisions if decision.has_record]
@@ -538,8 +535,11 @@ class _Work:
 
     # ------------------------------------------------------------------ claims
 
-    def _claim(self, wanted: set[str]) -> None:
-        """Claim products in the order of their ids. What cannot be claimed is for the next round to judge."""
+    def _claim(self, chain: Sequence[Transaction], wanted: set[str]) -> None:
+        """Claim products for a chain in the order of their ids, and read the others that it touches.
+
+        What cannot be claimed is for the next round to judge.
+        """
         held = self._claims.held.keys()
         if held and min(wanted) < max(held):
             wanted = wanted | held
@@ -561,6 +561,9 @@ class _Work:
             product = self._products.get(product_id)
             if product is not None:
                 self._products[product_id] = replace(product, lock_time=None, lock_wait=None)
+        touched = {product_id for transaction in chain for product_id in transaction.after}
+        if others := sorted(touched - self._claims.held.keys()):
+            self._read(others)
 
     def end(self) -> None:
         """Release the claims that no commit has released."""
