@@ -1,0 +1,74 @@
+"""A model of DynamoDB and SQS in this process: small, exact about what the service relies on, and fast.
+
+The tests hold it against the embedded AWS with random calls. It knows nothing of latency, throttling or transactions
+in flight: each call is one atomic step. Whoever explores schedules or simulates time decides when a step happens and
+what else goes wrong, in the function that answers.
+
+    clock = ManualClock()
+    model = Model(clock.now)
+    model.dynamodb.answer("CreateTable", {...})
+    model.sqs.create("Queue", visibility=180, dead_letters=model.sqs.create("DeadLetters"), max_receive_count=20)
+    with virtual_time(clock), answered_by(model.answer):
+        boto3.client("dynamodb").get_item(...)          # any client: ours, PynamoDB's, Powertools'
+
+`answered_by` takes any function `answer(service, operation, request) -> reply`. It may raise `ServiceError` (an
+answer with an error) or botocore's `ReadTimeoutError` (no answer). `model.dynamodb.touched(operation, request)` tells
+which items a request reads and writes; `model.dynamodb.tables[name]` has its `items` and the capacity units
+`consumed`; `model.sqs.queues[name].messages` are its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from local.model.clock import ManualClock, VirtualClock, virtual_time
+from local.model.dynamodb import Consumed, DynamoDB, Key, Table
+from local.model.sqs import Message, Queue, Sqs
+from local.model.values import Item, ServiceError
+from local.model.wire import Answer, answered_by
+
+
+class Model:
+    """DynamoDB and SQS of one account and region.
+
+    Args:
+        now: Unix seconds.
+
+    Attributes:
+        dynamodb: The tables.
+        sqs: The queues.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.dynamodb = DynamoDB(now)
+        self.sqs = Sqs(now)
+
+    def answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request, in one atomic step.
+
+        Raises:
+            ServiceError: As AWS would.
+        """
+        if service == "dynamodb":
+            return self.dynamodb.answer(operation, request)
+        return self.sqs.answer(operation, request)
+
+
+__all__ = [
+    "Answer",
+    "Consumed",
+    "DynamoDB",
+    "Item",
+    "Key",
+    "ManualClock",
+    "Message",
+    "Model",
+    "Queue",
+    "ServiceError",
+    "Sqs",
+    "Table",
+    "VirtualClock",
+    "answered_by",
+    "virtual_time",
+]

@@ -1,0 +1,396 @@
+"""SQS in memory: visibility, redelivery, dead-letter queues, FIFO groups and deduplication. Each call is atomic.
+
+It answers requests as they stand on the wire (the JSON protocol), and raises `ServiceError` with SQS's codes. Standard
+queues hand messages over in the order of their arrival, which is one of the orders that SQS may choose.
+
+Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from local.model.values import ServiceError
+
+DEDUPLICATION_SECONDS = 300.0
+_MAX_BYTES = 1_048_576
+
+
+@dataclass(slots=True)
+class Message:
+    """A message in a queue.
+
+    Attributes:
+        message_id: Given by SQS.
+        body: As sent.
+        attributes: Message attributes, as sent.
+        sent: Unix second at which it was sent.
+        visible_at: Unix second from which it may be received.
+        receive_count: Deliveries so far.
+        first_received: Unix second of the first one.
+        receipt_handle: Of the last one.
+        group: `MessageGroupId`.
+        deduplication_id: Of a message in a FIFO queue.
+        sequence_number: Likewise.
+    """
+
+    message_id: str
+    body: str
+    attributes: Mapping[str, Any]
+    sent: float
+    visible_at: float
+    receive_count: int = 0
+    first_received: float = 0.0
+    receipt_handle: str = ""
+    group: str | None = None
+    deduplication_id: str | None = None
+    sequence_number: str | None = None
+
+
+@dataclass(slots=True)
+class Queue:
+    """A queue.
+
+    Attributes:
+        name: Its name; a FIFO queue's ends in `.fifo`.
+        visibility: Seconds for which a received message is hidden.
+        max_receive_count: Deliveries after which a message goes to the dead-letter queue; None without one.
+        dead_letters: The dead-letter queue.
+        content_based: Whether a body is its own deduplication id.
+        messages: In order of arrival, those in flight included.
+        remembered: Deduplication id -> until when, and what was answered.
+    """
+
+    name: str
+    visibility: float = 30.0
+    max_receive_count: int | None = None
+    dead_letters: Queue | None = None
+    content_based: bool = False
+    messages: list[Message] = field(default_factory=list)
+    remembered: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it keeps the order of each group."""
+        return self.name.endswith(".fifo")
+
+    @property
+    def url(self) -> str:
+        """How it is addressed."""
+        return f"https://sqs.us-east-1.amazonaws.com/123456789012/{self.name}"
+
+    @property
+    def arn(self) -> str:
+        """How other resources name it."""
+        return f"arn:aws:sqs:us-east-1:123456789012:{self.name}"
+
+
+class Sqs:
+    """The queues of one account and region.
+
+    Args:
+        now: Unix seconds.
+
+    Attributes:
+        queues: By name.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._count = 0
+        self.queues: dict[str, Queue] = {}
+        self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "CreateQueue": self._create_queue,
+            "GetQueueUrl": lambda request: {"QueueUrl": self._named(request["QueueName"]).url},
+            "GetQueueAttributes": self._get_queue_attributes,
+            "SendMessage": lambda request: self._send(self._queue(request), request),
+            "SendMessageBatch": lambda request: self._batch(request, self._send),
+            "ReceiveMessage": self._receive,
+            "DeleteMessage": lambda request: self._delete(self._queue(request), request),
+            "DeleteMessageBatch": lambda request: self._batch(request, self._delete),
+            "ChangeMessageVisibility": lambda request: self._hide(self._queue(request), request),
+            "ChangeMessageVisibilityBatch": lambda request: self._batch(request, self._hide),
+            "PurgeQueue": self._purge,
+        }
+
+    def create(
+        self,
+        name: str,
+        visibility: float = 30.0,
+        dead_letters: Queue | None = None,
+        max_receive_count: int | None = None,
+    ) -> Queue:
+        """Make a queue."""
+        self.queues[name] = Queue(name, visibility, max_receive_count, dead_letters)
+        return self.queues[name]
+
+    def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request.
+
+        Raises:
+            ServiceError: As SQS would.
+        """
+        if operation not in self._operations:
+            raise NotImplementedError(f"the model of SQS has no {operation}")
+        return self._operations[operation](request)
+
+    def _named(self, name: str) -> Queue:
+        queue = self.queues.get(name)
+        if queue is None:
+            raise ServiceError("QueueDoesNotExist", "The specified queue does not exist.")
+        return queue
+
+    def _queue(self, request: Mapping[str, Any]) -> Queue:
+        return self._named(str(request["QueueUrl"]).rsplit("/", 1)[-1])
+
+    def _create_queue(self, request: dict[str, Any]) -> dict[str, Any]:
+        attributes = request.get("Attributes", {})
+        queue = self.create(request["QueueName"], float(attributes.get("VisibilityTimeout", 30)))
+        queue.content_based = attributes.get("ContentBasedDeduplication") == "true"
+        return {"QueueUrl": queue.url}
+
+    def _get_queue_attributes(self, request: dict[str, Any]) -> dict[str, Any]:
+        queue, now = self._queue(request), self._now()
+        hidden = [message for message in queue.messages if message.visible_at > now]
+        delayed = sum(message.receive_count == 0 for message in hidden)
+        attributes = {
+            "QueueArn": queue.arn,
+            "VisibilityTimeout": f"{queue.visibility:.0f}",
+            "ApproximateNumberOfMessages": str(len(queue.messages) - len(hidden)),
+            "ApproximateNumberOfMessagesNotVisible": str(len(hidden) - delayed),
+            "ApproximateNumberOfMessagesDelayed": str(delayed),
+        }
+        if queue.is_fifo:
+            attributes["FifoQueue"] = "true"
+        wanted = request.get("AttributeNames", [])
+        if "All" not in wanted:
+            attributes = {name: value for name, value in attributes.items() if name in wanted}
+        return {"Attributes": attributes}
+
+    def _batch(
+        self,
+        request: dict[str, Any],
+        operation: Callable[[Queue, Mapping[str, Any]], dict[str, Any]],
+    ) -> dict[str, Any]:
+        queue, entries = self._queue(request), request["Entries"]
+        code = "AWS.SimpleQueueService."
+        if not entries:
+            raise ServiceError(f"{code}EmptyBatchRequest", "There should be at least one entry.")
+        if len(entries) > 10:
+            raise ServiceError(
+                f"{code}TooManyEntriesInBatchRequest",
+                "Maximum number of entries per request are 10.",
+            )
+        if len({entry["Id"] for entry in entries}) < len(entries):
+            raise ServiceError(f"{code}BatchEntryIdsNotDistinct", "Id repeated.")
+        if sum(len(str(entry.get("MessageBody", "")).encode()) for entry in entries) > _MAX_BYTES:
+            raise ServiceError(
+                f"{code}BatchRequestTooLong",
+                "Batch requests cannot be longer than 1048576 bytes.",
+            )
+        successful: list[dict[str, Any]] = []
+        failed: list[dict[str, Any]] = []
+        for entry in entries:
+            try:
+                successful.append({"Id": entry["Id"], **operation(queue, entry)})
+            except ServiceError as error:
+                failed.append(
+                    {
+                        "Id": entry["Id"],
+                        "Code": error.code,
+                        "Message": error.message,
+                        "SenderFault": True,
+                    }
+                )
+        return {"Successful": successful, "Failed": failed}
+
+    # ------------------------------------------------------------------ sending
+
+    def _send(self, queue: Queue, entry: Mapping[str, Any]) -> dict[str, Any]:
+        body, now = entry["MessageBody"], self._now()
+        if not body:
+            raise ServiceError("MissingParameter", "The request must contain MessageBody.")
+        if len(body.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
+            raise ServiceError(
+                "InvalidParameterValue",
+                "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+            )
+        group, deduplication_id = entry.get("MessageGroupId"), entry.get("MessageDeduplicationId")
+        if queue.is_fifo:
+            if not group:
+                raise ServiceError(
+                    "MissingParameter", "The request must contain the parameter MessageGroupId."
+                )
+            if not deduplication_id and queue.content_based:
+                deduplication_id = hashlib.sha256(body.encode()).hexdigest()
+            if not deduplication_id:
+                raise ServiceError(
+                    "InvalidParameterValue",
+                    "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
+                    "provided explicitly",
+                )
+            until, answer = queue.remembered.get(deduplication_id, (0.0, {}))
+            if until > now:
+                return answer
+        attributes = entry.get("MessageAttributes", {})
+        if len(attributes) > 10:
+            raise ServiceError(
+                "InvalidParameterValue", "Number of message attributes exceeds the limit of 10."
+            )
+        message = Message(
+            self._next_id(), body, attributes, now, now + float(entry.get("DelaySeconds", 0))
+        )
+        message.group = group
+        answer = {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body.encode())}
+        if attributes:
+            answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+        if queue.is_fifo:
+            message.deduplication_id = deduplication_id
+            message.sequence_number = answer["SequenceNumber"] = f"{self._count:020d}"
+            queue.remembered[str(deduplication_id)] = (now + DEDUPLICATION_SECONDS, answer)
+        queue.messages.append(message)
+        return answer
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"00000000-0000-4000-8000-{self._count:012d}"
+
+    # ------------------------------------------------------------------ receiving
+
+    def _receive(self, request: dict[str, Any]) -> dict[str, Any]:
+        queue, now = self._queue(request), self._now()
+        limit = request.get("MaxNumberOfMessages", 1)
+        if not 1 <= limit <= 10:
+            raise ServiceError(
+                "InvalidParameterValue",
+                f"Value {limit} for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10.",
+            )
+        visibility = float(request.get("VisibilityTimeout", queue.visibility))
+        taken: list[dict[str, Any]] = []
+        for message in list(self._receivable(queue, now)):
+            if len(taken) == limit:
+                break
+            if queue.dead_letters is not None and message.receive_count >= (
+                queue.max_receive_count or 1
+            ):
+                queue.messages.remove(message)
+                message.visible_at, message.receive_count = now, 0
+                queue.dead_letters.messages.append(message)
+                continue
+            message.receive_count += 1
+            message.first_received = message.first_received or now
+            message.visible_at = now + visibility
+            self._count += 1
+            message.receipt_handle = f"{message.message_id}#{self._count}"
+            taken.append(_received(message, request))
+        return {"Messages": taken} if taken else {}
+
+    def _receivable(self, queue: Queue, now: float) -> Iterator[Message]:
+        """What may be handed over: of a group nothing while a message of it is in flight."""
+        blocked = (
+            {message.group for message in queue.messages if message.visible_at > now}
+            if queue.is_fifo
+            else set()
+        )
+        for message in queue.messages:
+            if message.visible_at <= now and (not queue.is_fifo or message.group not in blocked):
+                yield message
+
+    def _holder(self, queue: Queue, handle: str) -> Message | None:
+        """The message that a receipt handle stands for; None if it is gone."""
+        if "#" not in handle:
+            raise ServiceError(
+                "ReceiptHandleIsInvalid",
+                f'The input receipt handle "{handle}" is not a valid receipt handle.',
+            )
+        message_id = handle.split("#", 1)[0]
+        return next((m for m in queue.messages if m.message_id == message_id), None)
+
+    def _delete(self, queue: Queue, entry: Mapping[str, Any]) -> dict[str, Any]:
+        message = self._holder(queue, entry["ReceiptHandle"])
+        # A handle of an earlier delivery deletes nothing, and is no error either.
+        if message is not None and message.receipt_handle == entry["ReceiptHandle"]:
+            queue.messages.remove(message)
+        return {}
+
+    def _hide(self, queue: Queue, entry: Mapping[str, Any]) -> dict[str, Any]:
+        seconds = entry["VisibilityTimeout"]
+        if not 0 <= seconds <= 43_200:
+            raise ServiceError(
+                "InvalidParameterValue",
+                f"Value {seconds} for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
+            )
+        message, now = self._holder(queue, entry["ReceiptHandle"]), self._now()
+        if message is None:
+            raise ServiceError(
+                "InvalidParameterValue",
+                "The message does not exist or is not available for visibility timeout change.",
+            )
+        if message.visible_at <= now or message.receipt_handle != entry["ReceiptHandle"]:
+            raise ServiceError("MessageNotInflight", "The specified message is not in flight.")
+        message.visible_at = now + seconds
+        return {}
+
+    def _purge(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._queue(request).messages.clear()
+        return {}
+
+
+def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as ReceiveMessage gives it."""
+    system = {
+        "SenderId": "AIDAMODEL",
+        "SentTimestamp": f"{message.sent * 1000:.0f}",
+        "ApproximateReceiveCount": str(message.receive_count),
+        "ApproximateFirstReceiveTimestamp": f"{message.first_received * 1000:.0f}",
+    }
+    fifo = {
+        "MessageGroupId": message.group,
+        "MessageDeduplicationId": message.deduplication_id,
+        "SequenceNumber": message.sequence_number,
+    }
+    system |= {name: value for name, value in fifo.items() if value is not None}
+    wanted = {*request.get("AttributeNames", ()), *request.get("MessageSystemAttributeNames", ())}
+    if "All" not in wanted:
+        system = {name: value for name, value in system.items() if name in wanted}
+    answer: dict[str, Any] = {
+        "MessageId": message.message_id,
+        "ReceiptHandle": message.receipt_handle,
+        "Body": message.body,
+        "MD5OfBody": _md5(message.body.encode("utf-8", "surrogatepass")),
+    }
+    if system:
+        answer["Attributes"] = system
+    named = request.get("MessageAttributeNames", ())
+    attributes = {
+        name: value
+        for name, value in message.attributes.items()
+        if name in named or "All" in named or ".*" in named
+    }
+    if attributes:
+        answer["MessageAttributes"] = attributes
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+    return answer
+
+
+def md5_of_attributes(attributes: Mapping[str, Any]) -> str:
+    """The checksum of message attributes.
+
+    Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
+    """
+    digest = b""
+    for name, value in sorted(attributes.items()):
+        kind = value["DataType"]
+        text = value["StringValue"].encode()
+        for part in (name.encode(), kind.encode()):
+            digest += struct.pack("!I", len(part)) + part
+        digest += b"\x01" + struct.pack("!I", len(text)) + text
+    return _md5(digest)
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -1,0 +1,168 @@
+"""Values as DynamoDB has them on the wire (`{"N": "3"}`), the errors of both services, and what things weigh."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from decimal import Context, Decimal, DecimalException, Inexact
+from typing import Any
+
+Value = dict[str, Any]
+"""One value: its type and its content."""
+
+Item = dict[str, Value]
+"""Attributes by name."""
+
+_EXACT = Context(prec=38, traps=[Inexact], Emax=125, Emin=-130)
+_DEEPEST = 32
+
+
+class ServiceError(Exception):
+    """An error that AWS answers with.
+
+    Attributes:
+        code: As the SDK shows it: `ConditionalCheckFailedException`, ...
+        message: In words.
+        status: Of the HTTP response.
+        extra: More members of the error: `CancellationReasons`, `Item`.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        status: int = 400,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+        self.extra = dict(extra or {})
+
+
+def invalid(message: str) -> ServiceError:
+    """The request is wrong."""
+    return ServiceError("ValidationException", message)
+
+
+def number(value: Value) -> Decimal:
+    """A stored number, exact."""
+    return Decimal(value["N"])
+
+
+def text_of(value: Decimal) -> str:
+    """A number as DynamoDB stores it: no exponent, no trailing zeros, at most 38 digits.
+
+    Raises:
+        ServiceError: ValidationException: it cannot be stored.
+    """
+    if not value.is_finite():
+        raise invalid("The parameter cannot be converted to a numeric value")
+    if value == 0:
+        return "0"
+    try:
+        exact = _EXACT.normalize(value)
+    except DecimalException:
+        raise invalid(
+            "Attempting to store more than 38 significant digits, or a number out of range, in a Number"
+        ) from None
+    return f"{exact:f}"
+
+
+def checked(value: Any, depth: int = 0) -> Value:
+    """A value of a request, checked, with its numbers and sets in their normal form.
+
+    Raises:
+        ServiceError: ValidationException or SerializationException.
+    """
+    if not isinstance(value, dict) or len(value) != 1:
+        raise invalid(
+            "Supplied AttributeValue is empty or has more than one type, must contain exactly one of the supported "
+            "datatypes"
+        )
+    if depth > _DEEPEST:
+        raise invalid("Nesting Levels have exceeded supported limits")
+    kind, content = next(iter(value.items()))
+    if kind in {"S", "B"}:
+        return _checked_text(kind, content, value)
+    if kind == "N":
+        return _checked_number(content, value)
+    if kind == "BOOL" and isinstance(content, bool):
+        return value
+    if kind == "NULL" and content is True:
+        return value
+    if kind == "L" and isinstance(content, list):
+        return {"L": [checked(element, depth + 1) for element in content]}
+    if kind == "M" and isinstance(content, dict):
+        return {"M": {name: checked(inner, depth + 1) for name, inner in content.items()}}
+    if kind in {"SS", "NS", "BS"} and isinstance(content, list):
+        return _checked_set(kind, content)
+    if kind in {"BOOL", "NULL", "L", "M", "SS", "NS", "BS"}:
+        raise ServiceError("SerializationException", f"{kind} cannot hold {content!r:.50}")
+    raise invalid(f"{kind} is no data type")
+
+
+def _checked_text(kind: str, content: Any, value: Value) -> Value:
+    if not isinstance(content, str):
+        raise ServiceError("SerializationException", f"{kind} cannot hold {content!r:.50}")
+    if kind == "B":
+        try:
+            base64.b64decode(content, validate=True)
+        except binascii.Error:
+            raise ServiceError("SerializationException", "a binary value is no base64") from None
+    return value
+
+
+def _checked_number(content: Any, value: Value) -> Value:
+    if not isinstance(content, str):
+        raise ServiceError("SerializationException", f"N cannot hold {content!r:.50}")
+    if content.isdecimal() and content.isascii() and len(content) < 38 and content[0] != "0":
+        return value
+    try:
+        return {"N": text_of(Decimal(content))}
+    except DecimalException:
+        raise invalid(
+            f"The parameter cannot be converted to a numeric value: {content[:50]}"
+        ) from None
+
+
+def _checked_set(kind: str, content: list[Any]) -> Value:
+    elements = [checked({kind[0]: element})[kind[0]] for element in content]
+    if not elements:
+        raise invalid(f"One or more parameter values were invalid: An {kind} set may not be empty")
+    if len(set(elements)) != len(elements):
+        raise invalid(
+            f"One or more parameter values were invalid: Input collection {content} contains duplicates."
+        )
+    return {kind: sorted(elements)}
+
+
+def size_of(value: Value) -> int:
+    """Bytes of a value.
+
+    Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
+    kind, content = next(iter(value.items()))
+    if kind == "S":
+        return len(content) if content.isascii() else len(content.encode("utf-8", "surrogatepass"))
+    if kind == "N":
+        digits = len(content.lstrip("-").replace(".", "").strip("0"))
+        return (digits + 1) // 2 + 1 + int(content.startswith("-"))
+    if kind == "B":
+        return len(base64.b64decode(content))
+    if kind == "L":
+        return 3 + sum(1 + size_of(element) for element in content)
+    if kind == "M":
+        return 3 + sum(1 for _ in content) + size_of_item(content)
+    if kind in {"SS", "NS", "BS"}:
+        return sum(size_of({kind[0]: element}) for element in content)
+    return 1
+
+
+def size_of_item(item: Mapping[str, Value]) -> int:
+    """Bytes of an item: its names and its values."""
+    return sum(
+        len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass")) for name in item
+    ) + sum(size_of(value) for value in item.values())

@@ -1,0 +1,90 @@
+"""Below botocore's own retries: clients of this process talk to a function instead of the network."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.httpsession import URLLib3Session
+
+from local.model.values import ServiceError
+
+Answer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
+"""Answers `(service, operation, request)`, or raises ServiceError or one of botocore's HTTPClientErrors."""
+
+_SERVICES = {"DynamoDB_20120810": "dynamodb", "AmazonSQS": "sqs"}
+_PREFIXES = {"dynamodb": "com.amazonaws.dynamodb.v20120810#", "sqs": "com.amazonaws.sqs#"}
+# The codes under which SQS's errors were known before its JSON protocol; the SDK shows them still.
+_QUERY_CODES = {
+    "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
+    "MessageNotInflight": "AWS.SimpleQueueService.MessageNotInflight",
+}
+
+
+class _Body:
+    """What AWSResponse reads its content from."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self._content
+
+
+@contextmanager
+def answered_by(answer: Answer) -> Iterator[None]:
+    """While this lasts, every boto3 and botocore client of this process is answered by a function.
+
+    The client's own serialisation, retries, parsing and exceptions stay in the loop.
+
+    Args:
+        answer: Called with `dynamodb` or `sqs`, the operation's name, and the request as on the wire. What it returns
+            is the answer; a ServiceError becomes AWS's error response; any other exception passes through the
+            client as if the network had raised it, which for botocore's HTTPClientErrors (ReadTimeoutError,
+            ConnectTimeoutError) means that the client may send the request again.
+    """
+
+    def send(session: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:  # noqa: ARG001
+        target = request.headers["X-Amz-Target"]
+        if isinstance(target, bytes):
+            target = target.decode("ascii")
+        prefix, operation = target.split(".", 1)
+        service = _SERVICES[prefix]
+        content: Any = request.body or b"{}"
+        if hasattr(content, "read"):
+            content = content.read()
+        try:
+            status, headers = 200, {}
+            reply = answer(service, operation, json.loads(content))
+        except ServiceError as error:
+            status, headers = error.status, _error_headers(service, error)
+            reply = {
+                "__type": f"{_PREFIXES[service]}{error.code}",
+                # Both spellings are in use.
+                ("Message" if "CancellationReasons" in error.extra else "message"): error.message,
+                **error.extra,
+            }
+        body = json.dumps(reply).encode()
+        headers |= {
+            "content-type": "application/x-amz-json-1.0",
+            "x-amzn-requestid": "MODEL",
+            "x-amz-crc32": str(zlib.crc32(body)),
+            "content-length": str(len(body)),
+        }
+        # mypy: the stubs ask for a class that botocore itself makes from any mapping.
+        return AWSResponse(request.url, status, headers, _Body(body))  # type: ignore[arg-type]
+
+    with patch.object(URLLib3Session, "send", send):
+        yield
+
+
+def _error_headers(service: str, error: ServiceError) -> dict[str, str]:
+    if service != "sqs":
+        return {}
+    code = _QUERY_CODES.get(error.code, error.code)
+    return {"x-amzn-query-error": f"{code};{'Sender' if error.status < 500 else 'Receiver'}"}

@@ -1,0 +1,503 @@
+"""The model of DynamoDB and SQS against the embedded AWS: the same random calls, the same answers and errors.
+
+Left out is what the embedded AWS is known to take more easily than AWS (the unit tests of the model hold that):
+reserved words and bare names in expressions, arithmetic in conditions, types of operands, redundant parentheses, paths
+that overlap, placeholders that are not defined but are not reached either, removals below an attribute that is missing,
+numbers in another than their normal form.
+"""
+
+import random
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local.model import ManualClock, Model, answered_by
+
+CALLS = 1_500
+CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
+
+NAMES = {"#n": "n", "#s": "s", "#l": "l", "#m": "m", "#x": "x", "#t": "t"}
+TABLES = ("ModelPlain", "ModelSorted")
+
+
+def create_tables(client: Any) -> None:
+    client.create_table(
+        TableName="ModelPlain",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("p", "s")],
+        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "byS",
+                "KeySchema": [{"AttributeName": "s", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["n"]},
+            }
+        ],
+    )
+    client.create_table(
+        TableName="ModelSorted",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": "p", "AttributeType": "S"},
+            {"AttributeName": "r", "AttributeType": "N"},
+        ],
+        KeySchema=[
+            {"AttributeName": "p", "KeyType": "HASH"},
+            {"AttributeName": "r", "KeyType": "RANGE"},
+        ],
+    )
+
+
+class Calls:
+    """Random requests, most of them valid, on few items."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.tokens = 0
+
+    def table(self) -> str:
+        return self.random.choice(TABLES)
+
+    def key(self, table: str) -> dict[str, Any]:
+        key: dict[str, Any] = {"p": {"S": self.random.choice("abc")}}
+        if table == "ModelSorted":
+            key["r"] = {"N": str(self.random.choice([-2, 0, 3, 10]))}
+        return key
+
+    def number(self) -> dict[str, Any]:
+        return {"N": self.random.choice(["0", "1", "2", "-3", "1.5", "10", "0.1", "12345678901"])}
+
+    def value(self) -> dict[str, Any]:
+        choices: list[dict[str, Any]] = [
+            self.number(),
+            {"S": self.random.choice(["", "a", "ab", "b", "ü"])},
+            {"BOOL": True},
+            {"NULL": True},
+            {"L": [self.number(), {"S": "a"}]},
+            {"M": {"n": self.number(), "s": {"S": "ab"}}},
+            {"SS": ["a", "b"]},
+            {"NS": ["1", "2"]},
+        ]
+        return self.random.choice(choices)
+
+    def item(self, table: str) -> dict[str, Any]:
+        item = self.key(table)
+        if self.random.random() < 0.8:
+            item["n"] = self.number()
+        if self.random.random() < 0.6:
+            item["s"] = {"S": self.random.choice(["a", "ab", "b"])}
+        if self.random.random() < 0.6:
+            item["l"] = {"L": [self.number() for _ in range(self.random.randrange(4))]}
+        if self.random.random() < 0.6:
+            item["m"] = {"M": {"n": self.number(), "s": {"S": "ab"}}}
+        if self.random.random() < 0.6:
+            item["t"] = {"SS": self.random.choice([["a"], ["a", "b"], ["b", "c"]])}
+        if self.random.random() < 0.3:
+            item["x"] = self.value()
+        return item
+
+    def path(self) -> str:
+        return self.random.choice(["#n", "#s", "#l", "#m", "#x", "#t", "#l[0]", "#l[2]", "#m.#n"])
+
+    def condition(self, depth: int = 0) -> str:
+        draw = self.random.random()
+        if depth < 2 and draw < 0.3:
+            word = self.random.choice(["AND", "OR"])
+            return f"{self.condition(depth + 1)} {word} {self.condition(depth + 1)}"
+        if depth < 2 and draw < 0.4:
+            return f"NOT {self.condition(depth + 1)}"
+        if depth < 2 and draw < 0.5:
+            return f"({self.condition(2)} OR {self.condition(2)})"
+        path = self.path()
+        number, other = self.random.choice([":1", ":2"]), ":s"
+        return self.random.choice(
+            [
+                f"attribute_exists({path})",
+                f"attribute_not_exists({path})",
+                f"{path} = {number}",
+                f"{path} <> {number}",
+                f"#n {self.random.choice(['<', '<=', '>', '>='])} {number}",
+                f"#s {self.random.choice(['<', '<=', '>', '>=', '='])} {other}",
+                "#n BETWEEN :1 AND :2",
+                "#n IN (:1, :2)",
+                f"begins_with(#s, {other})",
+                f"contains(#s, {other})",
+                f"contains(#t, {other})",
+                f"attribute_type({path}, :type)",
+                f"size(#s) {self.random.choice(['<', '=', '>='])} {number}",
+                f"size(#l) >= {number}",
+                f"#n < {number} AND #m.#n >= #n",
+            ]
+        )
+
+    def update(self) -> str:
+        """One action on each of a few attributes: the embedded AWS lets paths overlap."""
+        actions = {
+            "n": [
+                ("SET", "#n = :1"),
+                ("SET", "#n = #n + :1"),
+                ("SET", "#n = #n - :2"),
+                ("SET", "#n = if_not_exists(#n, :1) + :2"),
+                ("ADD", "#n :1"),
+            ],
+            "s": [("SET", "#s = :s"), ("REMOVE", "#s")],
+            "l": [
+                ("SET", "#l = list_append(if_not_exists(#l, :list), :list)"),
+                ("SET", "#l[1] = :2"),
+                ("REMOVE", "#l"),
+            ],
+            "m": [("SET", "#m.#n = :2"), ("SET", "#m = :map")],
+            "t": [("ADD", "#t :set"), ("DELETE", "#t :set")],
+            "x": [("SET", "#x = #n"), ("SET", "#x = #m.#n"), ("REMOVE", "#x")],
+        }
+        clauses: dict[str, list[str]] = {}
+        for name in self.random.sample(list(actions), self.random.choice([1, 1, 2, 3])):
+            clause, action = self.random.choice(actions[name])
+            clauses.setdefault(clause, []).append(action)
+        return " ".join(f"{clause} {', '.join(actions)}" for clause, actions in clauses.items())
+
+    def placeholders(self, request: dict[str, Any], *texts: str) -> None:
+        """Define what the expressions use; now and then too much."""
+        text = " ".join(texts)
+        values = {
+            ":1": {"N": "1"},
+            ":2": {"N": "2.5"},
+            ":s": {"S": "a"},
+            ":type": {"S": self.random.choice(["S", "N", "L", "M", "SS"])},
+            ":list": {"L": [{"N": "7"}]},
+            ":map": {"M": {"n": {"N": "4"}}},
+            ":set": {"SS": ["b", "d"]},
+        }
+        names = {name: content for name, content in NAMES.items() if name in text}
+        used = {name: content for name, content in values.items() if _stands_in(name, text)}
+        if self.random.random() < 0.02:
+            used[":unused"] = {"N": "1"}
+        if names:
+            request["ExpressionAttributeNames"] = names
+        if used:
+            request["ExpressionAttributeValues"] = used
+
+    def put(self) -> dict[str, Any]:
+        table = self.table()
+        return self.conditional({"TableName": table, "Item": self.item(table)})
+
+    def delete(self) -> dict[str, Any]:
+        table = self.table()
+        return self.conditional({"TableName": table, "Key": self.key(table)})
+
+    def change(self) -> dict[str, Any]:
+        table = self.table()
+        request = {
+            "TableName": table,
+            "Key": self.key(table),
+            "UpdateExpression": self.update(),
+        }
+        return self.conditional(request)
+
+    def conditional(self, request: dict[str, Any], *, always: bool = False) -> dict[str, Any]:
+        texts = [request.get("UpdateExpression", "")]
+        if always or self.random.random() < 0.5:
+            request["ConditionExpression"] = self.condition()
+            texts.append(request["ConditionExpression"])
+            if self.random.random() < 0.7:
+                request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        self.placeholders(request, *texts)
+        return request
+
+    def single(self) -> tuple[str, dict[str, Any]]:
+        draw = self.random.random()
+        if draw < 0.4:
+            name, request = "PutItem", self.put()
+            wanted = ["NONE", "ALL_OLD"]
+        elif draw < 0.85:
+            name, request = "UpdateItem", self.change()
+            # The embedded AWS gives UPDATED_OLD and UPDATED_NEW with whole attributes, AWS with the paths.
+            wanted = ["NONE", "ALL_OLD", "ALL_NEW"]
+        else:
+            name, request = "DeleteItem", self.delete()
+            wanted = ["NONE", "ALL_OLD"]
+        return name, request | {"ReturnValues": self.random.choice(wanted)}
+
+    def transaction(self) -> tuple[str, dict[str, Any]]:
+        actions: list[dict[str, Any]] = []
+        for _ in range(self.random.randrange(1, 4)):
+            draw = self.random.random()
+            if draw < 0.4:
+                actions.append({"Put": self.put()})
+            elif draw < 0.75:
+                actions.append({"Update": self.change()})
+            elif draw < 0.9:
+                actions.append({"Delete": self.delete()})
+            else:
+                table = self.table()
+                check = {"TableName": table, "Key": self.key(table)}
+                actions.append({"ConditionCheck": self.conditional(check, always=True)})
+        request: dict[str, Any] = {"TransactItems": actions}
+        # Which of two errors comes first is not documented: an item twice, or a token for something else.
+        places = {_place(action) for action in actions}
+        if len(places) == len(actions) and self.random.random() < 0.5:
+            # Some tokens come again, with other parameters.
+            self.tokens += self.random.random() < 0.9
+            request["ClientRequestToken"] = f"token-{self.tokens}"
+        return "TransactWriteItems", request
+
+    def read(self) -> tuple[str, dict[str, Any]]:
+        draw, table = self.random.random(), self.table()
+        if draw < 0.4:
+            request: dict[str, Any] = {"TableName": table, "Key": self.key(table)}
+            if self.random.random() < 0.4:
+                request["ProjectionExpression"] = ", ".join(
+                    self.random.sample(["#n", "#s", "#m.#n", "#l[1]", "#t"], 2)
+                )
+                self.placeholders(request, request["ProjectionExpression"])
+                request.pop("ExpressionAttributeValues", None)
+            return "GetItem", request
+        if draw < 0.6:
+            keys = [self.key(table) for _ in range(self.random.randrange(1, 4))]
+            return "BatchGetItem", {"RequestItems": {table: {"Keys": keys}}}
+        if draw < 0.7:
+            gets = [{"Get": {"TableName": table, "Key": self.key(table)}} for _ in range(2)]
+            return "TransactGetItems", {"TransactItems": gets}
+        if draw < 0.9:
+            return "Query", self.query()
+        request = {"TableName": table}
+        if self.random.random() < 0.5:
+            request["FilterExpression"] = self.condition()
+            self.placeholders(request, request["FilterExpression"])
+        return "Scan", request
+
+    def query(self) -> dict[str, Any]:
+        if self.random.random() < 0.3:
+            return {
+                "TableName": "ModelPlain",
+                "IndexName": "byS",
+                "KeyConditionExpression": "#s = :s",
+                "ExpressionAttributeNames": {"#s": "s"},
+                "ExpressionAttributeValues": {":s": {"S": self.random.choice(["a", "ab"])}},
+            }
+        request = {
+            "TableName": "ModelSorted",
+            "KeyConditionExpression": "#p = :p",
+            "ExpressionAttributeNames": {"#p": "p"},
+            "ExpressionAttributeValues": {":p": {"S": self.random.choice("abc")}},
+            "ScanIndexForward": self.random.random() < 0.5,
+        }
+        if self.random.random() < 0.5:
+            request["KeyConditionExpression"] += " AND #r >= :r"
+            request["ExpressionAttributeNames"]["#r"] = "r"
+            request["ExpressionAttributeValues"][":r"] = {"N": "0"}
+        if self.random.random() < 0.3:
+            request["Limit"] = 2
+        return request
+
+    def next(self) -> tuple[str, dict[str, Any]]:
+        draw = self.random.random()
+        if draw < 0.4:
+            return self.single()
+        return self.transaction() if draw < 0.65 else self.read()
+
+
+def _place(action: dict[str, Any]) -> str:
+    (content,) = action.values()
+    key = content.get("Key", content.get("Item", {}))
+    return f"{content['TableName']} {key['p']} {key.get('r')}"
+
+
+def _stands_in(placeholder: str, text: str) -> bool:
+    return any(f"{placeholder}{end}" in f"{text} " for end in " ,)")
+
+
+def call(client: Any, operation: str, request: dict[str, Any]) -> Any:
+    """The answer or the error, without what differs from service to service."""
+    method = getattr(client, "".join(f"_{c.lower()}" if c.isupper() else c for c in operation)[1:])
+    try:
+        answer = method(**request)
+    except ClientError as error:
+        reasons = [
+            (reason.get("Code"), comparable(reason.get("Item")))
+            for reason in error.response.get("CancellationReasons", ())
+        ]
+        item = comparable(error.response.get("Item"))
+        return error.response["Error"]["Code"], reasons, item
+    del answer["ResponseMetadata"]
+    answer = {name: value for name, value in answer.items() if value not in ({}, [])}
+    if operation == "Scan":
+        answer["Items"] = sorted(map(repr, map(comparable, answer.get("Items", ()))))
+    for name, items in answer.get("Responses", {}).items() if operation == "BatchGetItem" else ():
+        answer["Responses"][name] = sorted(map(repr, map(comparable, items)))
+    return comparable(answer)
+
+
+def comparable(value: Any) -> Any:
+    """Sets have no order, nor have the attributes of an item."""
+    if isinstance(value, dict):
+        if len(value) == 1 and next(iter(value)) in {"SS", "NS"}:
+            return {kind: sorted(content) for kind, content in value.items()}
+        return {name: comparable(content) for name, content in sorted(value.items())}
+    if isinstance(value, list):
+        return [comparable(element) for element in value]
+    return value
+
+
+@pytest.fixture
+def both(embedded_aws: Any) -> Any:
+    """A client of the embedded AWS, and one whose answers come from the model."""
+    aws = embedded_aws[0]
+    real = boto3.client("dynamodb", config=CLIENT)
+    model = Model(ManualClock().now)
+    create_tables(real)
+    with answered_by(model.answer):
+        modelled = boto3.client("dynamodb", config=CLIENT)
+        create_tables(modelled)
+
+    def compare(operation: str, request: dict[str, Any]) -> tuple[Any, Any]:
+        found = call(real, operation, request)
+        with answered_by(model.answer):
+            return found, call(modelled, operation, request)
+
+    yield compare
+    for table in TABLES:
+        aws.dynamodb.delete_table(TableName=table)
+
+
+def test_random_calls_are_answered_as_by_the_embedded_aws(both):
+    calls = Calls(2026)
+    seen: dict[str, int] = {}
+    for number in range(CALLS):
+        operation, request = calls.next()
+        real, modelled = both(operation, request)
+        assert modelled == real, f"call {number}: {operation} {request}"
+        code = modelled[0] if isinstance(modelled, tuple) else "OK"
+        seen[f"{operation} {code}"] = seen.get(f"{operation} {code}", 0) + 1
+    assert seen["TransactWriteItems OK"] > 50
+    assert seen["TransactWriteItems TransactionCanceledException"] > 50
+    assert seen["UpdateItem ConditionalCheckFailedException"] > 20
+    assert seen["UpdateItem ValidationException"] > 20
+
+
+# ---------------------------------------------------------------------------------------------- SQS
+
+
+class Messages:
+    """The same random calls to a queue of the embedded AWS and to one of the model; ids are told apart by body."""
+
+    def __init__(self, real: Any, modelled: Any, model: Model, fifo: bool, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.clients = (real, modelled)
+        self.model = model
+        self.fifo = fifo
+        end = ".fifo" if fifo else ""
+        attributes = {"VisibilityTimeout": "900"} | ({"FifoQueue": "true"} if fifo else {})
+        self.urls = [
+            self.on(side, "create_queue", QueueName=f"model{end}", Attributes=attributes)[
+                "QueueUrl"
+            ]
+            for side in (0, 1)
+        ]
+        # Receipt handles of both sides, oldest first, by body; those of deleted messages too.
+        self.handles: list[tuple[str, str]] = []
+        self.sent = 0
+
+    def on(self, side: int, method: str, **request: Any) -> Any:
+        if side == 0:
+            return getattr(self.clients[0], method)(**request)
+        with answered_by(self.model.answer):
+            return getattr(self.clients[1], method)(**request)
+
+    def both(self, method: str, **request: Any) -> list[Any]:
+        found = []
+        for side in (0, 1):
+            parameters = {
+                name: value[side] if isinstance(value, tuple) else value
+                for name, value in request.items()
+            }
+            try:
+                found.append(self.on(side, method, QueueUrl=self.urls[side], **parameters))
+            except ClientError as error:
+                found.append(error.response["Error"]["Code"])
+        return found
+
+    def send(self) -> None:
+        # Bodies come again, so that FIFO queues have something to deduplicate.
+        entries = []
+        for number in range(self.random.randrange(1, 4)):
+            self.sent += self.random.random() < 0.8
+            body = f"message {self.sent}"
+            entry: dict[str, Any] = {"Id": str(number), "MessageBody": body}
+            if self.sent % 2:
+                entry["MessageAttributes"] = {"a": {"DataType": "String", "StringValue": "ü"}}
+            if self.fifo:
+                # A duplicate differs in nothing: what else it would be is another question.
+                entry["MessageGroupId"] = str(self.sent % 3)
+                entry["MessageDeduplicationId"] = body.replace(" ", "-")
+            entries.append(entry)
+        real, modelled = self.both("send_message_batch", Entries=entries)
+        for name in ("Successful", "Failed"):
+            assert [
+                (entry["Id"], entry.get("MD5OfMessageBody"), entry.get("MD5OfMessageAttributes"))
+                for entry in modelled.get(name, ())
+            ] == [
+                (entry["Id"], entry.get("MD5OfMessageBody"), entry.get("MD5OfMessageAttributes"))
+                for entry in real.get(name, ())
+            ]
+
+    def receive(self) -> None:
+        real, modelled = self.both(
+            "receive_message",
+            MaxNumberOfMessages=self.random.choice([1, 2, 10]),
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        assert self.told(modelled) == self.told(real)
+        for one, other in zip(real.get("Messages", ()), modelled.get("Messages", ()), strict=True):
+            self.handles.append((one["ReceiptHandle"], other["ReceiptHandle"]))
+
+    def told(self, answer: Any) -> Any:
+        return [
+            (
+                *(message["Body"], message["MD5OfBody"], message.get("MessageAttributes")),
+                *(
+                    message["Attributes"].get(name)
+                    for name in ("ApproximateReceiveCount", "MessageGroupId")
+                ),
+            )
+            for message in answer.get("Messages", ())
+        ]
+
+    def delete(self) -> None:
+        if self.handles:
+            handle = self.handles.pop(self.random.randrange(len(self.handles)))
+            real, modelled = self.both("delete_message", ReceiptHandle=handle)
+            assert isinstance(real, str) == isinstance(modelled, str)
+
+    def release(self) -> None:
+        if self.handles:
+            handle = self.handles.pop(self.random.randrange(len(self.handles)))
+            real, modelled = self.both(
+                "change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=0
+            )
+            assert isinstance(real, str) == isinstance(modelled, str)
+
+    def count(self) -> None:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        real, modelled = self.both("get_queue_attributes", AttributeNames=names)
+        assert modelled["Attributes"] == real["Attributes"]
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_random_messages_take_the_same_way_as_on_the_embedded_aws(embedded_aws, fifo):
+    model = Model(ManualClock().now)
+    real = boto3.client("sqs", config=CLIENT)
+    messages = Messages(real, boto3.client("sqs", config=CLIENT), model, fifo, seed=7)
+    for _ in range(500):
+        messages.random.choice(
+            [
+                *(messages.send, messages.receive, messages.receive),
+                *(messages.delete, messages.release, messages.count),
+            ]
+        )()
+    assert messages.sent > 50
+    real.delete_queue(QueueUrl=messages.urls[0])

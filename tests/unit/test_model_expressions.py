@@ -1,0 +1,235 @@
+"""The model's expressions: what they mean, and what DynamoDB refuses."""
+
+import pytest
+
+from local.model.expressions import (
+    Scope,
+    UpdateError,
+    parse_condition,
+    parse_projection,
+    parse_update,
+)
+from local.model.values import ServiceError, checked, size_of_item
+
+ITEM = {
+    "n": {"N": "3"},
+    "s": {"S": "tea"},
+    "l": {"L": [{"N": "1"}, {"S": "b"}, {"N": "3"}]},
+    "m": {"M": {"k": {"S": "v"}, "n": {"N": "3"}}},
+    "t": {"SS": ["a", "b"]},
+    "yes": {"BOOL": True},
+}
+VALUES = {
+    ":0": {"N": "0"},
+    ":3": {"N": "3"},
+    ":9": {"N": "9"},
+    ":te": {"S": "te"},
+    ":a": {"S": "a"},
+    ":b": {"S": "b"},
+    ":N": {"S": "N"},
+    ":set": {"SS": ["b", "c"]},
+    ":list": {"L": [{"S": "z"}]},
+    ":yes": {"BOOL": True},
+}
+NAMES = {"#n": "n", "#l": "l", "#m": "m", "#status": "status"}
+
+
+def holds(text, item=ITEM):
+    condition = parse_condition(text)
+    condition.check(NAMES, VALUES)
+    return condition.holds(Scope(item, NAMES, VALUES))
+
+
+def updated(text, item=ITEM):
+    update = parse_update(text)
+    update.check(NAMES, VALUES)
+    scope = Scope(item, NAMES, VALUES)
+    update.paths(scope)
+    return update.apply(scope)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n = :3",
+        "#n <= :3 AND #n >= :3",
+        "n BETWEEN :0 AND :9",
+        "n IN (:0, :3)",
+        "NOT n = :0",
+        "n = :0 OR n = :3 AND s <> :a",
+        "(n = :3 OR n = :0) AND n <> :0",
+        "attribute_exists(m.k) AND attribute_not_exists(m.x)",
+        "attribute_type(n, :N)",
+        "begins_with(s, :te) AND contains(s, :a)",
+        "contains(t, :a) AND contains(l, :3)",
+        "size(s) = :3 AND size(l) = :3 AND size(t) < :3",
+        "m.n = l[2] AND m.n = #n",
+        "gone <> :3",
+        "NOT gone = :3",
+        "n <> :te",
+        "yes = :yes",
+    ],
+)
+def test_what_holds(text):
+    assert holds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n = :0 OR n = :9",
+        "gone = :3",
+        "gone < :3",
+        "n < s",
+        "n = :te",
+        "size(n) = :3",
+        "size(gone) >= :0",
+        "contains(n, :a)",
+        "begins_with(n, :te)",
+        "l[3] = :3",
+        "s[0] = :a",
+    ],
+)
+def test_what_does_not_hold(text):
+    assert not holds(text)
+
+
+def test_and_binds_tighter_than_or_and_not_tighter_than_and():
+    assert holds("n = :3 OR n = :0 AND n = :9")
+    assert not holds("(n = :3 OR n = :0) AND n = :9")
+    assert not holds("NOT n = :3 AND n = :3")
+
+
+def test_numbers_are_exact():
+    a, b = checked({"N": "0.1"}), checked({"N": "0.2"})
+    total = parse_update("SET n = :a + :b").apply(Scope({}, {}, {":a": a, ":b": b}))
+    assert total == {"n": {"N": "0.3"}}
+    assert checked({"N": "1.50E1"}) == {"N": "15"}
+    assert checked({"N": "-0.0"}) == {"N": "0"}
+    assert checked({"L": [{"N": "007"}]}) == {"L": [{"N": "7"}]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"N": "x"},
+        {"N": "NaN"},
+        {"N": "1" * 39},
+        {"N": "1E126"},
+        {"SS": []},
+        {"SS": ["a", "a"]},
+        {"NS": ["1", "1.0"]},
+        {"X": "a"},
+        {"S": "a", "N": "1"},
+        {},
+    ],
+)
+def test_values_that_cannot_be_stored(value):
+    with pytest.raises(ServiceError) as caught:
+        checked(value)
+    assert caught.value.code == "ValidationException"
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("SET n = n - :9", {"n": {"N": "-6"}}),
+        ("SET n = if_not_exists(gone, :9) + n", {"n": {"N": "12"}}),
+        ("SET x = if_not_exists(n, :9)", {"x": {"N": "3"}}),
+        (
+            "SET l = list_append(:list, l)",
+            {"l": {"L": [{"S": "z"}, {"N": "1"}, {"S": "b"}, {"N": "3"}]}},
+        ),
+        ("SET l[1] = :9", {"l": {"L": [{"N": "1"}, {"N": "9"}, {"N": "3"}]}}),
+        ("SET l[7] = :9", {"l": {"L": [*ITEM["l"]["L"], {"N": "9"}]}}),
+        ("SET m.x = n, n = :0", {"m": {"M": {**ITEM["m"]["M"], "x": {"N": "3"}}}, "n": {"N": "0"}}),
+        ("REMOVE l[0], l[1]", {"l": {"L": [{"N": "3"}]}}),
+        ("REMOVE #m.k ADD n :9", {"m": {"M": {"n": {"N": "3"}}}, "n": {"N": "12"}}),
+        ("ADD x :3, t :set", {"x": {"N": "3"}, "t": {"SS": ["a", "b", "c"]}}),
+        ("DELETE t :set", {"t": {"SS": ["a"]}}),
+        ("set #status = :a", {"status": {"S": "a"}}),
+    ],
+)
+def test_updates(text, changed):
+    assert updated(text) == ITEM | changed
+
+
+def test_a_set_that_becomes_empty_is_removed():
+    assert updated("DELETE t :set", {"t": {"SS": ["b"]}}) == {}
+
+
+def test_an_update_leaves_the_item_before_it_alone():
+    before = repr(ITEM)
+    updated("SET m.k = :a, l[0] = :9 DELETE t :set")
+    assert repr(ITEM) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET n = gone",
+        "SET n = gone + :3",
+        "SET n = s + :3",
+        "SET l = list_append(n, :list)",
+        "SET gone.x = :3",
+        "SET n.x = :3",
+        "SET n[0] = :3",
+        "REMOVE gone.x",
+        "ADD s :3",
+        "DELETE n :set",
+    ],
+)
+def test_updates_that_do_not_fit_the_item(text):
+    with pytest.raises(UpdateError):
+        updated(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "part"),
+    [
+        (holds, "_version = :3", "Syntax error"),
+        (holds, "status = :3", "reserved keyword: status"),
+        (holds, "#other = :3", "attribute name: #other"),
+        (holds, "n = :other", "attribute value: :other"),
+        (holds, "n + :3 = :9", "Syntax error"),
+        (holds, "((n = :3))", "redundant parentheses"),
+        (holds, "n = :3 AND", "<EOF>"),
+        (holds, "(n = :3", "<EOF>"),
+        (holds, "n = :3 n = :3", "Syntax error"),
+        (holds, "n ! :3", "Syntax error"),
+        (holds, "", "can not be empty"),
+        (holds, "exists(n)", "Invalid function name"),
+        (holds, "attribute_exists(:3)", "requires a document path"),
+        (holds, "attribute_type(n, :te)", "Invalid attribute type name"),
+        (holds, "begins_with(s, :3)", "Incorrect operand type"),
+        (holds, "yes < :yes", "Incorrect operand type"),
+        (holds, "n BETWEEN :9 AND :0", "upper one greater"),
+        (updated, "SET m.k = :3, m = :3", "overlap"),
+        (updated, "SET n = :3 SET s = :3", "only be used once"),
+        (updated, "PUT n = :3", "Syntax error"),
+        (updated, "SET n = upper(s)", "Invalid function name"),
+        (updated, "ADD s :te", "Incorrect operand type"),
+        (updated, "DELETE n :3", "Incorrect operand type"),
+    ],
+)
+def test_what_is_refused(parse, text, part):
+    with pytest.raises(ServiceError) as caught:
+        parse(text)
+    assert caught.value.code == "ValidationException"
+    assert part in caught.value.message
+
+
+def test_projections_keep_the_shape_and_close_gaps_in_lists():
+    projection = parse_projection("n, #m.k, #l[2], #l[0], gone, m.gone")
+    assert projection.apply(Scope(ITEM, NAMES, {})) == {
+        "n": {"N": "3"},
+        "m": {"M": {"k": {"S": "v"}}},
+        "l": {"L": [{"N": "1"}, {"N": "3"}]},
+    }
+
+
+def test_sizes():
+    assert size_of_item({"ab": {"S": "ü"}}) == 4
+    assert size_of_item({"n": {"N": "12345"}}) == 5
+    assert size_of_item({"l": {"L": [{"BOOL": True}]}}) == 1 + 3 + 1 + 1
+    assert size_of_item({"m": {"M": {"k": {"S": "v"}}}}) == 1 + 3 + 1 + 2
