@@ -32,7 +32,7 @@ screenshot: demo ## docs/dashboard.png, anew, after a demo
 test: setup browser ## all checks: lint, types, unit, infra, integration, e2e
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/mypy --no-error-summary layers/core/python local $(wildcard functions/*/handler.py)
+	@$(VENV)/bin/mypy --no-error-summary layers/core/python local bench $(wildcard functions/*/handler.py)
 	@$(VENV)/bin/python -m pytest
 
 # The dashboard's page is tested in a real browser. Where none can be had those tests are skipped, and say so.

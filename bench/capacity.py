@@ -1,0 +1,200 @@
+"""What a request to DynamoDB consumed, from what went over the wire: the same measure for every contender.
+
+Rules of the Amazon DynamoDB Developer Guide ("Read and write operations", "Transactions: how it works", "Item sizes and
+formats"):
+
+- a write takes 1 unit for each KB of the item, rounded up; in a transaction 2, and a cancelled transaction is charged
+  for every action that it started; a failed condition costs what the write would have;
+- a strongly consistent read takes 1 unit for each 4 KB, rounded up, an eventually consistent one half, a transactional
+  one 2, and an item that does not exist counts as the smallest;
+- each order's row also goes into the index `byUser`: 1 unit more, counted apart. A row that was not written costs none.
+
+An update does not say how large the item is. Its key and its values do, for products: they are far below 1 KB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any
+
+_LOST = ("ConditionalCheckFailed", "TransactionConflict")
+_WRITES = {"PutItem": "Put", "UpdateItem": "Update", "DeleteItem": "Delete"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its answer, as they went over the wire.
+
+    Attributes:
+        target: `X-Amz-Target`: service and operation, such as `DynamoDB_20120810.GetItem`.
+        request: The request's body.
+        status: HTTP status; 0 if no answer came.
+        response: The answer's body.
+        began: When it was sent, in seconds on the engine's clock.
+        ended: When the answer was there.
+    """
+
+    target: str
+    request: bytes
+    status: int
+    response: bytes
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Capacity units. `index` are the write units of the index `byUser`, which are not in `write`."""
+
+    write: float = 0.0
+    index: float = 0.0
+    read: float = 0.0
+
+
+class Call:
+    """A request to DynamoDB, understood.
+
+    Args:
+        exchange: What went over the wire.
+        products: Name of the Products table.
+        orders: Name of the Orders table.
+    """
+
+    def __init__(self, exchange: Exchange, products: str, orders: str) -> None:
+        self.exchange = exchange
+        self.operation = exchange.target.rpartition(".")[2]
+        self.ok = exchange.status == 200
+        self._products = products
+        self._orders = orders
+
+    @cached_property
+    def request(self) -> Mapping[str, Any]:
+        """The request's parameters."""
+        content: Mapping[str, Any] = json.loads(self.exchange.request or b"{}")
+        return content
+
+    @cached_property
+    def answer(self) -> Mapping[str, Any]:
+        """The answer; of a failed request the error. Empty if none came that could be read."""
+        try:
+            content: Mapping[str, Any] = json.loads(self.exchange.response or b"{}")
+        except ValueError:
+            content = {}
+        return content
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why each action of a cancelled transaction failed, as codes; `None` for one that did not."""
+        return [reason.get("Code", "None") for reason in self.answer.get("CancellationReasons", ())]
+
+    @cached_property
+    def actions(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """The writes that were asked for: what kind, and its parameters."""
+        if self.operation == "TransactWriteItems":
+            return [pair for action in self.request["TransactItems"] for pair in action.items()]
+        if self.operation in _WRITES:
+            return [(_WRITES[self.operation], self.request)]
+        return []
+
+    @property
+    def is_attempt(self) -> bool:
+        """Whether it tried to write to products or orders: what rivals can make fail."""
+        return any(
+            action["TableName"] in (self._products, self._orders) for _, action in self.actions
+        )
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether such an attempt was refused because a condition did not hold or a rival was at work."""
+        if self.ok or not self.is_attempt:
+            return False
+        code = str(self.answer.get("__type", "")).rpartition("#")[2]
+        return code.removesuffix("Exception") in _LOST or any(r in _LOST for r in self.reasons)
+
+    @property
+    def order_ids(self) -> Iterator[str]:
+        """The orders whose rows it wrote, or tried to."""
+        for kind, action in self.actions:
+            if action["TableName"] == self._orders:
+                key: Mapping[str, Any] = action["Item"] if kind == "Put" else action["Key"]
+                yield key["orderId"]["S"]
+
+    @property
+    def usage(self) -> Usage:
+        """What it consumed."""
+        if self.exchange.status == 0 or self.exchange.status >= 500 or self._is_throttled:
+            return Usage()
+        if self.actions:
+            return self._written()
+        if self.operation == "GetItem":
+            return Usage(read=_read_units(self.request, self.answer.get("Item")))
+        if self.operation == "BatchGetItem":
+            return Usage(read=self._batch_read())
+        if self.operation == "TransactGetItems":
+            responses = self.answer.get("Responses", ())
+            return Usage(read=sum(2 * _blocks(entry.get("Item"), 4096) for entry in responses))
+        return Usage()
+
+    @property
+    def _is_throttled(self) -> bool:
+        kind = str(self.answer.get("__type", ""))
+        return not self.ok and ("Throttl" in kind or "Throughput" in kind)
+
+    def _written(self) -> Usage:
+        factor = 2 if self.operation == "TransactWriteItems" else 1
+        returned: Any = self.answer.get("CancellationReasons") or [self.answer] * len(self.actions)
+        units = 0.0
+        for (kind, action), reason in zip(self.actions, returned, strict=False):
+            known = action["Item"] if kind == "Put" else {**action["Key"], **_values(action)}
+            stored = reason.get("Item") or reason.get("Attributes")
+            units += factor * max(_blocks(known, 1024), _blocks(stored, 1024))
+        indexed = sum(1 for _ in self.order_ids) if self.ok else 0
+        return Usage(write=units, index=indexed)
+
+    def _batch_read(self) -> float:
+        units = 0.0
+        for table, wanted in self.request["RequestItems"].items():
+            found = self.answer.get("Responses", {}).get(table, ())
+            left_out = self.answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", ())
+            missing = len(wanted["Keys"]) - len(found) - len(left_out)
+            units += sum(_read_units(wanted, item) for item in found)
+            units += missing * _read_units(wanted, None)
+        return units
+
+
+def item_size(item: Mapping[str, Any]) -> int:
+    """Size of an item in bytes, as DynamoDB counts it: names, and values by their types."""
+    return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
+
+
+def _value_size(value: Mapping[str, Any]) -> int:
+    kind, content = next(iter(value.items()))
+    if kind == "S":
+        return len(content.encode())
+    if kind == "N":
+        digits = content.lstrip("-").replace(".", "").strip("0")
+        return ceil(len(digits) / 2) + 1
+    if kind == "L":
+        return 3 + sum(1 + _value_size(element) for element in content)
+    if kind == "M":
+        return 3 + sum(1 + len(k.encode()) + _value_size(v) for k, v in content.items())
+    if kind in ("SS", "NS", "B", "BS"):
+        return sum(len(element) for element in content)
+    return 1
+
+
+def _values(action: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = action.get("ExpressionAttributeValues", {})
+    return values
+
+
+def _blocks(item: Mapping[str, Any] | None, size: int) -> int:
+    return max(1, ceil(item_size(item) / size)) if item else 1
+
+
+def _read_units(request: Mapping[str, Any], item: Mapping[str, Any] | None) -> float:
+    return _blocks(item, 4096) * (1.0 if request.get("ConsistentRead") else 0.5)

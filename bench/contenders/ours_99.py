@@ -1,0 +1,10 @@
+"""This service's handler with batches of 99, as the stack sets it: with one product one full transaction."""
+
+from __future__ import annotations
+
+from local.invoke import load_handler
+
+TITLE = "ours, batches of 99"
+BATCH = 99
+
+lambda_handler = load_handler("place_orders").lambda_handler

@@ -1,0 +1,264 @@
+"""From what an engine observed to the figures of one cell: one contender, one workload, so many workers.
+
+Everything is counted from the wire and from the tables, so it means the same for every contender on either engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.capacity import Call, Exchange
+from bench.prices import Bill
+from bench.workloads import Workload
+
+
+@dataclass(slots=True)
+class Observed:
+    """What an engine saw of one cell. All times are seconds on one clock, which all its workers share.
+
+    Attributes:
+        products_table: Its name.
+        orders_table: Its name.
+        began: When the workers were let go.
+        window: Seconds after which no worker took another batch; None where all orders were to be answered.
+        received: When each order was first handed to a worker.
+        deliveries: Messages handed out, redeliveries included.
+        given_up: Orders that came back at their last delivery.
+        invocations: How long each invocation took.
+        exchanges: All requests, warm-up excluded.
+    """
+
+    products_table: str
+    orders_table: str
+    began: float
+    window: float | None = None
+    received: dict[str, float] = field(default_factory=dict)
+    deliveries: int = 0
+    given_up: set[str] = field(default_factory=set)
+    invocations: list[float] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Whether the tables add up.
+
+    Attributes:
+        placed: Orders with stock.
+        refused: Orders answered that there is none.
+        oversold: Units promised to customers that the stock does not cover.
+        applied_twice: Units that left the stock without an order.
+        lost: Orders that were acknowledged, but have no row.
+    """
+
+    placed: int
+    refused: int
+    oversold: int
+    applied_twice: int
+    lost: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.oversold or self.applied_twice or self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One row of the results. `per order` means per placed order.
+
+    Attributes:
+        engine: `embedded` or `simulated`.
+        contender: Name of its module.
+        workload: Name.
+        workers: How many at once.
+        batch: Messages for one invocation at the most.
+        seed: Of the workload.
+        orders: Handed to workers.
+        placed: With stock.
+        refused: Answered that there is none.
+        given_up: Came back at their last delivery.
+        unfinished: Came back, and the time was up.
+        seconds: From the start to the last answer, or to the end of the window.
+        orders_per_second: Answered in that time.
+        requests: To DynamoDB, per order.
+        write_units: Per order, without the index.
+        index_units: Write units of the index `byUser`, per order.
+        read_units: Per order.
+        attempts: Writes to products and orders, per order.
+        conflicts: Attempts that lost, per order: cancelled transactions and refused claims.
+        conflict_rate: Share of the attempts that lost.
+        retries: Attempts beyond the first for each answered order, on the average.
+        retries_p95: The same, 95th percentile.
+        p50_ms: From receipt to durable, median, in milliseconds.
+        p99_ms: The same, 99th percentile.
+        dollars_per_million: Cost of a million placed orders.
+        oversold: Units; see `Audit`.
+        applied_twice: Units; see `Audit`.
+        lost: Orders; see `Audit`.
+    """
+
+    engine: str
+    contender: str
+    workload: str
+    workers: int
+    batch: int
+    seed: int
+    orders: int
+    placed: int
+    refused: int
+    given_up: int
+    unfinished: int
+    seconds: float
+    orders_per_second: float
+    requests: float
+    write_units: float
+    index_units: float
+    read_units: float
+    attempts: float
+    conflicts: float
+    conflict_rate: float
+    retries: float
+    retries_p95: int
+    p50_ms: float
+    p99_ms: float
+    dollars_per_million: float
+    oversold: int
+    applied_twice: int
+    lost: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether it neither oversold nor lost an order nor applied one twice."""
+        return not (self.oversold or self.applied_twice or self.lost)
+
+
+def reduce(
+    engine: str,
+    contender: str,
+    batch: int,
+    workload: Workload,
+    workers: int,
+    seed: int,
+    observed: Observed,
+    audited: Audit,
+) -> Cell:
+    """The figures of one cell."""
+    products, orders = observed.products_table, observed.orders_table
+    calls = [
+        Call(exchange, products, orders)
+        for exchange in observed.exchanges
+        if exchange.target.startswith("DynamoDB")
+    ]
+    durable: dict[str, float] = {}
+    tries: Counter[str] = Counter()
+    for call in calls:
+        for order_id in call.order_ids:
+            tries[order_id] += 1
+            if call.ok:
+                durable.setdefault(order_id, call.exchange.ended)
+    answered = {order_id: at for order_id, at in durable.items() if order_id in observed.received}
+    end = max(answered.values(), default=observed.began)
+    if observed.window is not None:
+        # Workers that finish one by one after the end say nothing of the rate.
+        end = min(end, observed.began + observed.window)
+    seconds = end - observed.began
+    in_time = sum(1 for at in answered.values() if at <= end)
+    waits = [at - observed.received[order_id] for order_id, at in answered.items()]
+    retries = [tries[order_id] - 1 for order_id in answered]
+    usages = [call.usage for call in calls]
+    write_units = sum(usage.write for usage in usages)
+    index_units = sum(usage.index for usage in usages)
+    read_units = sum(usage.read for usage in usages)
+    attempts = sum(call.is_attempt for call in calls)
+    conflicts = sum(call.is_conflict for call in calls)
+    bill = Bill(
+        write_units=write_units + index_units,
+        read_units=read_units,
+        invocations=len(observed.invocations),
+        seconds=sum(observed.invocations),
+        messages=len(observed.received),
+        deliveries=observed.deliveries,
+        messages_per_poll=min(10, batch),
+        queue_requests=len(observed.exchanges) - len(calls),
+    )
+
+    def per_order(total: float) -> float:
+        return total / audited.placed if audited.placed else math.nan
+
+    return Cell(
+        engine=engine,
+        contender=contender,
+        workload=workload.name,
+        workers=workers,
+        batch=batch,
+        seed=seed,
+        orders=len(observed.received),
+        placed=audited.placed,
+        refused=audited.refused,
+        given_up=len(observed.given_up),
+        unfinished=len(observed.received.keys() - answered.keys() - observed.given_up),
+        seconds=seconds,
+        orders_per_second=in_time / seconds if seconds else math.nan,
+        requests=per_order(len(calls)),
+        write_units=per_order(write_units),
+        index_units=per_order(index_units),
+        read_units=per_order(read_units),
+        attempts=per_order(attempts),
+        conflicts=per_order(conflicts),
+        conflict_rate=conflicts / attempts if attempts else math.nan,
+        retries=sum(retries) / len(retries) if retries else math.nan,
+        retries_p95=int(percentile(retries, 95)) if retries else 0,
+        p50_ms=percentile(waits, 50) * 1000,
+        p99_ms=percentile(waits, 99) * 1000,
+        dollars_per_million=per_order(bill.dollars) * 1_000_000,
+        oversold=audited.oversold,
+        applied_twice=audited.applied_twice,
+        lost=audited.lost,
+    )
+
+
+def audit(
+    workload: Workload,
+    products: Iterable[Mapping[str, Any]],
+    orders: Iterable[Mapping[str, Any]],
+    acknowledged: Iterable[str],
+) -> Audit:
+    """Add up the tables.
+
+    Args:
+        workload: What was sent. Rows that are not about it are passed over.
+        products: Rows of the Products table, as plain values.
+        orders: Rows of the Orders table; their lines are taken from the message bodies.
+        acknowledged: Ids of the orders that no worker returned.
+    """
+    status = {row["orderId"]: row["status"] for row in orders if row["orderId"] in workload.bodies}
+    sold: Counter[str] = Counter()
+    for order_id, state in status.items():
+        if state == "PENDING":
+            sold.update(workload.quantities(order_id))
+    stock = {row["productId"]: int(row["stockCount"]) for row in products}
+    oversold = applied_twice = 0
+    for product_id, opening in workload.stock.items():
+        taken = opening - stock.get(product_id, 0)
+        oversold += max(0, sold[product_id] - min(opening, taken))
+        applied_twice += max(0, taken - sold[product_id])
+    return Audit(
+        placed=sum(state == "PENDING" for state in status.values()),
+        refused=sum(state == "REJECTED" for state in status.values()),
+        oversold=oversold,
+        applied_twice=applied_twice,
+        lost=sum(order_id not in status for order_id in acknowledged),
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile; not a number of nothing."""
+    if not values:
+        return math.nan
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share / 100 * len(ranked)) - 1)]

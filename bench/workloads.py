@@ -1,0 +1,144 @@
+"""What the contenders are given: a catalogue with stock, and orders as message bodies. Pure, and the same for a seed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local import ROOT
+from local.shop import demand, read_baskets
+
+REAL_ORDERS = ROOT.parent / "shared" / "data" / "online_retail_baskets.csv.gz"
+"""Where the real orders are looked for: one order a line, product codes separated by commas."""
+
+CREATED_AT = "2026-11-01T00:00:00.000000+00:00"
+WARM_UP_PRODUCT = "warm-up"
+_PLENTY = 1_000_000_000
+_ZIPF_PRODUCTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Orders for a catalogue.
+
+    Attributes:
+        name: As on the command line.
+        title: For a person.
+        stock: Opening stock by product id.
+        bodies: The orders as message bodies, by order id, in the order in which they are sent.
+    """
+
+    name: str
+    title: str
+    stock: Mapping[str, int]
+    bodies: Mapping[str, str]
+
+    def quantities(self, order_id: str) -> dict[str, int]:
+        """Units of an order by product."""
+        wanted: dict[str, int] = {}
+        for line in json.loads(self.bodies[order_id])["items"]:
+            wanted[line["productId"]] = wanted.get(line["productId"], 0) + line["quantity"]
+        return wanted
+
+
+def hot_product(count: int, seed: int) -> Workload:
+    """Everybody wants one thing, and there is enough of it."""
+    chance = random.Random(f"hot {seed}")
+    orders = [_order(f"hot-{n:06}", [("drop", chance.choice((1, 1, 1, 2)))]) for n in range(count)]
+    return Workload("hot", "one hot product", {"drop": _PLENTY}, dict(orders))
+
+
+def sell_out(count: int, seed: int) -> Workload:
+    """Everybody wants one thing, and it is gone after half of the orders."""
+    chance = random.Random(f"sell-out {seed}")
+    wanted = [chance.choice((1, 1, 1, 2)) for _ in range(count)]
+    orders = [_order(f"out-{n:06}", [("drop", quantity)]) for n, quantity in enumerate(wanted)]
+    return Workload("sell-out", "a sell-out", {"drop": sum(wanted) // 2}, dict(orders))
+
+
+def zipf(count: int, seed: int) -> Workload:
+    """1 to 5 of 1,000 products, the popularity of a product inverse to its rank (Zipf's law, exponent 1)."""
+    chance = random.Random(f"zipf {seed}")
+    products = [f"product-{rank:04}" for rank in range(1, _ZIPF_PRODUCTS + 1)]
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, _ZIPF_PRODUCTS + 1)))
+    orders = []
+    for number in range(count):
+        chosen = chance.choices(products, cum_weights=weights, k=chance.randint(1, 5))
+        lines = [(product_id, chance.choice((1, 1, 2, 3))) for product_id in dict.fromkeys(chosen)]
+        orders.append(_order(f"zipf-{number:06}", lines))
+    stock = dict.fromkeys(products, _PLENTY)
+    return Workload("zipf", "Zipf over 1,000 products", stock, dict(orders))
+
+
+def real_orders(count: int, path: Path = REAL_ORDERS) -> Workload | None:
+    """The first orders of a file that one transaction can hold, with stock for all. None if there is no such file.
+
+    The data has no quantities; they are 1 to 3, from a hash of order and product.
+    """
+    if not path.is_file():
+        return None
+    # One in 35 has more than 99 products, which no contender can place in one transaction.
+    messages = [m for m in read_baskets(path, "real", count + count // 10) if m.order_id][:count]
+    bodies = {message.order_id: message.body for message in messages if message.order_id}
+    return Workload("real", "real orders", demand(messages), bodies)
+
+
+def product_rows(workload: Workload) -> list[dict[str, Any]]:
+    """The rows of the Products table, as plain values: the catalogue, and the product that warms workers up."""
+    return [
+        {
+            "productId": product_id,
+            "stockCount": stock,
+            "_version": 1,
+            "status": "ACTIVE",
+            "lowStockThreshold": 0,
+            "createdAt": CREATED_AT,
+            "lastUpdatedAt": CREATED_AT,
+        }
+        for product_id, stock in [*workload.stock.items(), (WARM_UP_PRODUCT, _PLENTY)]
+    ]
+
+
+def warm_up_order(worker: int) -> str:
+    """The body of an order that is not part of the workload."""
+    return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
+
+
+def sqs_event(messages: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """A batch as Lambda hands it over.
+
+    Args:
+        messages: Body and number of deliveries, this one included; `messageId` is the position, as text.
+    """
+    return {
+        "Records": [
+            {
+                "messageId": str(position),
+                "receiptHandle": f"receipt-{position}",
+                "body": body,
+                "attributes": {
+                    "ApproximateReceiveCount": str(deliveries),
+                    "SentTimestamp": "1793491200000",
+                    "SenderId": "bench",
+                    "ApproximateFirstReceiveTimestamp": "1793491200000",
+                },
+                "messageAttributes": {},
+                "md5OfBody": "",
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:bench",
+                "awsRegion": "us-east-1",
+            }
+            for position, (body, deliveries) in enumerate(messages)
+        ]
+    }
+
+
+def _order(order_id: str, lines: Sequence[tuple[str, int]]) -> tuple[str, str]:
+    items = [{"productId": product_id, "quantity": quantity} for product_id, quantity in lines]
+    body = {"orderId": order_id, "userId": f"user-{order_id[-5:]}", "items": items}
+    return order_id, json.dumps(body)
