@@ -45,6 +45,19 @@ class Exchange:
     began: float
     ended: float
 
+    @classmethod
+    def of(cls, request: Any, response: Any, began: float, ended: float) -> Exchange:
+        """From botocore's prepared request and its response, which is None if none came."""
+        target, body = request.headers.get("X-Amz-Target", b""), request.body or b""
+        return cls(
+            target.decode() if isinstance(target, bytes) else target,
+            body.encode() if isinstance(body, str) else bytes(body),
+            response.status_code if response is not None else 0,
+            response.content if response is not None else b"",
+            began,
+            ended,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

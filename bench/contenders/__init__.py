@@ -13,17 +13,21 @@ one audit fits all.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import random
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from botocore.config import Config
+
+_FOLDER = Path(__file__).parent
 
 NAMES = (
     *("textbook", "powertools_batch", "pynamodb_transaction", "atomic"),
@@ -43,9 +47,44 @@ class ContentionError(Exception):
     """All attempts lost against rivals: the message has to come back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """What a module says of itself.
+
+    Attributes:
+        name: Of the module.
+        title: In tables and plots.
+        batch: Messages for one invocation at the most.
+        tables: Partition keys of the tables that it needs besides, by environment variable.
+    """
+
+    name: str
+    title: str
+    batch: int
+    tables: Mapping[str, str]
+
+
+def describe(name: str) -> Contender:
+    """A contender's constants, read without importing it: that would make its clients.
+
+    Raises:
+        ValueError: There is no such contender.
+    """
+    if name not in NAMES:
+        raise ValueError(f"there is no contender {name}; there are: {', '.join(NAMES)}")
+    constants = {
+        target.id: ast.literal_eval(statement.value)
+        for statement in ast.parse((_FOLDER / f"{name}.py").read_text("utf-8")).body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name) and target.id in ("TITLE", "BATCH", "TABLES")
+    }
+    return Contender(name, constants["TITLE"], constants["BATCH"], constants.get("TABLES", {}))
+
+
 def load(name: str) -> ModuleType:
     """Import a contender afresh, with clients of its own, under the environment as it is now."""
-    path = Path(__file__).parent / f"{name}.py"
+    path = _FOLDER / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{__name__}.{name}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported")

@@ -1,0 +1,59 @@
+"""The usual advice for queues: Powertools' BatchProcessor and Idempotency around the textbook's transaction.
+
+As its documentation combines them: a record of the batch at a time, each wrapped in an idempotency record in a table of
+its own, which is put before the work and completed after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.utilities.batch import (
+    BatchProcessor,
+    EventType,
+    process_partial_response,
+)
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.idempotency import (
+    DynamoDBPersistenceLayer,
+    IdempotencyConfig,
+    idempotent_function,
+)
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from bench.contenders import CLIENT_CONFIG, load
+
+TITLE = "Powertools batch + idempotency"
+BATCH = 10
+TABLES = {"IDEMPOTENCY_TABLE_NAME": "id"}
+
+textbook = load("textbook")
+# A batch of which nothing succeeded is answered record by record too, and not by an error.
+processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+persistence = DynamoDBPersistenceLayer(
+    table_name=os.environ["IDEMPOTENCY_TABLE_NAME"],
+    boto3_client=boto3.client("dynamodb", config=CLIENT_CONFIG),
+)
+config = IdempotencyConfig(event_key_jmespath="orderId")
+
+
+@idempotent_function(  # type: ignore[untyped-decorator]
+    data_keyword_argument="order", config=config, persistence_store=persistence
+)
+def place(order: dict[str, Any]) -> None:
+    """Place or reject one order, once within an hour."""
+    textbook.place_order_transaction(order)
+
+
+def record_handler(record: SQSRecord) -> None:
+    """Handle one message."""
+    place(order=json.loads(record.body))
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> Any:
+    """Place the orders of a batch one after the other."""
+    config.register_lambda_context(context)
+    return process_partial_response(event, record_handler, processor, context)

@@ -1,0 +1,153 @@
+"""PynamoDB as its documentation shows it: models with a VersionAttribute, TransactWrite; retried with full jitter."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pynamodb.attributes import (
+    ListAttribute,
+    MapAttribute,
+    NumberAttribute,
+    UnicodeAttribute,
+    VersionAttribute,
+)
+from pynamodb.connection import Connection
+from pynamodb.exceptions import PutError, TransactWriteError
+from pynamodb.models import Model
+from pynamodb.transactions import TransactWrite
+
+from bench.contenders import ContentionError, full_jitter, one_by_one, quantities, timestamp
+
+TITLE = "PynamoDB"
+BATCH = 10
+
+MAX_ATTEMPTS = 20
+# As the other contenders' clients have them; PynamoDB's own are 15 and 30 seconds.
+CONNECT_TIMEOUT, READ_TIMEOUT = 1, 5
+
+
+class Product(Model):
+    """A row of the Products table."""
+
+    class Meta:
+        """Where it is."""
+
+        table_name = os.environ["PRODUCTS_TABLE_NAME"]
+        region = os.environ["AWS_DEFAULT_REGION"]
+        connect_timeout_seconds = CONNECT_TIMEOUT
+        read_timeout_seconds = READ_TIMEOUT
+
+    product_id = UnicodeAttribute(hash_key=True, attr_name="productId")
+    stock_count = NumberAttribute(attr_name="stockCount")
+    version = VersionAttribute(attr_name="_version")
+    status = UnicodeAttribute()
+    low_stock_threshold = NumberAttribute(attr_name="lowStockThreshold", null=True)
+    created_at = UnicodeAttribute(attr_name="createdAt")
+    last_updated_at = UnicodeAttribute(attr_name="lastUpdatedAt")
+
+
+class Line(MapAttribute[str, Any]):
+    """A line of an order."""
+
+    product_id = UnicodeAttribute(attr_name="productId")
+    quantity = NumberAttribute()
+
+
+class Order(Model):
+    """A row of the Orders table."""
+
+    class Meta:
+        """Where it is."""
+
+        table_name = os.environ["ORDERS_TABLE_NAME"]
+        region = os.environ["AWS_DEFAULT_REGION"]
+        connect_timeout_seconds = CONNECT_TIMEOUT
+        read_timeout_seconds = READ_TIMEOUT
+
+    order_id = UnicodeAttribute(hash_key=True, attr_name="orderId")
+    user_id = UnicodeAttribute(attr_name="userId")
+    items = ListAttribute(of=Line)
+    status = UnicodeAttribute()
+    created_at = UnicodeAttribute(attr_name="createdAt")
+    last_updated_at = UnicodeAttribute(attr_name="lastUpdatedAt")
+    version = VersionAttribute(attr_name="_version")
+
+
+connection = Connection(
+    region=os.environ["AWS_DEFAULT_REGION"],
+    connect_timeout_seconds=CONNECT_TIMEOUT,
+    read_timeout_seconds=READ_TIMEOUT,
+)
+
+
+def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
+    """Place the orders of a batch one after the other."""
+    return one_by_one(event, place_order)
+
+
+def place_order(message: Mapping[str, Any]) -> None:
+    """Place or reject one order.
+
+    Raises:
+        ContentionError: Rivals were faster, `MAX_ATTEMPTS` times.
+    """
+    wanted = quantities(message)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        products = {
+            product.product_id: product
+            for product in Product.batch_get(list(wanted), consistent_read=True)
+        }
+        if any(
+            product_id not in products or products[product_id].stock_count < quantity
+            for product_id, quantity in wanted.items()
+        ):
+            reject(message)
+            return
+        try:
+            with TransactWrite(connection=connection) as transaction:
+                transaction.save(order(message, "PENDING"), Order.order_id.does_not_exist())
+                for product_id, quantity in wanted.items():
+                    transaction.update(
+                        products[product_id],
+                        actions=[
+                            Product.stock_count.set(Product.stock_count - quantity),
+                            Product.last_updated_at.set(timestamp()),
+                        ],
+                        condition=Product.stock_count >= quantity,
+                    )
+            return
+        except TransactWriteError as error:
+            # The save comes first in the request.
+            first = next(iter(error.cancellation_reasons), None)
+            if first is not None and first.code == "ConditionalCheckFailed":
+                return
+            time.sleep(full_jitter(attempt))
+    raise ContentionError(message["orderId"])
+
+
+def order(message: Mapping[str, Any], status: str) -> Order:
+    """The order's row."""
+    now = timestamp()
+    return Order(
+        message["orderId"],
+        user_id=message["userId"],
+        items=[
+            Line(product_id=product_id, quantity=quantity)  # type: ignore[no-untyped-call]
+            for product_id, quantity in quantities(message).items()
+        ],
+        status=status,
+        created_at=now,
+        last_updated_at=now,
+    )
+
+
+def reject(message: Mapping[str, Any]) -> None:
+    """Write the order down as rejected, unless it was answered before."""
+    try:
+        order(message, "REJECTED").save(Order.order_id.does_not_exist())
+    except PutError as error:
+        if error.cause_response_code != "ConditionalCheckFailedException":
+            raise

@@ -1,0 +1,420 @@
+"""Engine one: real processes against the embedded AWS.
+
+Each worker is a process of its own, as Lambda's are, and calls the contender's handler with batches from one shared
+queue. Workers are forked from a server that has imported the libraries; they import the contender, connect and place an
+order outside of the workload before the clock starts. What comes back is delivered again at once. Each cell has fresh
+tables.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from boto3.dynamodb.types import TypeSerializer
+from botocore.config import Config
+from botocore.httpsession import URLLib3Session
+
+from bench import contenders, figures, workloads
+from bench.capacity import Exchange
+from bench.figures import Cell, Observed
+from bench.workloads import Workload
+from inventory_orders.model import Table
+from inventory_orders.store import PARTITION_KEYS, SORT_KEYS, decode
+from local import emulator
+from local.aws import embedded_environment
+from local.invoke import FakeContext
+from local.process import LocalError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import (
+        AttributeDefinitionTypeDef,
+        KeySchemaElementTypeDef,
+    )
+
+MAX_DELIVERIES = 10
+"""A message that comes back at this delivery counts as given up."""
+
+_READY_SECONDS = 120.0
+# A cell whose workers are not done so long after its window has failed.
+_OVERTIME_SECONDS = 180.0
+
+_TABLES = {
+    "PRODUCTS_TABLE_NAME": Table.PRODUCTS,
+    "ORDERS_TABLE_NAME": Table.ORDERS,
+    "STOCK_ADJUSTMENTS_TABLE_NAME": Table.STOCK_ADJUSTMENTS,
+}
+
+# What workers need, imported once in the server that they are forked from. Nothing here makes a client.
+_PRELOADED = [
+    "bench.embedded",
+    "inventory_orders.runtime",
+    "inventory_orders.telemetry",
+    "pynamodb.models",
+    "pynamodb.transactions",
+    "aws_lambda_powertools.utilities.batch",
+    "aws_lambda_powertools.utilities.data_classes.sqs_event",
+    "aws_lambda_powertools.utilities.idempotency",
+]
+
+
+@contextmanager
+def started() -> Iterator[Engine]:
+    """The engine, on an embedded AWS of its own that is stopped at the end."""
+    with emulator.exclusive():
+        emulator.stop()
+        running = emulator.start()
+    try:
+        yield Engine(running.endpoint)
+    finally:
+        with emulator.exclusive():
+            emulator.stop()
+
+
+class Engine:
+    """Measures cells on a running embedded AWS.
+
+    Args:
+        endpoint: Its URL.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._environment = embedded_environment(endpoint)
+        client: Any = {
+            "endpoint_url": endpoint,
+            "region_name": self._environment["AWS_REGION"],
+            "aws_access_key_id": self._environment["AWS_ACCESS_KEY_ID"],
+            "aws_secret_access_key": self._environment["AWS_SECRET_ACCESS_KEY"],
+            "config": Config(read_timeout=60, retries={"total_max_attempts": 3}),
+        }
+        self._dynamodb: DynamoDBClient = boto3.client("dynamodb", **client)
+        # Returned messages are delivered again by this engine; the queue is there to be told about them.
+        queue = boto3.client("sqs", **client).create_queue(
+            QueueName=f"bench-{uuid.uuid4().hex[:8]}"
+        )
+        self._environment |= {
+            "QUEUE_URL": queue["QueueUrl"],
+            "DEAD_LETTER_QUEUE_URL": queue["QueueUrl"],
+            "POWERTOOLS_SERVICE_NAME": "inventory-orders-bench",
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+        }
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload(_PRELOADED)
+
+    def run(
+        self,
+        contender: str,
+        workload: Workload,
+        workers: int,
+        seed: int,
+        window: float | None = None,
+    ) -> Cell:
+        """Measure one cell.
+
+        Args:
+            contender: Name of its module.
+            workload: What to place.
+            workers: Processes at once.
+            seed: The workload's, for the record.
+            window: Seconds after which no worker takes another batch.
+
+        Raises:
+            LocalError: A worker failed, or did not come to an end.
+        """
+        described = contenders.describe(contender)
+        tables = self._create_tables(described)
+        try:
+            self._fill(tables["PRODUCTS_TABLE_NAME"], workload)
+            results = self._let_work(described, workload, workers, window, tables)
+            observed = _put_together(results, tables, window)
+            audited = figures.audit(
+                workload,
+                self._rows(tables["PRODUCTS_TABLE_NAME"]),
+                self._rows(tables["ORDERS_TABLE_NAME"]),
+                {order_id for result in results for order_id in result.acknowledged},
+            )
+        finally:
+            for name in tables.values():
+                self._dynamodb.delete_table(TableName=name)
+        return figures.reduce(
+            "embedded", contender, described.batch, workload, workers, seed, observed, audited
+        )
+
+    def _let_work(
+        self,
+        contender: contenders.Contender,
+        workload: Workload,
+        workers: int,
+        window: float | None,
+        tables: Mapping[str, str],
+    ) -> list[_Result]:
+        context = self._processes
+        shared = _Queue(
+            size=len(workload.bodies),
+            lock=context.Lock(),
+            cursor=context.Value("i", 0, lock=False),
+            unanswered=context.Value("i", len(workload.bodies), lock=False),
+            returned=context.SimpleQueue(),
+        )
+        barrier = context.Barrier(workers)
+        bodies, environment = list(workload.bodies.items()), {**self._environment, **tables}
+        processes, pipes = [], []
+        for number in range(workers):
+            receiver, sender = context.Pipe(duplex=False)
+            arguments = (
+                _Task(number, contender, environment, bodies, window),
+                shared,
+                barrier,
+                sender,
+            )
+            processes.append(context.Process(target=_work, args=arguments, daemon=True))
+            processes[-1].start()
+            sender.close()
+            pipes.append(receiver)
+        try:
+            give_up_at = time.monotonic() + _READY_SECONDS + (window or 0) + _OVERTIME_SECONDS
+            return [_receive(pipe, give_up_at) for pipe in pipes]
+        finally:
+            for process in processes:
+                process.join(timeout=2)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+
+    def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
+        """Fresh tables, with the index of the stack. Returns their names by environment variable."""
+        run = uuid.uuid4().hex[:8]
+        names = {}
+        for variable, table in _TABLES.items():
+            names[variable] = f"{table.value}-{run}"
+            keys = [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
+            self._create_table(names[variable], keys, by_user=table is Table.ORDERS)
+        for variable, key in contender.tables.items():
+            names[variable] = f"{variable}-{run}"
+            self._create_table(names[variable], [key])
+        return names
+
+    def _create_table(self, name: str, keys: Sequence[str], *, by_user: bool = False) -> None:
+        attributes = [*keys, *(("userId", "createdAt") if by_user else ())]
+        definitions: list[AttributeDefinitionTypeDef] = [
+            {"AttributeName": attribute, "AttributeType": "S"} for attribute in attributes
+        ]
+        index: Any = {
+            "GlobalSecondaryIndexes": [
+                {
+                    "IndexName": "byUser",
+                    "KeySchema": _key_schema(["userId", "createdAt"]),
+                    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
+                }
+            ]
+        }
+        self._dynamodb.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=definitions,
+            KeySchema=_key_schema(keys),
+            **(index if by_user else {}),
+        )
+
+    def _fill(self, table: str, workload: Workload) -> None:
+        rows = workloads.product_rows(workload)
+        serialize = TypeSerializer().serialize
+        for start in range(0, len(rows), 25):
+            puts: Any = [
+                {"PutRequest": {"Item": {name: serialize(value) for name, value in row.items()}}}
+                for row in rows[start : start + 25]
+            ]
+            self._dynamodb.batch_write_item(RequestItems={table: puts})
+
+    def _rows(self, table: str) -> Iterator[dict[str, Any]]:
+        pages = self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+        for page in pages:
+            for item in page["Items"]:
+                yield decode(item)
+
+
+def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
+    return [
+        {"AttributeName": key, "KeyType": "RANGE" if position else "HASH"}
+        for position, key in enumerate(keys)
+    ]
+
+
+# ---------------------------------------------------------------------- the workers
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What a worker is told."""
+
+    number: int
+    contender: contenders.Contender
+    environment: Mapping[str, str]
+    bodies: Sequence[tuple[str, str]]
+    window: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """The queue that all workers of a cell share. Messages are positions in the list of orders."""
+
+    size: int
+    lock: Any
+    cursor: Any
+    unanswered: Any
+    returned: Any
+
+    def take(self, count: int) -> list[tuple[int, int]]:
+        """Up to so many messages: position, and deliveries with this one."""
+        with self.lock:
+            batch: list[tuple[int, int]] = []
+            while len(batch) < count and not self.returned.empty():
+                batch.append(self.returned.get())
+            start = self.cursor.value
+            self.cursor.value = min(self.size, start + count - len(batch))
+            return batch + [(position, 1) for position in range(start, self.cursor.value)]
+
+    def settle(self, answered: int, returned: Sequence[tuple[int, int]]) -> None:
+        """Take note of what became of a batch."""
+        with self.lock:
+            self.unanswered.value -= answered
+            for message in returned:
+                self.returned.put(message)
+
+
+@dataclass(slots=True)
+class _Result:
+    """What a worker saw."""
+
+    began: float = 0.0
+    received: dict[str, float] = field(default_factory=dict)
+    acknowledged: set[str] = field(default_factory=set)
+    given_up: set[str] = field(default_factory=set)
+    deliveries: int = 0
+    invocations: list[float] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+
+def _work(task: _Task, shared: _Queue, barrier: threading.Barrier, answer: Connection) -> None:
+    """A worker's life."""
+    try:
+        answer.send(_place_orders(task, shared, barrier))
+    except Exception:
+        # Whatever it was, the parent has to be told.
+        barrier.abort()
+        answer.send(traceback.format_exc())
+
+
+def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _Result:
+    os.environ.clear()
+    os.environ.update(task.environment)
+    # What handlers log costs them the writing, but nobody reads it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    handler = contenders.load(task.contender.name).lambda_handler
+    result = _Result()
+    event = workloads.sqs_event([(workloads.warm_up_order(task.number), 1)])
+    if handler(event, FakeContext("place_orders"))["batchItemFailures"]:
+        raise LocalError("the order that warms a worker up was returned")
+    record_exchanges(result.exchanges)
+    barrier.wait(_READY_SECONDS)
+    result.began = time.monotonic()
+    end = result.began + task.window if task.window is not None else float("inf")
+    while shared.unanswered.value > 0 and time.monotonic() < end:
+        batch = shared.take(task.contender.batch)
+        if batch:
+            _invoke(handler, batch, task, shared, result)
+        else:
+            time.sleep(0.001)
+    return result
+
+
+def _invoke(
+    handler: Any, batch: Sequence[tuple[int, int]], task: _Task, shared: _Queue, result: _Result
+) -> None:
+    event = workloads.sqs_event(
+        [(task.bodies[position][1], deliveries) for position, deliveries in batch]
+    )
+    began = time.monotonic()
+    for position, deliveries in batch:
+        if deliveries == 1:
+            result.received[task.bodies[position][0]] = began
+    try:
+        failures = handler(event, FakeContext("place_orders"))["batchItemFailures"]
+        failed = {int(failure["itemIdentifier"]) for failure in failures}
+    except Exception:
+        # Lambda too returns the whole batch of an invocation that failed.
+        failed = set(range(len(batch)))
+    result.invocations.append(time.monotonic() - began)
+    result.deliveries += len(batch)
+    returned = []
+    for place, (position, deliveries) in enumerate(batch):
+        order_id = task.bodies[position][0]
+        if place not in failed:
+            result.acknowledged.add(order_id)
+        elif deliveries == MAX_DELIVERIES:
+            result.given_up.add(order_id)
+        else:
+            returned.append((position, deliveries + 1))
+    shared.settle(len(batch) - len(returned), returned)
+
+
+def record_exchanges(exchanges: list[Exchange]) -> None:
+    """From now on, note every request of this process. What it means is found out later, off the clock."""
+    send = URLLib3Session.send
+
+    def recording(session: URLLib3Session, request: Any) -> Any:
+        began = time.monotonic()
+        response = None
+        try:
+            response = send(session, request)
+            return response
+        finally:
+            exchanges.append(Exchange.of(request, response, began, time.monotonic()))
+
+    URLLib3Session.send = recording  # type: ignore[method-assign, assignment]
+
+
+def _receive(pipe: Connection, give_up_at: float) -> _Result:
+    """What a worker answers.
+
+    Raises:
+        LocalError: It failed.
+    """
+    if not pipe.poll(max(0.0, give_up_at - time.monotonic())):
+        raise LocalError("a worker of the benchmark did not come to an end")
+    try:
+        answer = pipe.recv()
+    except EOFError:
+        raise LocalError("a worker of the benchmark died") from None
+    if not isinstance(answer, _Result):
+        raise LocalError(f"a worker of the benchmark failed:\n\n{answer}")
+    return answer
+
+
+def _put_together(
+    results: Sequence[_Result], tables: Mapping[str, str], window: float | None
+) -> Observed:
+    observed = Observed(
+        tables["PRODUCTS_TABLE_NAME"],
+        tables["ORDERS_TABLE_NAME"],
+        began=min(result.began for result in results),
+        window=window,
+    )
+    for result in results:
+        observed.received |= result.received
+        observed.given_up |= result.given_up
+        observed.deliveries += result.deliveries
+        observed.invocations += result.invocations
+        observed.exchanges += result.exchanges
+    return observed
