@@ -1,0 +1,186 @@
+"""DynamoDB under contention: the rules of `model.py` around a store in which each call is one step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from bench.simulator.model import (
+    BURST_SECONDS,
+    NETWORK_HOP,
+    PARTITION_READ_UNITS,
+    PARTITION_WRITE_UNITS,
+    PARTITIONS,
+    Latencies,
+    TokenBucket,
+)
+from bench.simulator.scheduler import Scheduler
+from local.model import DynamoDB, Item, Key, ServiceError
+
+Place = tuple[str, Key]
+"""An item: its table and its key."""
+
+_CONFLICT = {
+    "Code": "TransactionConflict",
+    "Message": "Transaction is ongoing for the item",
+}
+_THROTTLED = {
+    "Code": "ThrottlingError",
+    "Message": "Throughput exceeds the current capacity for one or more tables or indexes.",
+}
+
+
+class ContendedDynamoDB:
+    """The tables, as many clients at once find them.
+
+    Args:
+        scheduler: Time.
+        store: The tables' contents; it applies each call in one step.
+        latencies: How long calls take.
+        random: Where chance comes from.
+        hop: Seconds of a call's latency that pass on the way there, and again on the way back.
+
+    Attributes:
+        in_flight: Items that a transaction has been accepted for and that wait for its end.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        store: DynamoDB,
+        latencies: Latencies,
+        random: Random,
+        hop: float = NETWORK_HOP,
+    ) -> None:
+        self._scheduler = scheduler
+        self._store = store
+        self._latencies = latencies
+        self._random = random
+        self._hop = hop
+        self._buckets: defaultdict[tuple[str, str, int], TokenBucket] = defaultdict()
+        self.in_flight: set[Place] = set()
+
+    def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request, after the time that it takes.
+
+        Raises:
+            ServiceError: As DynamoDB would.
+        """
+        reads, writes = self._store.touched(operation, request)
+        latency = self._latencies.of(operation, len(reads | writes), self._random.random())
+        at_service = max(0.0, latency - 2 * self._hop)
+        self._scheduler.sleep(self._hop)
+        try:
+            if operation == "TransactWriteItems":
+                return self._transact(request, at_service)
+            try:
+                return self._single(operation, request, reads, writes)
+            finally:
+                self._scheduler.sleep(at_service)
+        finally:
+            self._scheduler.sleep(self._hop)
+
+    def _single(
+        self,
+        operation: str,
+        request: dict[str, Any],
+        reads: Iterable[Place],
+        writes: Iterable[Place],
+    ) -> dict[str, Any]:
+        """Everything but a transaction: it happens in the moment in which it arrives."""
+        throttled = {place for place in reads if not self._has_room("read", place, 1.0)}
+        if operation == "BatchGetItem" and throttled:
+            return self._part_of_batch(request, throttled)
+        if throttled or not all(self._has_room("write", place, 1.0) for place in writes):
+            raise ServiceError("ThrottlingException", _THROTTLED["Message"])
+        if not self.in_flight.isdisjoint(writes):
+            raise ServiceError("TransactionConflictException", _CONFLICT["Message"])
+        return self._store.answer(operation, request)
+
+    def _part_of_batch(self, request: dict[str, Any], throttled: set[Place]) -> dict[str, Any]:
+        """Answer what there is room for, and name the rest as unprocessed."""
+        wanted: dict[str, Any] = {}
+        left_out: dict[str, Any] = {}
+        for name, entry in request["RequestItems"].items():
+            table = self._store.tables[name]
+            for key in entry["Keys"]:
+                part = left_out if (name, table.key_of(key)) in throttled else wanted
+                part.setdefault(name, {**entry, "Keys": []})["Keys"].append(key)
+        if not wanted:
+            raise ServiceError("ThrottlingException", _THROTTLED["Message"])
+        answer = self._store.answer("BatchGetItem", {**request, "RequestItems": wanted})
+        return {**answer, "UnprocessedKeys": left_out}
+
+    def _transact(self, request: dict[str, Any], at_service: float) -> dict[str, Any]:
+        """Judge a transaction now, item by item, and apply it when its time at the service is over."""
+        contents = [next(iter(action.values())) for action in request["TransactItems"]]
+        places = [(content["TableName"], self._key_of(content)) for content in contents]
+        busy = [
+            _THROTTLED
+            if not self._has_room("write", place, 2.0)
+            else _CONFLICT
+            if place in self.in_flight
+            else None
+            for place in places
+        ]
+        before = {place: self._item(place) for place in places}
+        # A token is remembered by what was applied, and with a busy item nothing will be.
+        judged = {name: value for name, value in request.items() if name != "ClientRequestToken"}
+        cancelled: ServiceError | None = None
+        answer: dict[str, Any] = {}
+        try:
+            answer = self._store.answer("TransactWriteItems", judged if any(busy) else request)
+            reasons: list[Any] = [{"Code": "None"}] * len(places)
+        except ServiceError as error:
+            if "CancellationReasons" not in error.extra:
+                raise
+            cancelled, reasons = error, error.extra["CancellationReasons"]
+        # Until its end it is as if nothing had been written.
+        after = {place: self._item(place) for place in places}
+        self._install(before)
+
+        reasons = [other or reason for other, reason in zip(busy, reasons, strict=True)]
+        accepted = {
+            place for place, reason in zip(places, reasons, strict=True) if reason["Code"] == "None"
+        }
+        self.in_flight |= accepted
+        self._scheduler.sleep(at_service)
+        self.in_flight -= accepted
+        if cancelled is None and not any(busy):
+            self._install(after)
+            return answer
+        codes = ", ".join(reason["Code"] for reason in reasons)
+        raise ServiceError(
+            "TransactionCanceledException",
+            f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
+            extra={"CancellationReasons": reasons},
+        )
+
+    def _key_of(self, content: Mapping[str, Any]) -> Key:
+        table = self._store.tables[content["TableName"]]
+        return table.key_of(content.get("Key") or content.get("Item"), exactly=False)
+
+    def _item(self, place: Place) -> Item | None:
+        name, key = place
+        return self._store.tables[name].items.get(key)
+
+    def _install(self, items: Mapping[Place, Item | None]) -> None:
+        for (name, key), item in items.items():
+            table = self._store.tables[name].items
+            if item is None:
+                table.pop(key, None)
+            else:
+                table[key] = item
+
+    def _has_room(self, kind: str, place: Place, units: float) -> bool:
+        name, key = place
+        partition = crc32(repr(key).encode()) % PARTITIONS.get(name, 4)
+        bucket = self._buckets.get((kind, name, partition))
+        if bucket is None:
+            rate = PARTITION_READ_UNITS if kind == "read" else PARTITION_WRITE_UNITS
+            bucket = TokenBucket(rate, rate * BURST_SECONDS)
+            self._buckets[kind, name, partition] = bucket
+        return bucket.take(units, self._scheduler.now)

@@ -1,0 +1,466 @@
+"""Runs a contender on simulated workers: its real handler, unchanged, against the model, in virtual time.
+
+A worker is an execution environment of its own: it imports the contender anew, and keeps for itself what the service
+keeps once a process. Time passes only in calls to AWS, in `time.sleep` and by the CPU time that `model.py` charges.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import logging
+import os
+import random
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from typing import Any
+from unittest import mock
+
+from boto3.dynamodb.types import TypeSerializer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from bench import contenders
+from bench.capacity import Exchange
+from bench.figures import Cell, Observed, audit, reduce
+from bench.simulator.contention import ContendedDynamoDB
+from bench.simulator.model import (
+    CPU,
+    INVOCATION_SECONDS,
+    MAX_DELIVERIES,
+    PUBLISHED,
+    VISIBILITY_SECONDS,
+    Latencies,
+)
+from bench.simulator.scheduler import Scheduler, Task, VirtualExecutor, seeded
+from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
+from inventory_orders import runtime
+from inventory_orders.store import decode
+from local.model import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
+
+_EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
+_KEYS = {
+    "Products": ("productId",),
+    "Orders": ("orderId",),
+    "StockAdjustments": ("productId", "adjustmentId"),
+}
+
+
+class InvocationTimeout(BaseException):
+    """Lambda ends the invocation: nothing in the handler may catch that."""
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    """One message on its way.
+
+    Attributes:
+        order_id: Of the order that it carries.
+        body: What the handler gets.
+        deliveries: So far.
+        hidden: Seconds for which it stays hidden if it is returned.
+    """
+
+    order_id: str
+    body: str
+    deliveries: int = 0
+    hidden: float = VISIBILITY_SECONDS
+
+
+class _Queue:
+    """A standard queue: hands out what is visible, and takes back what was returned."""
+
+    def __init__(self, scheduler: Scheduler, messages: Sequence[_Message]) -> None:
+        self._scheduler = scheduler
+        self._visible = deque(messages)
+        self._open = len(messages)
+        self._idle: list[Task] = []
+        self._closed = False
+
+    def take(self, most: int) -> list[_Message]:
+        """Wait for messages, and take them; none when all have ended or the queue was closed."""
+        while not self._visible and self._open and not self._closed:
+            self._idle.append(self._scheduler.current())
+            self._scheduler.block()
+        if self._closed:
+            return []
+        taken = [self._visible.popleft() for _ in range(min(most, len(self._visible)))]
+        for message in taken:
+            message.deliveries += 1
+            message.hidden = VISIBILITY_SECONDS
+        return taken
+
+    def end(self, count: int) -> None:
+        """Delete so many of the messages that were taken."""
+        self._open -= count
+        if not self._open:
+            self._wake_idle()
+
+    def give_back(self, messages: Sequence[_Message]) -> None:
+        """Show messages again, each after its time."""
+        for delay in dict.fromkeys(message.hidden for message in messages):
+            group = [message for message in messages if message.hidden == delay]
+            self._scheduler.start(functools.partial(self._show, delay, group))
+
+    def close(self) -> None:
+        """Hand nothing out any more."""
+        self._closed = True
+        self._wake_idle()
+
+    def _show(self, delay: float, messages: Sequence[_Message]) -> None:
+        self._scheduler.sleep(delay)
+        self._visible.extend(messages)
+        self._wake_idle()
+
+    def _wake_idle(self) -> None:
+        while self._idle:
+            self._scheduler.wake(self._idle.pop())
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One execution environment.
+
+    Attributes:
+        handler: Its own copy of the contender.
+        caches: What the service keeps once a process, by the function that makes it.
+        batch: The messages of its invocation.
+        deadline: When Lambda ends its invocation, in virtual seconds.
+        cpu_free: When its processor is free.
+    """
+
+    handler: Callable[[Any, Any], Any] | None = None
+    caches: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    batch: Sequence[_Message] = ()
+    deadline: float = inf
+    cpu_free: float = 0.0
+
+
+class _Context:
+    """What Lambda tells a handler."""
+
+    function_name = "place_orders"
+    function_version = "$LATEST"
+    memory_limit_in_mb = 1024
+    invoked_function_arn = "arn:aws:lambda:us-east-1:000000000000:function:place_orders"
+    aws_request_id = "00000000-0000-4000-8000-000000000000"
+
+    def __init__(self, scheduler: Scheduler, deadline: float) -> None:
+        self._scheduler = scheduler
+        self._deadline = deadline
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until the invocation is ended."""
+        return max(0, int((self._deadline - self._scheduler.now) * 1000))
+
+
+class _CompactExchange(Exchange):
+    """An exchange with its contents compressed: there are thousands, of up to 100 KB each."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        return zlib.decompress(value) if name in ("request", "response") else value
+
+
+class _Simulation:
+    """One cell: a contender, a workload, and so many workers.
+
+    Args:
+        contender: Name of its module.
+        workload: What is in the queue.
+        workers: How many at once.
+        seed: Of all chance.
+        latencies: How long calls take.
+        enough: No batch is handed out once so many orders have been answered.
+    """
+
+    def __init__(
+        self,
+        contender: str,
+        workload: Workload,
+        workers: int,
+        seed: int,
+        latencies: Latencies,
+        enough: int,
+    ) -> None:
+        self._contender = contenders.describe(contender)
+        self._workload = workload
+        self._workers = workers
+        self._enough = enough
+        self._latencies = latencies
+        self._random = random.Random(f"latencies {seed}")
+        self._scheduler = Scheduler()
+        self._store = DynamoDB(self.now)
+        self._dynamodb = ContendedDynamoDB(self._scheduler, self._store, latencies, self._random)
+        self._sqs = Sqs(self.now)
+        self._dead_letters = self._sqs.create("DeadLetters")
+        self._queue = _Queue(
+            self._scheduler, [_Message(*order) for order in workload.bodies.items()]
+        )
+        self._acknowledged: set[str] = set()
+        self.observed = Observed("Products", "Orders", 0.0)
+
+    # ------------------------------------------------------------------ time
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return _EPOCH + self._scheduler.now
+
+    def sleep(self, seconds: float) -> None:
+        """What `time.sleep` does in a worker; its invocation may end meanwhile."""
+        worker: _Worker = self._scheduler.owner
+        left = worker.deadline - self._scheduler.now
+        self._scheduler.sleep(min(seconds, left))
+        if seconds >= left:
+            raise InvocationTimeout
+
+    def _compute(self, worker: _Worker, seconds: float) -> None:
+        """Use a worker's processor: it has one, whatever runs side by side."""
+        worker.cpu_free = max(worker.cpu_free, self._scheduler.now) + seconds
+        self._scheduler.sleep(worker.cpu_free - self._scheduler.now)
+
+    # ------------------------------------------------------------------ the world of the handlers
+
+    def run(self) -> None:
+        """Run the cell."""
+        with self._world():
+            for _ in range(self._workers):
+                self._scheduler.start(self._work, _Worker())
+            self._scheduler.run()
+
+    @contextmanager
+    def _world(self) -> Iterator[None]:
+        """Tables, queues, time and chance of the simulation, and nothing of the caller's."""
+        for name, keys in _KEYS.items():
+            self._create_table(name, *keys)
+        for name, key in self._contender.tables.items():
+            self._create_table(name, key)
+        for row in product_rows(self._workload):
+            item = {name: TypeSerializer().serialize(value) for name, value in row.items()}
+            self._store.answer("PutItem", {"TableName": "Products", "Item": item})
+        with ExitStack() as stack:
+            enter = stack.enter_context
+            enter(mock.patch.dict(os.environ, self._environment(), clear=True))
+            enter(seeded(self._random.getrandbits(64)))
+            enter(virtual_time(self))
+            enter(answered_by(self._answer))
+            enter(redirect_stdout(_Nowhere()))
+            stack.callback(logging.disable, logging.root.manager.disable)
+            logging.disable(logging.CRITICAL)
+            for name, value in list(vars(runtime).items()):
+                if hasattr(value, "cache_clear"):
+                    enter(mock.patch.object(runtime, name, self._once_a_worker(name, value)))
+            executor = functools.partial(VirtualExecutor, self._scheduler)
+            enter(mock.patch.object(runtime, "ThreadPoolExecutor", executor))
+            yield
+
+    def _environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        return (
+            own
+            | {name: name for name in self._contender.tables}
+            | {
+                "PRODUCTS_TABLE_NAME": "Products",
+                "ORDERS_TABLE_NAME": "Orders",
+                "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
+                "QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/000000000000/Orders",
+                "DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
+                "MAX_RECEIVE_COUNT": str(MAX_DELIVERIES),
+                "AWS_ACCESS_KEY_ID": "simulated",
+                "AWS_SECRET_ACCESS_KEY": "simulated",
+                "AWS_DEFAULT_REGION": "us-east-1",
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "POWERTOOLS_SERVICE_NAME": "simulated",
+                "POWERTOOLS_METRICS_NAMESPACE": "simulated",
+            }
+        )
+
+    def _create_table(self, name: str, *keys: str) -> None:
+        self._store.answer(
+            "CreateTable",
+            {
+                "TableName": name,
+                "AttributeDefinitions": [{"AttributeName": k, "AttributeType": "S"} for k in keys],
+                "KeySchema": [
+                    {"AttributeName": key, "KeyType": kind}
+                    for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+                ],
+            },
+        )
+
+    def _once_a_worker(self, name: str, cached: Any) -> Callable[..., Any]:
+        """A function that remembers its result once a process, as it is in a process of each worker's own."""
+
+        def call(*args: Any) -> Any:
+            worker: _Worker = self._scheduler.owner
+            if name not in worker.caches:
+                worker.caches[name] = functools.cache(cached.__wrapped__)
+            return worker.caches[name](*args)
+
+        return call
+
+    def _answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """What the network does for a client."""
+        worker: _Worker | None = self._scheduler.owner
+        if worker is None:
+            return self._store.answer(operation, request)
+        items = len(request.get("TransactItems", "1"))
+        self._compute(worker, CPU.call + CPU.item * items)
+        began, status = self._scheduler.now, 200
+        reply: dict[str, Any]
+        try:
+            if service == "dynamodb":
+                reply = self._dynamodb.answer(operation, request)
+            else:
+                reply = self._answer_sqs(worker, operation, request)
+        except ServiceError as error:
+            status, reply = error.status, {"__type": error.code, **error.extra}
+            raise
+        finally:
+            self._observe(service, operation, request, status, reply, began)
+        if self._scheduler.now >= worker.deadline:
+            raise InvocationTimeout
+        return reply
+
+    def _answer_sqs(
+        self, worker: _Worker, operation: str, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        latency = self._latencies.sqs.at(self._random.random())
+        self._scheduler.sleep(latency)
+        if operation != "ChangeMessageVisibilityBatch":
+            return self._sqs.answer(operation, request)
+        for entry in request["Entries"]:
+            position = int(entry["ReceiptHandle"].removeprefix("receipt-"))
+            worker.batch[position].hidden = float(entry["VisibilityTimeout"])
+        return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}
+
+    def _observe(
+        self,
+        service: str,
+        operation: str,
+        request: dict[str, Any],
+        status: int,
+        reply: dict[str, Any],
+        began: float,
+    ) -> None:
+        target = f"{'DynamoDB_20120810' if service == 'dynamodb' else 'AmazonSQS'}.{operation}"
+        exchange = _CompactExchange(
+            target=target,
+            request=zlib.compress(json.dumps(request).encode(), 1),
+            status=status,
+            response=zlib.compress(json.dumps(reply).encode(), 1),
+            began=began,
+            ended=self._scheduler.now,
+        )
+        self.observed.exchanges.append(exchange)
+
+    # ------------------------------------------------------------------ the workers
+
+    def _work(self) -> None:
+        """Take batches and handle them, until there are none."""
+        worker: _Worker = self._scheduler.owner
+        observed = self.observed
+        while batch := self._queue.take(self._contender.batch):
+            for message in batch:
+                observed.received.setdefault(message.order_id, self._scheduler.now)
+            observed.deliveries += len(batch)
+            self._scheduler.sleep(self._latencies.delivery.at(self._random.random()))
+            began = self._scheduler.now
+            worker.batch, worker.deadline = batch, began + INVOCATION_SECONDS
+            returned = self._invoke(worker)
+            worker.deadline = inf
+            observed.invocations.append(self._scheduler.now - began)
+            self._settle(batch, returned)
+
+    def _invoke(self, worker: _Worker) -> list[_Message]:
+        """Call the handler. Returns the messages that it returned."""
+        batch = worker.batch
+        try:
+            if worker.handler is None:
+                worker.handler = contenders.load(self._contender.name).lambda_handler
+            self._compute(worker, CPU.message * len(batch))
+            event = sqs_event([(message.body, message.deliveries) for message in batch])
+            answer = worker.handler(event, _Context(self._scheduler, worker.deadline))
+        except InvocationTimeout:
+            # Lambda throws the environment away.
+            worker.handler, worker.caches = None, {}
+            return list(batch)
+        except (BotoCoreError, ClientError, contenders.ContentionError):
+            return list(batch)
+        return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
+
+    def _settle(self, batch: Sequence[_Message], returned: Sequence[_Message]) -> None:
+        """Delete what was answered, hide what was returned, and give up what came too often."""
+        tired = [message for message in returned if message.deliveries >= MAX_DELIVERIES]
+        self.observed.given_up |= {message.order_id for message in tired}
+        again = [message for message in returned if message.deliveries < MAX_DELIVERIES]
+        self._queue.give_back(again)
+        self._queue.end(len(batch) - len(again))
+        left = {message.order_id for message in returned}
+        self._acknowledged |= {message.order_id for message in batch} - left
+        if len(self._acknowledged) >= self._enough and self.observed.window is None:
+            self.observed.window = self._scheduler.now
+            self._queue.close()
+
+    # ------------------------------------------------------------------ the result
+
+    def cell(self, seed: int) -> Cell:
+        """The figures, and whether the tables add up."""
+        rows = {
+            name: [decode(item) for item in self._store.tables[name].items.values()]
+            for name in ("Products", "Orders")
+        }
+        audited = audit(self._workload, rows["Products"], rows["Orders"], self._acknowledged)
+        return reduce(
+            *("simulated", self._contender.name, self._contender.batch),
+            *(self._workload, self._workers, seed),
+            *(self.observed, audited),
+        )
+
+
+class _Nowhere(io.TextIOBase):
+    """Where output goes that nobody reads."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def run(
+    contender: str,
+    workload: Workload,
+    workers: int,
+    seed: int = 0,
+    latencies: Latencies = PUBLISHED,
+    enough: int | None = None,
+) -> Cell:
+    """Simulate one cell.
+
+    Args:
+        contender: Name of its module.
+        workload: What is in the queue at the start.
+        workers: Invocations at once.
+        seed: Of all chance; the same seed gives the same figures.
+        latencies: How long calls take.
+        enough: No batch is handed out once so many orders have been answered; by default all of them are.
+    """
+    simulation = _Simulation(
+        contender, workload, workers, seed, latencies, enough or len(workload.bodies)
+    )
+    simulation.run()
+    return simulation.cell(seed)
+
+
+def sizes(contender: str, workers: int, rounds: int = 3) -> tuple[int, int]:
+    """How many orders reach a steady state: how many to wait for, and how many to put into the queue.
+
+    Every worker gets so many batches, and there are at least 40 of them; another batch for each worker is in flight
+    when the last one that counts has been answered.
+    """
+    batch = contenders.describe(contender).batch
+    enough = batch * max(40, rounds * workers)
+    return enough, enough + batch * workers

@@ -1,0 +1,186 @@
+"""Virtual time: many tasks that wait for the clock and for one another, in one thread and in no time.
+
+A task is a greenlet, so the code that runs in it needs no change: where it would wait, it switches to the scheduler,
+which moves the clock to the next event. Between two waits nothing else runs. Events of the same moment happen in the
+order in which they were scheduled, so a run can be repeated exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, ParamSpec, TypeVar
+from unittest import mock
+
+from greenlet import getcurrent, greenlet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SchedulerError(Exception):
+    """Something waits where nothing can wake it."""
+
+
+class Task(greenlet):
+    """One line of execution.
+
+    Attributes:
+        owner: For whom it works; the tasks that it starts work for the same one.
+    """
+
+    def __init__(self, run: Callable[[], None], parent: greenlet, owner: object) -> None:
+        super().__init__(run, parent)
+        self.owner = owner
+
+
+class Scheduler:
+    """A clock, and the tasks that wait for it.
+
+    Attributes:
+        now: Virtual seconds since the start.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._events: list[tuple[float, int, Task]] = []
+        self._number = count()
+        self._hub = getcurrent()
+
+    def start(self, function: Callable[[], None], owner: object = None) -> None:
+        """Start a task at this moment. What it raises, `run` raises.
+
+        Args:
+            function: What it does.
+            owner: For whom it works; by default for the one that the calling task works for.
+        """
+        self.wake(Task(function, self._hub, self.owner if owner is None else owner))
+
+    @property
+    def owner(self) -> Any:
+        """For whom the calling task works; None outside of tasks."""
+        task = getcurrent()
+        return task.owner if isinstance(task, Task) else None
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for the calling task."""
+        self._at(self.now + max(0.0, seconds), self.current())
+        self._hub.switch()
+
+    def block(self) -> None:
+        """Stop the calling task until another one wakes it."""
+        self.current()
+        self._hub.switch()
+
+    def wake(self, task: Task) -> None:
+        """Let a task go on at this moment."""
+        self._at(self.now, task)
+
+    def current(self) -> Task:
+        """The calling task.
+
+        Raises:
+            SchedulerError: The caller is no task.
+        """
+        task = getcurrent()
+        if not isinstance(task, Task):
+            raise SchedulerError("only a task can wait: start one with Scheduler.start")
+        return task
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass until no task waits for it any more, or a condition holds."""
+        while self._events and not until():
+            self.now, _, task = heapq.heappop(self._events)
+            task.switch()
+
+    def _at(self, moment: float, task: Task) -> None:
+        heapq.heappush(self._events, (moment, next(self._number), task))
+
+
+class VirtualExecutor(Executor):
+    """Stands in for `ThreadPoolExecutor`: so many calls at the same virtual time, the others behind them.
+
+    Args:
+        scheduler: Runs the calls.
+        max_workers: Calls at once.
+    """
+
+    def __init__(self, scheduler: Scheduler, max_workers: int) -> None:
+        self._scheduler = scheduler
+        self._free = max_workers
+        self._queue: deque[Callable[[], None]] = deque()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future = _VirtualFuture[T](self._scheduler)
+
+        def call() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+            future.wake()
+
+        self._queue.append(call)
+        if self._free:
+            self._free -= 1
+            self._scheduler.start(self._work)
+        return future
+
+    def _work(self) -> None:
+        while self._queue:
+            self._queue.popleft()()
+        self._free += 1
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        del timeout, chunksize
+        futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=False)]
+        return (future.result() for future in futures)
+
+
+class _VirtualFuture(Future[T]):
+    """A result for which tasks wait in virtual time."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._waiting: list[Task] = []
+
+    def result(self, timeout: float | None = None) -> T:
+        if not self.done():
+            self._waiting.append(self._scheduler.current())
+            self._scheduler.block()
+        return super().result(timeout)
+
+    def wake(self) -> None:
+        """Let those go on that wait for the result."""
+        while self._waiting:
+            self._scheduler.wake(self._waiting.pop())
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Take every random number of this process, the operating system's included, from one seeded generator."""
+    source = random.Random(seed)
+    state = random.getstate()
+    random.seed(source.random())
+    try:
+        # `random` holds a reference of its own, for SystemRandom and `secrets`; `uuid` asks `os`.
+        with (
+            mock.patch.object(os, "urandom", source.randbytes),
+            mock.patch.object(random, "_urandom", source.randbytes),
+        ):
+            yield
+    finally:
+        random.setstate(state)
