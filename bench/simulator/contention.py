@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from random import Random
 from typing import Any
 from zlib import crc32
 
 from bench.simulator.model import (
     BURST_SECONDS,
-    NETWORK_HOP,
     PARTITION_READ_UNITS,
     PARTITION_WRITE_UNITS,
     PARTITIONS,
-    Latencies,
+    Network,
     TokenBucket,
 )
 from bench.simulator.scheduler import Scheduler
@@ -39,9 +36,9 @@ class ContendedDynamoDB:
     Args:
         scheduler: Time.
         store: The tables' contents; it applies each call in one step.
-        latencies: How long calls take.
-        random: Where chance comes from.
-        hop: Seconds of a call's latency that pass on the way there, and again on the way back.
+        network: How long calls take.
+        write_units: What a partition takes in a second.
+        read_units: Likewise.
 
     Attributes:
         in_flight: Items that a transaction has been accepted for and that wait for its end.
@@ -51,16 +48,15 @@ class ContendedDynamoDB:
         self,
         scheduler: Scheduler,
         store: DynamoDB,
-        latencies: Latencies,
-        random: Random,
-        hop: float = NETWORK_HOP,
+        network: Network,
+        write_units: float = PARTITION_WRITE_UNITS,
+        read_units: float = PARTITION_READ_UNITS,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
-        self._latencies = latencies
-        self._random = random
-        self._hop = hop
-        self._buckets: defaultdict[tuple[str, str, int], TokenBucket] = defaultdict()
+        self._network = network
+        self._units = {"read": read_units, "write": write_units}
+        self._buckets: dict[tuple[str, str, int], TokenBucket] = {}
         self.in_flight: set[Place] = set()
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -70,9 +66,8 @@ class ContendedDynamoDB:
             ServiceError: As DynamoDB would.
         """
         reads, writes = self._store.touched(operation, request)
-        latency = self._latencies.of(operation, len(reads | writes), self._random.random())
-        at_service = max(0.0, latency - 2 * self._hop)
-        self._scheduler.sleep(self._hop)
+        there, at_service, back = self._network.times(operation, len(reads) + len(writes))
+        self._scheduler.sleep(there)
         try:
             if operation == "TransactWriteItems":
                 return self._transact(request, at_service)
@@ -81,7 +76,7 @@ class ContendedDynamoDB:
             finally:
                 self._scheduler.sleep(at_service)
         finally:
-            self._scheduler.sleep(self._hop)
+            self._scheduler.sleep(back)
 
     def _single(
         self,
@@ -180,7 +175,7 @@ class ContendedDynamoDB:
         partition = crc32(repr(key).encode()) % PARTITIONS.get(name, 4)
         bucket = self._buckets.get((kind, name, partition))
         if bucket is None:
-            rate = PARTITION_READ_UNITS if kind == "read" else PARTITION_WRITE_UNITS
+            rate = self._units[kind]
             bucket = TokenBucket(rate, rate * BURST_SECONDS)
             self._buckets[kind, name, partition] = bucket
         return bucket.take(units, self._scheduler.now)

@@ -36,6 +36,7 @@ from bench.simulator.model import (
     PUBLISHED,
     VISIBILITY_SECONDS,
     Latencies,
+    Region,
 )
 from bench.simulator.scheduler import Scheduler, Task, VirtualExecutor, seeded
 from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
@@ -73,21 +74,25 @@ class _Message:
 
 
 class _Queue:
-    """A standard queue: hands out what is visible, and takes back what was returned."""
+    """A standard queue: hands out what is visible, and takes back what was returned.
+
+    Attributes:
+        closed: Whether it hands nothing out any more.
+    """
 
     def __init__(self, scheduler: Scheduler, messages: Sequence[_Message]) -> None:
         self._scheduler = scheduler
         self._visible = deque(messages)
         self._open = len(messages)
         self._idle: list[Task] = []
-        self._closed = False
+        self.closed = False
 
     def take(self, most: int) -> list[_Message]:
         """Wait for messages, and take them; none when all have ended or the queue was closed."""
-        while not self._visible and self._open and not self._closed:
-            self._idle.append(self._scheduler.current())
+        while not self._visible and self._open and not self.closed:
+            self._idle.append(self._scheduler.current)
             self._scheduler.block()
-        if self._closed:
+        if self.closed:
             return []
         taken = [self._visible.popleft() for _ in range(min(most, len(self._visible)))]
         for message in taken:
@@ -109,7 +114,7 @@ class _Queue:
 
     def close(self) -> None:
         """Hand nothing out any more."""
-        self._closed = True
+        self.closed = True
         self._wake_idle()
 
     def _show(self, delay: float, messages: Sequence[_Message]) -> None:
@@ -176,7 +181,7 @@ class _Simulation:
         workers: How many at once.
         seed: Of all chance.
         latencies: How long calls take.
-        enough: No batch is handed out once so many orders have been answered.
+        window: Seconds after which no worker takes another batch, at the latest; None until all orders are answered.
     """
 
     def __init__(
@@ -186,24 +191,24 @@ class _Simulation:
         workers: int,
         seed: int,
         latencies: Latencies,
-        enough: int,
+        window: float | None,
     ) -> None:
         self._contender = contenders.describe(contender)
         self._workload = workload
         self._workers = workers
-        self._enough = enough
-        self._latencies = latencies
-        self._random = random.Random(f"latencies {seed}")
+        self._seed = seed
+        self._region = Region(latencies, random.Random(f"latencies {seed}"))
         self._scheduler = Scheduler()
         self._store = DynamoDB(self.now)
-        self._dynamodb = ContendedDynamoDB(self._scheduler, self._store, latencies, self._random)
+        self._dynamodb = ContendedDynamoDB(self._scheduler, self._store, self._region)
         self._sqs = Sqs(self.now)
         self._dead_letters = self._sqs.create("DeadLetters")
         self._queue = _Queue(
             self._scheduler, [_Message(*order) for order in workload.bodies.items()]
         )
         self._acknowledged: set[str] = set()
-        self.observed = Observed("Products", "Orders", 0.0)
+        self.observed = Observed("Products", "Orders", 0.0, window)
+        self._enough = len(workload.bodies) - workers * self._contender.batch
 
     # ------------------------------------------------------------------ time
 
@@ -231,6 +236,8 @@ class _Simulation:
         with self._world():
             for _ in range(self._workers):
                 self._scheduler.start(self._work, _Worker())
+            if self.observed.window is not None:
+                self._scheduler.start(self._end_of_window, _Worker())
             self._scheduler.run()
 
     @contextmanager
@@ -246,7 +253,7 @@ class _Simulation:
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(mock.patch.dict(os.environ, self._environment(), clear=True))
-            enter(seeded(self._random.getrandbits(64)))
+            enter(seeded(self._seed))
             enter(virtual_time(self))
             enter(answered_by(self._answer))
             enter(redirect_stdout(_Nowhere()))
@@ -330,8 +337,7 @@ class _Simulation:
     def _answer_sqs(
         self, worker: _Worker, operation: str, request: dict[str, Any]
     ) -> dict[str, Any]:
-        latency = self._latencies.sqs.at(self._random.random())
-        self._scheduler.sleep(latency)
+        self._scheduler.sleep(self._region.queue())
         if operation != "ChangeMessageVisibilityBatch":
             return self._sqs.answer(operation, request)
         for entry in request["Entries"]:
@@ -369,7 +375,7 @@ class _Simulation:
             for message in batch:
                 observed.received.setdefault(message.order_id, self._scheduler.now)
             observed.deliveries += len(batch)
-            self._scheduler.sleep(self._latencies.delivery.at(self._random.random()))
+            self._scheduler.sleep(self._region.delivery())
             began = self._scheduler.now
             worker.batch, worker.deadline = batch, began + INVOCATION_SECONDS
             returned = self._invoke(worker)
@@ -403,13 +409,22 @@ class _Simulation:
         self._queue.end(len(batch) - len(again))
         left = {message.order_id for message in returned}
         self._acknowledged |= {message.order_id for message in batch} - left
-        if len(self._acknowledged) >= self._enough and self.observed.window is None:
+        if self.observed.window is not None and len(self._acknowledged) >= self._enough:
+            self._close()
+
+    def _end_of_window(self) -> None:
+        self._scheduler.sleep(self.observed.window or 0.0)
+        self._close()
+
+    def _close(self) -> None:
+        """End the window, unless it has ended."""
+        if not self._queue.closed:
             self.observed.window = self._scheduler.now
             self._queue.close()
 
     # ------------------------------------------------------------------ the result
 
-    def cell(self, seed: int) -> Cell:
+    def cell(self) -> Cell:
         """The figures, and whether the tables add up."""
         rows = {
             name: [decode(item) for item in self._store.tables[name].items.values()]
@@ -418,7 +433,7 @@ class _Simulation:
         audited = audit(self._workload, rows["Products"], rows["Orders"], self._acknowledged)
         return reduce(
             *("simulated", self._contender.name, self._contender.batch),
-            *(self._workload, self._workers, seed),
+            *(self._workload, self._workers, self._seed),
             *(self.observed, audited),
         )
 
@@ -436,7 +451,7 @@ def run(
     workers: int,
     seed: int = 0,
     latencies: Latencies = PUBLISHED,
-    enough: int | None = None,
+    window: float | None = None,
 ) -> Cell:
     """Simulate one cell.
 
@@ -446,21 +461,15 @@ def run(
         workers: Invocations at once.
         seed: Of all chance; the same seed gives the same figures.
         latencies: How long calls take.
-        enough: No batch is handed out once so many orders have been answered; by default all of them are.
+        window: Virtual seconds after which no worker takes another batch; it ends before when the queue holds no
+            more than a batch for each worker, so that the rate is that of a queue that is never empty. None: until
+            all orders are answered.
     """
-    simulation = _Simulation(
-        contender, workload, workers, seed, latencies, enough or len(workload.bodies)
-    )
+    simulation = _Simulation(contender, workload, workers, seed, latencies, window)
     simulation.run()
-    return simulation.cell(seed)
+    return simulation.cell()
 
 
-def sizes(contender: str, workers: int, rounds: int = 3) -> tuple[int, int]:
-    """How many orders reach a steady state: how many to wait for, and how many to put into the queue.
-
-    Every worker gets so many batches, and there are at least 40 of them; another batch for each worker is in flight
-    when the last one that counts has been answered.
-    """
-    batch = contenders.describe(contender).batch
-    enough = batch * max(40, rounds * workers)
-    return enough, enough + batch * workers
+def supply(contender: str, workers: int, rounds: int) -> int:
+    """How many orders it takes for so many batches for each worker, at least 20 altogether, before a window ends."""
+    return contenders.describe(contender).batch * (max(20, rounds * workers) + workers)

@@ -30,6 +30,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
+from typing import Protocol
 
 MILLISECOND = 0.001
 
@@ -148,6 +150,39 @@ LATENCIES = {"published": PUBLISHED, "fast": FAST}
 
 NETWORK_HOP = 0.5 * MILLISECOND
 """One way between a function and DynamoDB or SQS in its region: a part of the latency, not beside it."""
+
+
+class Network(Protocol):
+    """How long calls to DynamoDB take."""
+
+    def times(self, operation: str, items: int) -> tuple[float, float, float]:
+        """Seconds on the way there, at the service, and on the way back; of a call that touches so many items."""
+        ...
+
+
+class Region:
+    """A function's way to the services of its region.
+
+    Args:
+        latencies: How long calls take.
+        chance: Decides how long each one takes.
+    """
+
+    def __init__(self, latencies: Latencies, chance: Random) -> None:
+        self._latencies = latencies
+        self._chance = chance
+
+    def times(self, operation: str, items: int) -> tuple[float, float, float]:
+        latency = self._latencies.of(operation, items, self._chance.random())
+        return NETWORK_HOP, max(0.0, latency - 2 * NETWORK_HOP), NETWORK_HOP
+
+    def queue(self) -> float:
+        """Seconds of a call to SQS."""
+        return self._latencies.sqs.at(self._chance.random())
+
+    def delivery(self) -> float:
+        """Seconds until a worker has its next batch."""
+        return self._latencies.delivery.at(self._chance.random())
 
 
 @dataclass(frozen=True, slots=True)

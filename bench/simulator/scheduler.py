@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
@@ -28,16 +29,17 @@ class SchedulerError(Exception):
     """Something waits where nothing can wake it."""
 
 
-class Task(greenlet):
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
     """One line of execution.
 
     Attributes:
         owner: For whom it works; the tasks that it starts work for the same one.
+        thread: Where it stands.
     """
 
-    def __init__(self, run: Callable[[], None], parent: greenlet, owner: object) -> None:
-        super().__init__(run, parent)
-        self.owner = owner
+    owner: Any
+    thread: greenlet
 
 
 class Scheduler:
@@ -52,6 +54,23 @@ class Scheduler:
         self._events: list[tuple[float, int, Task]] = []
         self._number = count()
         self._hub = getcurrent()
+        self._running: Task | None = None
+
+    @property
+    def owner(self) -> Any:
+        """For whom the calling task works; None outside of tasks."""
+        return self._running.owner if self._running else None
+
+    @property
+    def current(self) -> Task:
+        """The calling task.
+
+        Raises:
+            SchedulerError: The caller is no task.
+        """
+        if self._running is None:
+            raise SchedulerError("only a task can wait: start one with Scheduler.start")
+        return self._running
 
     def start(self, function: Callable[[], None], owner: object = None) -> None:
         """Start a task at this moment. What it raises, `run` raises.
@@ -60,44 +79,30 @@ class Scheduler:
             function: What it does.
             owner: For whom it works; by default for the one that the calling task works for.
         """
-        self.wake(Task(function, self._hub, self.owner if owner is None else owner))
-
-    @property
-    def owner(self) -> Any:
-        """For whom the calling task works; None outside of tasks."""
-        task = getcurrent()
-        return task.owner if isinstance(task, Task) else None
+        self.wake(Task(self.owner if owner is None else owner, greenlet(function, self._hub)))
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for the calling task."""
-        self._at(self.now + max(0.0, seconds), self.current())
+        self._at(self.now + max(0.0, seconds), self.current)
         self._hub.switch()
 
     def block(self) -> None:
         """Stop the calling task until another one wakes it."""
-        self.current()
-        self._hub.switch()
+        if self.current:
+            self._hub.switch()
 
     def wake(self, task: Task) -> None:
         """Let a task go on at this moment."""
         self._at(self.now, task)
 
-    def current(self) -> Task:
-        """The calling task.
-
-        Raises:
-            SchedulerError: The caller is no task.
-        """
-        task = getcurrent()
-        if not isinstance(task, Task):
-            raise SchedulerError("only a task can wait: start one with Scheduler.start")
-        return task
-
-    def run(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until no task waits for it any more, or a condition holds."""
-        while self._events and not until():
-            self.now, _, task = heapq.heappop(self._events)
-            task.switch()
+    def run(self) -> None:
+        """Let time pass until no task waits for it any more."""
+        try:
+            while self._events:
+                self.now, _, self._running = heapq.heappop(self._events)
+                self._running.thread.switch()
+        finally:
+            self._running = None
 
     def _at(self, moment: float, task: Task) -> None:
         heapq.heappush(self._events, (moment, next(self._number), task))
@@ -159,7 +164,7 @@ class _VirtualFuture(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         if not self.done():
-            self._waiting.append(self._scheduler.current())
+            self._waiting.append(self._scheduler.current)
             self._scheduler.block()
         return super().result(timeout)
 

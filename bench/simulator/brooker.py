@@ -1,0 +1,164 @@
+"""Brooker's simulation, on this scheduler and by these rules: what the simulator has to reproduce before it is believed.
+
+Clients want to write one row once each. They all read its version at the same moment, write on condition of that
+version, and when they lost they wait and begin again with the read. A hop through the network takes a normally
+distributed time, the row answers at once.
+
+Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015, with its program (base 5 ms, cap
+2,000 ms, network 10 ms with a standard deviation of 2):
+https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/,
+https://github.com/aws-samples/aws-arch-backoff-simulator
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from bench.simulator.contention import ContendedDynamoDB
+from bench.simulator.model import MILLISECOND
+from bench.simulator.scheduler import Scheduler
+from local.model import DynamoDB, ServiceError
+
+BASE, CAP = 5.0, 2000.0
+"""Milliseconds."""
+
+_NETWORK_MEAN, _NETWORK_DEVIATION = 10.0, 2.0
+
+Backoff = Callable[[Random, int, float], float]
+"""Milliseconds to wait: from chance, the number of failures so far, and the last wait."""
+
+
+def _exponential(failures: int) -> float:
+    return min(CAP, BASE * 2.0**failures)
+
+
+BACKOFFS: Mapping[str, Backoff] = {
+    "none": lambda _chance, _failures, _last: 0.0,
+    "exponential": lambda _chance, failures, _last: _exponential(failures),
+    "full jitter": lambda chance, failures, _last: chance.uniform(0, _exponential(failures)),
+    "decorrelated": lambda chance, _failures, last: min(CAP, chance.uniform(BASE, last * 3)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How so many clients fared, on the average.
+
+    Attributes:
+        writes: Attempts to write, for each client.
+        seconds: Until the last client is done.
+    """
+
+    writes: float
+    seconds: float
+
+
+PUBLISHED: Mapping[tuple[int, str], Outcome] = {
+    (clients, backoff): Outcome(writes, seconds)
+    for clients, row in {
+        10: ((5.0, 0.37), (5.1, 3.5), (3.9, 0.46), (3.8, 0.42)),
+        50: ((13.8, 1.1), (12.3, 35.0), (6.6, 3.0), (7.5, 2.3)),
+        100: ((24.2, 2.0), (18.6, 65.0), (8.0, 4.9), (10.1, 4.6)),
+        200: ((44.1, 3.7), (27.8, 103.0), (9.5, 7.7), (13.0, 8.0)),
+    }.items()
+    for backoff, (writes, seconds) in zip(BACKOFFS, row, strict=True)
+}
+"""What his program gives: by clients and backoff."""
+
+
+class _Network:
+    """Two hops of normally distributed time, and a row that answers at once."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+
+    def times(self, operation: str, items: int) -> tuple[float, float, float]:
+        del operation, items
+        return self._hop(), 0.0, self._hop()
+
+    def _hop(self) -> float:
+        return MILLISECOND * abs(self._chance.normalvariate(_NETWORK_MEAN, _NETWORK_DEVIATION))
+
+
+class _Race:
+    """One run: so many clients, one row."""
+
+    def __init__(self, clients: int, backoff: Backoff, seed: int) -> None:
+        self._chance = Random(f"brooker {seed}")
+        self._backoff = backoff
+        self._scheduler = Scheduler()
+        store = DynamoDB(lambda: self._scheduler.now)
+        store.answer(
+            "CreateTable",
+            {
+                "TableName": "Rows",
+                "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+                "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+            },
+        )
+        row = {"id": {"S": "row"}, "version": {"N": "0"}}
+        store.answer("PutItem", {"TableName": "Rows", "Item": row})
+        # His row has no limit.
+        self._row = ContendedDynamoDB(
+            self._scheduler, store, _Network(self._chance), write_units=1e9, read_units=1e9
+        )
+        self.writes = 0
+        for _ in range(clients):
+            self._scheduler.start(self._client)
+
+    def run(self) -> float:
+        """Let all clients write. Returns how long it took, in seconds."""
+        self._scheduler.run()
+        return self._scheduler.now
+
+    def _client(self) -> None:
+        failures, wait = 0, BASE
+        while not self._write(self._read()):
+            failures += 1
+            wait = self._backoff(self._chance, failures, wait)
+            self._scheduler.sleep(MILLISECOND * wait)
+
+    def _read(self) -> int:
+        request = {"TableName": "Rows", "Key": {"id": {"S": "row"}}, "ConsistentRead": True}
+        return int(self._row.answer("GetItem", request)["Item"]["version"]["N"])
+
+    def _write(self, version: int) -> bool:
+        self.writes += 1
+        try:
+            self._row.answer(
+                "UpdateItem",
+                {
+                    "TableName": "Rows",
+                    "Key": {"id": {"S": "row"}},
+                    "UpdateExpression": "SET #version = :next",
+                    "ConditionExpression": "#version = :version",
+                    "ExpressionAttributeNames": {"#version": "version"},
+                    "ExpressionAttributeValues": {
+                        ":version": {"N": str(version)},
+                        ":next": {"N": str(version + 1)},
+                    },
+                },
+            )
+        except ServiceError as error:
+            if error.code != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+
+def simulate(clients: int, backoff: str, runs: int = 20) -> Outcome:
+    """His experiment on this simulator.
+
+    Args:
+        clients: How many want to write.
+        backoff: One of `BACKOFFS`.
+        runs: How many to average over.
+    """
+    writes = seconds = 0.0
+    for seed in range(runs):
+        race = _Race(clients, BACKOFFS[backoff], seed)
+        seconds += race.run()
+        writes += race.writes
+    return Outcome(writes / clients / runs, seconds / runs)
