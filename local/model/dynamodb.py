@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from math import ceil
 from typing import Any
 
@@ -164,7 +165,7 @@ class Table:
         return {name: value for name, value in item.items() if name in kept}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Write:
     """One write that was judged: to be applied, or refused."""
 
@@ -175,10 +176,14 @@ class _Write:
     reason: dict[str, Any] | None = None
     paths: tuple[Any, ...] = ()
 
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the item before and after it."""
+        return size_of_item(self.before or {}), size_of_item(self.after or {})
+
     def units(self) -> Consumed:
         """What it consumes; a refused one what the item as it is would."""
-        after = self.before if self.reason else self.after
-        size = max(size_of_item(self.before or {}), size_of_item(after or {}))
+        size = self.sizes[0] if self.reason else max(self.sizes)
         consumed = Consumed(writes=float(max(1, ceil(size / 1024))))
         if not self.reason:
             for name, index in self.table.indexes.items():
@@ -553,10 +558,7 @@ class DynamoDB:
                     for w in writes
                 ]
                 return self._consume(request, sizes, as_list=True)
-        size = sum(
-            max(size_of_item(write.before or {}), size_of_item(write.after or {}))
-            for write in writes
-        )
+        size = sum(max(write.sizes) for write in writes)
         if size > _MAX_TRANSACTION:
             raise invalid("Transaction request cannot include items with aggregate size above 4 MB")
         consumed = []

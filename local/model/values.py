@@ -163,6 +163,8 @@ def size_of(value: Value) -> int:
 
 def size_of_item(item: Mapping[str, Value]) -> int:
     """Bytes of an item: its names and its values."""
-    return sum(
-        len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass")) for name in item
-    ) + sum(size_of(value) for value in item.values())
+    size = 0
+    for name, value in item.items():
+        size += len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
+        size += size_of(value)
+    return size
