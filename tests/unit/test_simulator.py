@@ -1,0 +1,316 @@
+"""The contention simulator: its time, DynamoDB's rules, Brooker's published figures, and real handlers on it."""
+
+import os
+import random
+import uuid
+
+import pytest
+
+from bench.simulator import brooker, engine
+from bench.simulator.contention import ContendedDynamoDB
+from bench.simulator.model import FAST, PUBLISHED, Percentiles, TokenBucket
+from bench.simulator.scheduler import Scheduler, SchedulerError, VirtualExecutor, seeded
+from bench.workloads import hot_product, sell_out
+from local.model import DynamoDB, ServiceError
+
+
+class TestScheduler:
+    def test_tasks_interleave_in_virtual_time(self):
+        scheduler, seen = Scheduler(), []
+
+        def walk(name, step):
+            for _ in range(3):
+                scheduler.sleep(step)
+                seen.append((scheduler.now, name))
+
+        scheduler.start(lambda: walk("slow", 2.0))
+        scheduler.start(lambda: walk("fast", 1.0))
+        scheduler.run()
+        assert seen == [
+            *((1.0, "fast"), (2.0, "slow"), (2.0, "fast")),
+            *((3.0, "fast"), (4.0, "slow"), (6.0, "slow")),
+        ]
+
+    def test_an_executor_runs_so_many_calls_at_once(self):
+        scheduler, ends = Scheduler(), []
+
+        def work(seconds):
+            scheduler.sleep(seconds)
+            ends.append(scheduler.now)
+            return seconds
+
+        def main():
+            executor = VirtualExecutor(scheduler, 2)
+            assert list(executor.map(work, [3.0, 1.0, 1.0])) == [3.0, 1.0, 1.0]
+
+        scheduler.start(main)
+        scheduler.run()
+        assert ends == [1.0, 2.0, 3.0]
+
+    def test_an_executor_hands_errors_to_whoever_asks(self):
+        scheduler, caught = Scheduler(), []
+
+        def fail():
+            scheduler.sleep(1.0)
+            raise ValueError("lost")
+
+        def main():
+            future = VirtualExecutor(scheduler, 1).submit(fail)
+            with pytest.raises(ValueError, match="lost"):
+                future.result()
+            caught.append(scheduler.now)
+
+        scheduler.start(main)
+        scheduler.run()
+        assert caught == [1.0]
+
+    def test_an_error_of_a_task_ends_the_run(self):
+        scheduler = Scheduler()
+        scheduler.start(lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            scheduler.run()
+
+    def test_tasks_know_for_whom_they_work(self):
+        scheduler, owners = Scheduler(), []
+
+        def outer():
+            scheduler.start(lambda: owners.append(scheduler.owner))
+            scheduler.sleep(1.0)
+            owners.append(scheduler.owner)
+
+        scheduler.start(outer, "worker")
+        scheduler.run()
+        assert owners == ["worker", "worker"]
+        assert scheduler.owner is None
+
+    def test_only_tasks_wait(self):
+        with pytest.raises(SchedulerError, match="start one"):
+            Scheduler().sleep(1.0)
+
+    def test_all_chance_comes_from_the_seed(self):
+        def draw():
+            return (
+                *(random.random(), random.SystemRandom().random()),
+                *(uuid.uuid4(), os.urandom(4)),
+            )
+
+        with seeded(1):
+            first = draw()
+        with seeded(1):
+            assert draw() == first
+        assert draw() != first
+
+
+class _Network:
+    """A second there, two at the service, a second back."""
+
+    def times(self, operation, items):
+        return 1.0, 2.0, 1.0
+
+
+def _decrement(version, key="a"):
+    return {
+        "TableName": "Rows",
+        "Key": {"id": {"S": key}},
+        "UpdateExpression": "SET #v = :next",
+        "ConditionExpression": "#v = :version",
+        "ExpressionAttributeNames": {"#v": "v"},
+        "ExpressionAttributeValues": {
+            ":version": {"N": str(version)},
+            ":next": {"N": str(version + 1)},
+        },
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+def _transaction(*updates):
+    return "TransactWriteItems", {"TransactItems": [{"Update": update} for update in updates]}
+
+
+def _read(key="a"):
+    return "GetItem", {"TableName": "Rows", "Key": {"id": {"S": key}}, "ConsistentRead": True}
+
+
+class _Rows:
+    """Rows `a` and `b` in version 1, and calls to them at given moments."""
+
+    def __init__(self, **limits):
+        self.scheduler = Scheduler()
+        self.store = DynamoDB(lambda: self.scheduler.now)
+        keys = {"AttributeName": "id"}
+        self.store.answer(
+            "CreateTable",
+            {
+                "TableName": "Rows",
+                "AttributeDefinitions": [{**keys, "AttributeType": "S"}],
+                "KeySchema": [{**keys, "KeyType": "HASH"}],
+            },
+        )
+        for key in ("a", "b"):
+            item = {"id": {"S": key}, "v": {"N": "1"}}
+            self.store.answer("PutItem", {"TableName": "Rows", "Item": item})
+        self.contended = ContendedDynamoDB(self.scheduler, self.store, _Network(), **limits)
+        self.answers = {}
+
+    def at(self, moment, name, operation, request):
+        def call():
+            self.scheduler.sleep(moment)
+            try:
+                self.answers[name] = self.contended.answer(operation, request)
+            except ServiceError as error:
+                reasons = error.extra.get("CancellationReasons", ())
+                self.answers[name] = [reason["Code"] for reason in reasons] or error.code
+
+        self.scheduler.start(call)
+
+    def run(self):
+        self.scheduler.run()
+        assert not self.contended.in_flight
+        return self.answers
+
+    def version(self, key="a"):
+        return int(self.store.tables["Rows"].items[key,]["v"]["N"])
+
+
+class TestConflicts:
+    def test_a_transaction_in_flight_makes_others_fail_at_once(self):
+        rows = _Rows()
+        rows.at(0.0, "first", *_transaction(_decrement(1)))
+        rows.at(0.5, "second", *_transaction(_decrement(1), _decrement(1, "b")))
+        rows.at(0.5, "plain", "UpdateItem", _decrement(1))
+        answers = rows.run()
+        assert answers["first"] == {}
+        assert answers["second"] == ["TransactionConflict", "None"]
+        assert answers["plain"] == "TransactionConflictException"
+        assert (rows.version("a"), rows.version("b")) == (2, 1)
+
+    def test_a_moved_version_cancels(self):
+        rows = _Rows()
+        rows.at(0.0, "first", *_transaction(_decrement(1)))
+        rows.at(3.0, "second", *_transaction(_decrement(1), _decrement(1, "b")))
+        rows.at(6.0, "plain", "UpdateItem", _decrement(1))
+        answers = rows.run()
+        assert answers["second"] == ["ConditionalCheckFailed", "None"]
+        assert answers["plain"] == "ConditionalCheckFailedException"
+
+    def test_a_cancelled_transaction_holds_the_items_that_accepted_it(self):
+        rows = _Rows()
+        rows.at(0.0, "lost", *_transaction(_decrement(7), _decrement(1, "b")))
+        rows.at(0.5, "on the other", *_transaction(_decrement(1, "b")))
+        rows.at(0.5, "on the moved", *_transaction(_decrement(1, "a")))
+        answers = rows.run()
+        assert answers["lost"] == ["ConditionalCheckFailed", "None"]
+        assert answers["on the other"] == ["TransactionConflict"]
+        assert answers["on the moved"] == {}
+
+    def test_reads_pass_and_see_what_was_applied(self):
+        rows = _Rows()
+        rows.at(0.0, "write", *_transaction(_decrement(1)))
+        rows.at(1.5, "meanwhile", *_read())
+        rows.at(2.5, "afterwards", *_read())
+        answers = rows.run()
+        assert answers["meanwhile"]["Item"]["v"] == {"N": "1"}
+        assert answers["afterwards"]["Item"]["v"] == {"N": "2"}
+
+    def test_the_token_of_a_cancelled_transaction_is_not_remembered(self):
+        rows = _Rows()
+        operation, request = _transaction(_decrement(1, "b"))
+        request["ClientRequestToken"] = "token"
+        rows.at(0.0, "rival", *_transaction(_decrement(9), _decrement(1, "b")))
+        rows.at(0.5, "lost", operation, request)
+        rows.at(9.0, "again", operation, request)
+        answers = rows.run()
+        assert answers["lost"] == ["TransactionConflict"]
+        assert answers["again"] == {}
+        assert rows.version("b") == 2
+
+
+class TestCapacity:
+    def test_the_bucket(self):
+        bucket = TokenBucket(rate=10.0, burst=10.0)
+        assert bucket.take(10.0, 0.0)
+        assert not bucket.take(1.0, 0.05)
+        assert bucket.take(1.0, 0.1)
+        assert not bucket.take(11.0, 100.0), "no more than the burst is kept"
+        assert bucket.take(10.0, 100.0)
+
+    def test_a_hot_item_is_throttled(self):
+        rows = _Rows(write_units=2.0, read_units=1.0)
+        rows.at(0.0, "first", *_transaction(_decrement(1)))
+        rows.at(0.1, "second", *_transaction(_decrement(1)))
+        rows.at(0.1, "plain", "UpdateItem", _decrement(1))
+        rows.at(0.2, "read", *_read())
+        rows.at(0.3, "again", *_read())
+        answers = rows.run()
+        assert answers["first"] == {}
+        assert answers["second"] == ["ThrottlingError"]
+        assert answers["plain"] == "ThrottlingException"
+        assert "Item" in answers["read"]
+        assert answers["again"] == "ThrottlingException"
+
+    def test_a_batch_leaves_out_what_is_throttled(self):
+        rows = _Rows(read_units=1.0)
+        keys = [{"id": {"S": key}} for key in ("a", "b")]
+        rows.at(0.0, "one", *_read())
+        rows.at(0.1, "both", "BatchGetItem", {"RequestItems": {"Rows": {"Keys": keys}}})
+        answer = rows.run()["both"]
+        assert [item["id"]["S"] for item in answer["Responses"]["Rows"]] == ["b"]
+        assert answer["UnprocessedKeys"]["Rows"]["Keys"] == [{"id": {"S": "a"}}]
+
+
+class TestLatencies:
+    def test_the_published_percentiles_come_out(self):
+        five = PUBLISHED.of("TransactWriteItems", 5, 0.5)
+        assert five == pytest.approx(0.0253)
+        assert PUBLISHED.of("TransactWriteItems", 25, 0.99) == pytest.approx(0.0975)
+        assert PUBLISHED.of("TransactWriteItems", 100, 0.5) == pytest.approx(0.0576, abs=1e-4)
+        assert PUBLISHED.of("PutItem", 1, 0.9) == pytest.approx(0.0113)
+
+    def test_between_percentiles_they_are_interpolated(self):
+        table = Percentiles({0.0: 10.0, 0.5: 20.0, 1.0: 100.0})
+        assert [table.at(share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == pytest.approx(
+            [0.010, 0.015, 0.020, 0.060, 0.100]
+        )
+
+    def test_the_fast_set_has_transactions_of_ten_milliseconds(self):
+        draws = [FAST.of("TransactWriteItems", 100, share / 1000) for share in range(1000)]
+        assert sum(draws) / len(draws) == pytest.approx(0.010, rel=0.02)
+
+
+@pytest.mark.parametrize("backoff", brooker.BACKOFFS)
+@pytest.mark.parametrize(("clients", "runs"), [(10, 60), (50, 12), (100, 6)])
+def test_brookers_published_table(clients, runs, backoff):
+    """Attempts within 5 %. Times within 12 %: the last client alone decides them, and the table is rounded."""
+    published = brooker.PUBLISHED[clients, backoff]
+    simulated = brooker.simulate(clients, backoff, runs)
+    assert simulated.writes == pytest.approx(published.writes, rel=0.05)
+    assert simulated.seconds == pytest.approx(published.seconds, rel=0.12)
+
+
+class TestHandlers:
+    @pytest.mark.parametrize("contender", ["ours_10", "textbook"])
+    def test_rivals_leave_balanced_books(self, contender):
+        cell = engine.run(contender, hot_product(200, 1), workers=10, latencies=FAST)
+        assert cell.clean
+        assert cell.placed == 200
+        assert cell.given_up == cell.unfinished == 0
+        assert cell.conflicts > 0
+
+    def test_a_sell_out_refuses_the_rest(self):
+        cell = engine.run("ours_10", sell_out(120, 1), workers=4, latencies=FAST)
+        assert cell.clean
+        assert cell.placed > 0
+        assert cell.refused > 0
+        assert cell.placed + cell.refused == 120
+
+    def test_a_seed_is_a_run(self):
+        workload = hot_product(100, 1)
+        cells = [engine.run("ours_10", workload, 5, seed, FAST) for seed in (1, 1, 2)]
+        assert cells[0] == cells[1]
+        assert cells[0].p99_ms != cells[2].p99_ms
+
+    def test_a_window_ends_while_the_queue_is_full(self):
+        cell = engine.run("ours_10", hot_product(400, 1), 4, latencies=FAST, window=0.2)
+        assert cell.seconds <= 0.2
+        assert cell.clean
+        assert cell.orders < 400
