@@ -1,0 +1,232 @@
+"""What a handler costs beside DynamoDB: cold start, the layer's size, and CPU per order.
+
+Both are CPU times of fresh processes, medians of several: a busy machine makes them vary, but not grow. The cold start is
+what an interpreter spends more than a bare one until the handler is imported and its clients are made, with the layer's
+bytecode compiled as it is deployed. The warm figure is the CPU of handler and SDK with the network replaced by a stub,
+whose own time is taken off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.httpsession import URLLib3Session
+
+from bench import contenders, workloads
+from bench.workloads import WARM_UP_PRODUCT
+from infra import assets
+from local import ROOT
+from local.aws import embedded_settings
+from local.invoke import FakeContext, function_names
+
+USUAL = "usual"
+
+_RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_INVOCATIONS = {10: 40, 99: 6}
+_WARM_UP_INVOCATIONS = 3
+
+# Nobody listens there: cold starts make clients only, and the warm runs have a stub.
+_ENVIRONMENT = {
+    **embedded_settings("http://127.0.0.1:9"),
+    "PRODUCTS_TABLE_NAME": "Products",
+    "ORDERS_TABLE_NAME": "Orders",
+    "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
+    "IDEMPOTENCY_TABLE_NAME": "Idempotency",
+    "QUEUE_URL": "http://127.0.0.1:9/000000000000/bench",
+    "DEAD_LETTER_QUEUE_URL": "http://127.0.0.1:9/000000000000/bench-dead",
+    "POWERTOOLS_SERVICE_NAME": "inventory-orders-bench",
+}
+
+_INITIALISE = """
+import handler
+from inventory_orders import runtime
+settings = runtime.Settings.from_environment()
+runtime.committer(settings)
+runtime.intake(settings)
+"""
+# It has no queue, so it makes no client for one.
+_WITHOUT_QUEUE = {"count_stock"}
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """The results.
+
+    Attributes:
+        cold_ms: CPU until a handler is ready, above a bare interpreter, in milliseconds, by function; `usual` is the
+            handler of the usual kind.
+        layer_bytes: The layer, unpacked.
+        warm_us: CPU per order in a warm handler, in microseconds, by contender and for `usual`.
+    """
+
+    cold_ms: Mapping[str, float]
+    layer_bytes: int
+    warm_us: Mapping[str, float]
+
+
+def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
+    """Measure everything.
+
+    Args:
+        repeats: Fresh processes for each figure.
+        progress: Told what is about to be measured.
+    """
+    layer = assets.layer(_RUNTIME).path
+    programs: dict[str, tuple[str, list[Path]]] = {"": ("", [])}
+    for name in function_names():
+        program = _INITIALISE
+        if name in _WITHOUT_QUEUE:
+            program = program.replace("runtime.intake(settings)\n", "")
+        programs[name] = program, [assets.function(name, _RUNTIME).path, layer / "python"]
+    programs[USUAL] = f"import {USUAL}", [ROOT / "bench" / "contenders"]
+    samples: dict[str, list[float]] = {name: [] for name in programs}
+    # The first round writes the bytecode of what is not in the layer; it is not counted.
+    for turn in range(repeats + 1):
+        progress(f"cold start, round {turn} of {repeats}")
+        for name, (program, path) in programs.items():
+            seconds = _cpu_of_process(program, path)
+            if turn:
+                samples[name].append(seconds)
+    bare = statistics.median(samples.pop(""))
+    cold = {name: 1000 * (statistics.median(values) - bare) for name, values in samples.items()}
+
+    warm = {}
+    for name in [*contenders.NAMES, USUAL]:
+        progress(f"warm CPU of {name}")
+        warm[name] = statistics.median(_warm(name) for _ in range(repeats))
+    size = sum(path.stat().st_size for path in layer.rglob("*") if path.is_file())
+    return Overhead(cold, size, warm)
+
+
+def _cpu_of_process(program: str, path: list[Path]) -> float:
+    """Seconds of CPU, user and system, that a fresh interpreter spends on a program."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env=_plain_environment() | {"PYTHONPATH": os.pathsep.join(map(str, path))},
+        cwd=ROOT / ".local",
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def _warm(name: str) -> float:
+    """Microseconds of CPU per order of one contender, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.overhead", name],
+        env=_plain_environment(),
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return float(done.stdout)
+
+
+def _plain_environment() -> dict[str, str]:
+    """Without the caller's AWS and Python settings."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))
+    }
+    return kept | _ENVIRONMENT
+
+
+class _Stub:
+    """DynamoDB, as far as orders need it: every product is there with plenty of stock, every write succeeds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def send(self, request: Any) -> AWSResponse:
+        """Answer a request."""
+        began = time.thread_time()
+        target = request.headers["X-Amz-Target"]
+        operation = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
+        answer: dict[str, Any] = {}
+        if operation == "GetItem":
+            answer = {"Item": _product(json.loads(request.body)["Key"])}
+        elif operation == "BatchGetItem":
+            answer = {
+                "Responses": {
+                    table: [_product(key) for key in wanted["Keys"] if "productId" in key]
+                    for table, wanted in json.loads(request.body)["RequestItems"].items()
+                },
+                "UnprocessedKeys": {},
+            }
+        response = AWSResponse(request.url, 200, HTTPHeaders(), _Body(json.dumps(answer).encode()))
+        self.seconds += time.thread_time() - began
+        return response
+
+
+class _Body:
+    """What botocore reads an answer from."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self) -> list[bytes]:
+        """The content, in chunks."""
+        return [self._content]
+
+
+def _product(key: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **key,
+        "stockCount": {"N": "1000000000"},
+        "_version": {"N": "1"},
+        "status": {"S": "ACTIVE"},
+        "lowStockThreshold": {"N": "0"},
+        "createdAt": {"S": workloads.CREATED_AT},
+        "lastUpdatedAt": {"S": workloads.CREATED_AT},
+    }
+
+
+def _run_warm(name: str) -> float:
+    """Microseconds of CPU per order, in this process."""
+    stub = _Stub()
+    URLLib3Session.send = lambda _session, request: stub.send(request)  # type: ignore[method-assign, assignment]
+    contender = contenders.load(name)
+    batch, orders = contender.BATCH, 0
+    total = _INVOCATIONS[batch]
+    began = 0.0
+    for invocation in range(-_WARM_UP_INVOCATIONS, total):
+        bodies = [
+            json.dumps(
+                {
+                    "orderId": f"warm-{invocation}-{position}",
+                    "userId": f"user-{position}",
+                    "items": [{"productId": WARM_UP_PRODUCT, "quantity": 1}],
+                }
+            )
+            for position in range(batch)
+        ]
+        event = workloads.sqs_event([(body, 1) for body in bodies])
+        if invocation == 0:
+            stub.seconds, began = 0.0, time.process_time()
+        answer = contender.lambda_handler(event, FakeContext("place_orders"))
+        if answer["batchItemFailures"]:
+            raise AssertionError(f"{name} returned {answer}")
+        orders += batch if invocation >= 0 else 0
+    return (time.process_time() - began - stub.seconds) / orders * 1_000_000
+
+
+if __name__ == "__main__":
+    # Handlers log to standard output, where the figure is to stand alone.
+    figure_output = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    figure = _run_warm(sys.argv[1])
+    os.write(figure_output, f"{figure:.1f}".encode())
