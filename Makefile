@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard screenshot test browser up down env invoke audit example deploy destroy lock
+.PHONY: help setup demo dashboard screenshot test browser bench up down env invoke audit example deploy destroy lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ browser: setup
 		mkdir -p .local/logs; \
 		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
+
+bench: setup $(VENV)/bench-installed ## measure beside the alternatives, under 8 minutes; FULL=1 all of it; ORDERS=FILE real orders
+	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ORDERS),--orders $(ORDERS))
 
 up: setup ## start the embedded AWS with the stack deployed
 	@$(RUN) up
@@ -86,6 +89,12 @@ $(VENV)/installed: requirements-dev.txt
 	@$(VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
 		"$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)" >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
+	@touch $@
+
+# On top of the environment, which a newer requirements-dev.txt takes back to its own packages.
+$(VENV)/bench-installed: bench/requirements.txt $(VENV)/installed
+	@echo "Adding what the benchmarks need to $(VENV)" >&2
+	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) bench/requirements.txt >&2
 	@touch $@
 
 node_modules/installed: package.json package-lock.json

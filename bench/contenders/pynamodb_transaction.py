@@ -135,7 +135,7 @@ def order(message: Mapping[str, Any], status: str) -> Order:
         message["orderId"],
         user_id=message["userId"],
         items=[
-            Line(product_id=product_id, quantity=quantity)  # type: ignore[no-untyped-call]
+            Line(product_id=product_id, quantity=quantity)
             for product_id, quantity in quantities(message).items()
         ],
         status=status,

@@ -1,0 +1,107 @@
+"""Which cells are measured: enough in minutes, or all of them in less than an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import contenders, workloads
+from bench.workloads import Workload
+
+WORKLOADS = ("hot", "zipf", "real", "sell-out")
+WORKERS = (1, 2, 4, 8, 16)
+SIMULATED_WORKERS = (1, 10, 50, 100, 200)
+
+# The literature, and both of ours: who runs on more than the hot product where time is short.
+_ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99")
+_THREE_OF_WORKERS = (1, 8, 16)
+_THREE_OF_SIMULATED_WORKERS = (1, 8, 50)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A cell to be measured.
+
+    Attributes:
+        engine: `embedded` or `simulated`.
+        contender: Name of its module.
+        workload: Name.
+        workers: How many at once.
+    """
+
+    engine: str
+    contender: str
+    workload: str
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How long the embedded engine measures, and with what.
+
+    Attributes:
+        orders: In the queue, by workload.
+        window: Seconds after which no worker takes another batch, by workload; None to answer them all.
+        repeats: Fresh processes for each figure of the overhead.
+    """
+
+    orders: dict[str, int]
+    window: dict[str, float | None]
+    repeats: int
+
+
+QUICK = Size(
+    orders={"hot": 10_000, "zipf": 5_000, "real": 2_000, "sell-out": 400},
+    window={"hot": 3.0, "zipf": 3.0, "real": 3.0, "sell-out": None},
+    repeats=3,
+)
+FULL = Size(
+    orders={"hot": 40_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
+    window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
+    repeats=7,
+)
+
+
+def steps(
+    *,
+    full: bool,
+    engines: Sequence[str],
+    only_contenders: Sequence[str] = (),
+    only_workloads: Sequence[str] = (),
+    only_workers: Sequence[int] = (),
+) -> Iterator[Step]:
+    """What is to be measured.
+
+    Args:
+        full: All workloads with as many workers as the hot product; else with three of those numbers.
+        engines: Which.
+        only_contenders: Leave out all others; then these run on every workload.
+        only_workloads: Leave out all others.
+        only_workers: Exactly these numbers.
+    """
+    for engine in engines:
+        for workload in only_workloads or WORKLOADS:
+            for contender in only_contenders or contenders.NAMES:
+                if workload != "hot" and not only_contenders and contender not in _ON_ALL_WORKLOADS:
+                    continue
+                for workers in only_workers or _workers(engine, workload, full=full):
+                    yield Step(engine, contender, workload, workers)
+
+
+def _workers(engine: str, workload: str, *, full: bool) -> Sequence[int]:
+    if engine == "simulated":
+        return SIMULATED_WORKERS if workload == "hot" else _THREE_OF_SIMULATED_WORKERS
+    return WORKERS if workload == "hot" or full else _THREE_OF_WORKERS
+
+
+def make(name: str, count: int, seed: int, orders: Path) -> Workload | None:
+    """A workload by its name; None if its file is not there."""
+    if name == "real":
+        return workloads.real_orders(count, orders)
+    makers = {
+        "hot": workloads.hot_product,
+        "zipf": workloads.zipf,
+        "sell-out": workloads.sell_out,
+    }
+    return makers[name](count, seed)

@@ -1,0 +1,236 @@
+"""The results for a person (tables, plots) and for a program (JSON)."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import PLOTS, RESULTS, contenders, prices
+from bench.figures import Cell
+from bench.goals import Goal
+from bench.overhead import USUAL, Overhead
+
+_TITLES = {
+    "hot": "one hot product",
+    "zipf": "Zipf over 1,000 products, 1 to 5 lines",
+    "real": "real orders",
+    "sell-out": "a sell-out",
+}
+_ENGINES = {"embedded": "embedded AWS, real processes", "simulated": "simulated, virtual time"}
+# Okabe and Ito's palette, which colour-blind readers can tell apart; markers besides.
+_STYLES = {
+    "textbook": ("#000000", "o"),
+    "powertools_batch": ("#E69F00", "s"),
+    "pynamodb_transaction": ("#CC79A7", "^"),
+    "atomic": ("#56B4E9", "D"),
+    "ours_10": ("#009E73", "v"),
+    "ours_99": ("#D55E00", "P"),
+}
+_PANELS: list[tuple[str, str, Callable[[Cell], float]]] = [
+    ("orders/s", "log", lambda cell: cell.orders_per_second),
+    ("write units an order, index not counted", "log", lambda cell: cell.write_units),
+    ("requests to DynamoDB an order", "log", lambda cell: cell.requests),
+    ("p99 from receipt to durable, ms", "log", lambda cell: cell.p99_ms),
+]
+
+
+def show_cells(cells: Sequence[Cell], screen: Console) -> None:
+    """A table for each engine and workload."""
+    for engine, workload in dict.fromkeys((cell.engine, cell.workload) for cell in cells):
+        chosen = [cell for cell in cells if (cell.engine, cell.workload) == (engine, workload)]
+        table = Table(
+            title=f"{_TITLES[workload]}: {_ENGINES[engine]}", title_justify="left", box=None
+        )
+        table.add_column("contender", no_wrap=True)
+        for heading in (
+            *("workers", "orders/s", "requests", "write u.", "read u.", "conflicts", "retries"),
+            *("p95", "p50 ms", "p99 ms", "USD/M", "given up", ""),
+        ):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for cell in chosen:
+            table.add_row(*_row(cell))
+        screen.print(table, "")
+    screen.print(
+        "[dim]Requests, units (write units without the index) and conflicts are per placed order, retries per "
+        f"answered one. USD/M: a million placed orders, prices of {prices.AS_OF}.[/]\n",
+        soft_wrap=True,
+    )
+
+
+def _row(cell: Cell) -> list[str]:
+    return [
+        contenders.describe(cell.contender).title,
+        str(cell.workers),
+        f"{cell.orders_per_second:,.0f}",
+        f"{cell.requests:.3f}",
+        f"{cell.write_units:.2f}",
+        f"{cell.read_units:.2f}",
+        f"{cell.conflicts:.3f}",
+        f"{cell.retries:.2f}",
+        str(cell.retries_p95),
+        f"{cell.p50_ms:,.0f}",
+        f"{cell.p99_ms:,.0f}",
+        f"{cell.dollars_per_million:.2f}",
+        str(cell.given_up),
+        "" if cell.clean else f"[bold red]{_faults(cell)}[/]",
+    ]
+
+
+def _faults(cell: Cell) -> str:
+    faults = {
+        "units oversold": cell.oversold,
+        "units taken twice": cell.applied_twice,
+        "orders lost": cell.lost,
+    }
+    return ", ".join(f"{count} {what}" for what, count in faults.items() if count)
+
+
+def show_overhead(overhead: Overhead, screen: Console) -> None:
+    """Cold start, size and CPU."""
+    cold = Table(title="Cold start: CPU above a bare interpreter", title_justify="left", box=None)
+    cold.add_column("handler")
+    cold.add_column("ms", justify="right")
+    cold.add_column("of the usual", justify="right")
+    for name, value in overhead.cold_ms.items():
+        share = value / overhead.cold_ms[USUAL]
+        cold.add_row(name if name != USUAL else "the usual handler", f"{value:.0f}", f"{share:.0%}")
+    screen.print(cold, f"The layer: {overhead.layer_bytes / 1e6:.1f} MB unpacked", "")
+    warm = Table(title="Warm: CPU per order, network stubbed", title_justify="left", box=None)
+    warm.add_column("handler")
+    warm.add_column("µs", justify="right")
+    for name, value in overhead.warm_us.items():
+        title = "the usual handler" if name == USUAL else contenders.describe(name).title
+        warm.add_row(title, f"{value:,.0f}")
+    screen.print(warm, "")
+
+
+def show_goals(goals: Sequence[Goal], screen: Console) -> None:
+    """How the goals stand."""
+    table = Table(title="Goals", title_justify="left", box=None)
+    for heading in ("figure", "goal", "measured", ""):
+        table.add_column(heading)
+    for goal in goals:
+        state = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "[dim]-[/]"}[goal.met]
+        table.add_row(goal.figure, goal.goal, goal.value, state)
+    screen.print(table)
+
+
+def write_json(
+    cells: Sequence[Cell], overhead: Overhead | None, goals: Sequence[Goal], notes: Sequence[str]
+) -> Path:
+    """Write all figures to `.local/bench.json`. What was not defined, such as a figure per order of none, is null."""
+    document = {
+        "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        "pricesAsOf": prices.AS_OF,
+        "notes": list(notes),
+        "cells": [_without_nan(asdict(cell)) for cell in cells],
+        "overhead": asdict(overhead) if overhead else None,
+        "goals": [asdict(goal) for goal in goals],
+    }
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", "utf-8")
+    return RESULTS
+
+
+def _without_nan(figures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in figures.items()
+    }
+
+
+def plot(cells: Sequence[Cell], folder: Path = PLOTS) -> list[Path]:
+    """Draw the hot product by engine, and the other workloads, as SVG. Returns the files written."""
+    written = []
+    for engine, title in _ENGINES.items():
+        hot = [cell for cell in cells if (cell.engine, cell.workload) == (engine, "hot")]
+        if hot:
+            written.append(folder / f"bench-hot-{engine}.svg")
+            _plot_by_workers(hot, f"One hot product ({title})", written[-1])
+        others = [cell for cell in cells if cell.engine == engine and cell.workload != "hot"]
+        if others:
+            written.append(folder / f"bench-workloads-{engine}.svg")
+            _plot_workloads(others, f"Other workloads ({title})", written[-1])
+    return written
+
+
+def _plot_by_workers(cells: Sequence[Cell], title: str, path: Path) -> None:
+    figure, axes = _figure(title)
+    for axis, (label, scale, value) in zip(axes, _PANELS, strict=True):
+        for name in contenders.NAMES:
+            chosen = sorted((c for c in cells if c.contender == name), key=lambda c: c.workers)
+            if chosen:
+                colour, marker = _STYLES[name]
+                axis.plot(
+                    [cell.workers for cell in chosen],
+                    [value(cell) for cell in chosen],
+                    color=colour,
+                    marker=marker,
+                    markersize=5,
+                    label=contenders.describe(name).title,
+                )
+        counts = sorted({cell.workers for cell in cells})
+        axis.set(title=label, xlabel="workers", xscale="log", yscale=scale)
+        axis.set_xticks(counts, [str(count) for count in counts])
+        axis.minorticks_off()
+        axis.grid(visible=True, color="#dddddd", linewidth=0.6)
+    _save(figure, axes[0], path)
+
+
+def _plot_workloads(cells: Sequence[Cell], title: str, path: Path) -> None:
+    """Groups of bars: a group for each workload, at the number of workers that the goals are about."""
+    workers = 8 if any(cell.workers == 8 for cell in cells) else max(c.workers for c in cells)
+    chosen = [cell for cell in cells if cell.workers == workers]
+    names = [name for name in contenders.NAMES if any(c.contender == name for c in chosen)]
+    groups = [workload for workload in _TITLES if any(c.workload == workload for c in chosen)]
+    figure, axes = _figure(f"{title}, {workers} workers")
+    width = 0.8 / len(names)
+    for axis, (label, scale, value) in zip(axes, _PANELS, strict=True):
+        for place, name in enumerate(names):
+            mine = {cell.workload: value(cell) for cell in chosen if cell.contender == name}
+            axis.bar(
+                [group + (place - (len(names) - 1) / 2) * width for group in range(len(groups))],
+                [mine.get(workload, 0.0) for workload in groups],
+                width * 0.92,
+                color=_STYLES[name][0],
+                label=contenders.describe(name).title,
+            )
+        axis.set(title=label, yscale=scale)
+        axis.set_xticks(range(len(groups)), [_TITLES[g].partition(",")[0] for g in groups])
+        axis.minorticks_off()
+        axis.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+    _save(figure, axes[0], path)
+
+
+def _figure(title: str) -> tuple[Any, list[Any]]:
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+
+    mpl.use("svg")
+    # The same figures make the same file.
+    mpl.rcParams.update({"svg.hashsalt": "bench", "font.size": 9, "axes.titlesize": 10})
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, grid = plt.subplots(2, 2, figsize=(9.5, 7), layout="constrained")
+    figure.suptitle(title)
+    axes = [axis for row in grid for axis in row]
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure: Any, axis: Any, path: Path) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
