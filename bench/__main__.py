@@ -23,6 +23,9 @@ from local.process import LocalError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 screen = Console(highlight=False)
+if not screen.is_terminal:
+    # A file has no width, and the tables need this.
+    screen = Console(highlight=False, width=120)
 
 ContenderName = StrEnum("ContenderName", {name: name for name in contenders.NAMES})  # type: ignore[misc]
 WorkloadName = StrEnum("WorkloadName", {name: name for name in plan.WORKLOADS})  # type: ignore[misc]
@@ -145,6 +148,8 @@ def _measure_cells(
                 cells.append(cell)
                 last = f"{title}: {cell.orders_per_second:,.0f} orders/s"
                 progress.update(task, last=last)
+                if not screen.is_terminal:
+                    screen.print(f"{step.engine} {step.workload}, {step.workers} workers, {last}")
             progress.advance(task)
     return cells, list(notes)
 

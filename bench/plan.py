@@ -43,7 +43,7 @@ class Size:
     Attributes:
         orders: In the queue, by workload.
         window: Seconds after which no worker takes another batch, by workload; None to answer them all.
-        repeats: Fresh processes for each figure of the overhead.
+        repeats: Fresh processes for each cold start; half as many for each warm handler.
     """
 
     orders: dict[str, int]
@@ -52,9 +52,9 @@ class Size:
 
 
 QUICK = Size(
-    orders={"hot": 10_000, "zipf": 5_000, "real": 2_000, "sell-out": 400},
-    window={"hot": 3.0, "zipf": 3.0, "real": 3.0, "sell-out": None},
-    repeats=3,
+    orders={"hot": 10_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
+    window={"hot": 2.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
+    repeats=5,
 )
 FULL = Size(
     orders={"hot": 40_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},

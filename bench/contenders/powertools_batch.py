@@ -26,7 +26,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from bench.contenders import CLIENT_CONFIG, load
 
-TITLE = "Powertools batch + idempotency"
+TITLE = "Powertools"
 BATCH = 10
 TABLES = {"IDEMPOTENCY_TABLE_NAME": "id"}
 

@@ -1,0 +1,62 @@
+"""The benchmark's contenders on the embedded AWS: a comparison is worth something only if all of them do the work."""
+
+import importlib.util
+import math
+
+import pytest
+
+from bench import contenders, workloads
+from bench.embedded import Engine
+
+ALL = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            name == "pynamodb_transaction" and importlib.util.find_spec("pynamodb") is None,
+            reason="PynamoDB comes with the benchmarks' own requirements: `make bench` installs them",
+        ),
+    )
+    for name in contenders.NAMES
+]
+
+
+@pytest.fixture(scope="module")
+def engine(embedded_aws):
+    return Engine(embedded_aws[1].endpoint)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_contender_places_every_order_once(engine, name):
+    cell = engine.run(name, workloads.hot_product(40, 1), 2, 1)
+    assert cell.clean, cell
+    assert (cell.orders, cell.placed, cell.refused) == (40, 40, 0)
+    assert (cell.given_up, cell.unfinished) == (0, 0)
+    # At the least a batch of orders goes into one transaction of 100 actions, two units each.
+    assert cell.requests >= 1 / cell.batch
+    assert cell.write_units >= 2
+    assert cell.index_units == 1
+    assert 0 < cell.p50_ms <= cell.p99_ms < 60_000
+    assert not math.isnan(cell.orders_per_second)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_contender_refuses_what_is_sold_out(engine, name):
+    cell = engine.run(name, workloads.sell_out(40, 1), 2, 1)
+    assert cell.clean, cell
+    assert cell.placed + cell.refused == 40
+    assert cell.placed > 10
+    assert cell.refused > 10
+
+
+def test_every_contender_takes_orders_for_several_products(engine):
+    for name in ("textbook", "powertools_batch", "atomic", "ours_10", "ours_99"):
+        cell = engine.run(name, workloads.zipf(20, 1), 2, 1)
+        assert cell.clean, cell
+        assert cell.placed == 20
+
+
+def test_a_window_ends_a_cell_before_all_orders_are_handed_out(engine):
+    cell = engine.run("textbook", workloads.hot_product(100_000, 1), 1, 1, window=0.2)
+    assert cell.clean, cell
+    assert 0 < cell.orders < 100_000
+    assert cell.seconds <= 0.2

@@ -1,0 +1,138 @@
+"""What requests consume, by AWS's rules."""
+
+import json
+
+import pytest
+
+from bench.capacity import Call, Exchange, item_size
+
+PRODUCT = {"productId": {"S": "drop"}, "stockCount": {"N": "5"}, "_version": {"N": "1"}}
+UPDATE = {
+    "Update": {
+        "TableName": "Products",
+        "Key": {"productId": {"S": "drop"}},
+        "ExpressionAttributeValues": {":q": {"N": "1"}},
+    }
+}
+
+
+def put(size=100, order_id="o-1"):
+    return {
+        "Put": {
+            "TableName": "Orders",
+            "Item": {"orderId": {"S": order_id}, "note": {"S": "x" * size}},
+        }
+    }
+
+
+def call(operation, request, answer=None, status=200):
+    exchange = Exchange(
+        f"DynamoDB_20120810.{operation}",
+        json.dumps(request).encode(),
+        status,
+        json.dumps(answer or {}).encode(),
+        0.0,
+        0.1,
+    )
+    return Call(exchange, "Products", "Orders")
+
+
+def transaction(*actions):
+    return {"TransactItems": list(actions)}
+
+
+def cancelled(*codes):
+    return {
+        "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+        "CancellationReasons": [{"Code": code} for code in codes],
+    }
+
+
+def test_sizes_are_counted_as_the_developer_guide_says():
+    """Names and values in UTF-8; a number 1 byte for 2 digits and 1; 3 for a container and 1 for each element."""
+    assert item_size({"id": {"S": "abc"}}) == 2 + 3
+    assert item_size({"é": {"S": "é"}}) == 2 + 2
+    assert item_size({"n": {"N": "12345"}}) == 1 + 3 + 1
+    assert item_size({"n": {"N": "-100"}}) == 1 + 1 + 1
+    assert item_size({"b": {"BOOL": True}, "z": {"NULL": True}}) == 4
+    assert item_size({"l": {"L": [{"S": "ab"}, {"N": "7"}]}}) == 1 + 3 + (1 + 2) + (1 + 2)
+    assert item_size({"m": {"M": {"k": {"S": "v"}}}}) == 1 + 3 + (1 + 1 + 1)
+
+
+def test_a_transaction_takes_two_units_a_kilobyte_and_the_index_one_an_order():
+    usage = call("TransactWriteItems", transaction(UPDATE, put())).usage
+    assert (usage.write, usage.index, usage.read) == (4, 1, 0)
+    usage = call("TransactWriteItems", transaction(UPDATE, put(1500))).usage
+    assert (usage.write, usage.index) == (2 + 4, 1)
+
+
+def test_a_cancelled_transaction_is_charged_for_all_its_actions_but_reaches_no_index():
+    refused = call(
+        "TransactWriteItems",
+        transaction(UPDATE, put(order_id="o-1"), put(order_id="o-2")),
+        cancelled("ConditionalCheckFailed", "None", "None"),
+        400,
+    )
+    assert (refused.usage.write, refused.usage.index) == (6, 0)
+    assert refused.is_attempt
+    assert refused.is_conflict
+    assert list(refused.order_ids) == ["o-1", "o-2"]
+
+
+def test_a_failed_condition_costs_what_the_write_would_have_and_the_stored_item_counts():
+    answer = {
+        "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
+        "Item": {"productId": {"S": "drop"}, "name": {"S": "x" * 1100}},
+    }
+    claim = call("UpdateItem", UPDATE["Update"], answer, 400)
+    assert claim.usage.write == 2
+    assert claim.is_conflict
+    assert call("UpdateItem", UPDATE["Update"]).usage.write == 1
+
+
+def test_a_plain_put_of_an_order_takes_one_unit_and_one_of_the_index():
+    usage = call("PutItem", put()["Put"]).usage
+    assert (usage.write, usage.index) == (1, 1)
+
+
+@pytest.mark.parametrize(("consistent", "units"), [(True, 1.0), (False, 0.5)])
+def test_reads_cost_by_consistency_and_missing_items_count_too(consistent, units):
+    request = {"TableName": "Products", "Key": {}, "ConsistentRead": consistent}
+    assert call("GetItem", request, {"Item": PRODUCT}).usage.read == units
+    assert call("GetItem", request).usage.read == units
+    large = {"Item": {"productId": {"S": "drop"}, "name": {"S": "x" * 4100}}}
+    assert call("GetItem", request, large).usage.read == 2 * units
+
+
+def test_a_batch_is_charged_item_by_item_but_not_for_what_was_left_out():
+    request = {
+        "RequestItems": {
+            "Products": {"Keys": [{}, {}, {}], "ConsistentRead": True},
+            "Orders": {"Keys": [{}, {}]},
+        }
+    }
+    answer = {
+        "Responses": {"Products": [PRODUCT], "Orders": []},
+        "UnprocessedKeys": {"Products": {"Keys": [{}]}},
+    }
+    # Products: one found, one missing, one left out. Orders: two missing, eventually consistent.
+    assert call("BatchGetItem", request, answer).usage.read == 2 + 2 * 0.5
+
+
+def test_what_was_throttled_or_never_answered_costs_nothing():
+    throttled = {"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException"}
+    assert call("UpdateItem", UPDATE["Update"], throttled, 400).usage.write == 0
+    assert call("TransactWriteItems", transaction(UPDATE), {}, 500).usage.write == 0
+    assert call("TransactWriteItems", transaction(UPDATE), {}, 0).usage.write == 0
+
+
+def test_only_attempts_on_products_and_orders_can_conflict():
+    """An idempotency record that is there already is no rival's work."""
+    elsewhere = {"TableName": "Idempotency", "Item": {"id": {"S": "1"}}}
+    failed = {"__type": "#ConditionalCheckFailedException"}
+    record = call("PutItem", elsewhere, failed, 400)
+    assert not record.is_attempt
+    assert not record.is_conflict
+    flying = cancelled("TransactionConflict", "None")
+    assert call("TransactWriteItems", transaction(UPDATE, put()), flying, 400).is_conflict
+    assert not call("TransactWriteItems", transaction(UPDATE, put())).is_conflict

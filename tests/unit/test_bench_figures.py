@@ -1,0 +1,210 @@
+"""From observations to figures, and the audit."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from bench import figures, goals
+from bench.capacity import Exchange
+from bench.figures import Audit, Observed
+from bench.overhead import Overhead
+from bench.prices import Bill
+from bench.workloads import Workload, hot_product, sqs_event
+
+
+def order(order_id, **lines):
+    items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
+    return order_id, json.dumps({"orderId": order_id, "userId": "u", "items": items})
+
+
+WORKLOAD = Workload(
+    "hot", "", {"a": 10, "b": 10}, dict([order("o-1", a=2), order("o-2", a=1, b=3)])
+)
+
+
+def exchange(operation, ended, order_ids=(), status=200, code=None):
+    actions = [{"Update": {"TableName": "P", "Key": {"productId": {"S": "a"}}}}]
+    actions += [{"Put": {"TableName": "O", "Item": {"orderId": {"S": i}}}} for i in order_ids]
+    answer = {}
+    if code:
+        answer = {
+            "__type": "#TransactionCanceledException",
+            "CancellationReasons": [{"Code": code}, *({"Code": "None"} for _ in order_ids)],
+        }
+    request = {"TransactItems": actions} if order_ids else {"TableName": "P", "Key": {}}
+    return Exchange(
+        f"DynamoDB_20120810.{operation}",
+        json.dumps(request).encode(),
+        status,
+        json.dumps(answer).encode(),
+        ended - 0.01,
+        ended,
+    )
+
+
+def observed(**more):
+    exchanges = [
+        exchange("GetItem", 100.1),
+        exchange("TransactWriteItems", 100.2, ["o-1", "o-2"], 400, code="ConditionalCheckFailed"),
+        exchange("TransactWriteItems", 100.5, ["o-1"]),
+        exchange("TransactWriteItems", 102.0, ["o-2"]),
+        Exchange("AmazonSQS.ChangeMessageVisibilityBatch", b"{}", 200, b"{}", 100.3, 100.4),
+    ]
+    values = {
+        "products_table": "P",
+        "orders_table": "O",
+        "began": 100.0,
+        "received": {"o-1": 100.0, "o-2": 100.0},
+        "deliveries": 3,
+        "invocations": [1.0, 1.0],
+        "exchanges": exchanges,
+    }
+    return Observed(**(values | more))
+
+
+CLEAN = Audit(placed=2, refused=0, oversold=0, applied_twice=0, lost=0)
+
+
+def reduce(seen, audited=CLEAN):
+    return figures.reduce("embedded", "textbook", 10, WORKLOAD, 2, 1, seen, audited)
+
+
+def test_figures_are_counted_from_the_wire():
+    cell = reduce(observed())
+    assert cell.seconds == pytest.approx(2.0)
+    assert cell.orders_per_second == pytest.approx(1.0)
+    assert cell.requests == 4 / 2
+    assert cell.attempts == 3 / 2
+    assert cell.conflicts == 1 / 2
+    assert cell.conflict_rate == pytest.approx(1 / 3)
+    assert cell.retries == 1
+    assert cell.retries_p95 == 1
+    assert cell.write_units == (6 + 4 + 4) / 2
+    assert cell.index_units == 1
+    assert cell.read_units == 0.5 / 2
+    assert cell.p50_ms == pytest.approx(500)
+    assert cell.p99_ms == pytest.approx(2000)
+    bill = Bill(14 + 2, 0.5, 2, 2.0, 2, 3, 10, 1)
+    assert cell.dollars_per_million == pytest.approx(bill.dollars / 2 * 1e6)
+
+
+def test_what_workers_finish_after_the_window_says_nothing_of_the_rate():
+    cell = reduce(observed(window=1.0))
+    assert cell.seconds == 1.0
+    assert cell.orders_per_second == 1.0
+    assert cell.requests == 4 / 2, "but all that was done counts for what an order takes"
+
+
+def test_an_order_without_an_answer_is_given_up_or_unfinished():
+    seen = observed()
+    seen.exchanges = seen.exchanges[:3]
+    assert reduce(seen).unfinished == 1
+    seen.given_up.add("o-2")
+    cell = reduce(seen)
+    assert (cell.unfinished, cell.given_up) == (0, 1)
+
+
+def test_figures_per_order_of_none_are_not_numbers():
+    cell = reduce(Observed("P", "O", began=0.0), Audit(0, 0, 0, 0, 0))
+    assert math.isnan(cell.requests)
+    assert math.isnan(cell.orders_per_second)
+
+
+def test_percentiles_are_of_the_nearest_rank():
+    values = list(range(1, 101))
+    assert figures.percentile(values, 50) == 50
+    assert figures.percentile(values, 99) == 99
+    assert figures.percentile([7], 1) == 7
+    assert math.isnan(figures.percentile([], 50))
+
+
+def rows(a, b, **states):
+    orders = [{"orderId": f"o-{n[1:]}", "status": state} for n, state in states.items()]
+    return [{"productId": "a", "stockCount": a}, {"productId": "b", "stockCount": b}], orders
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "states", "expected"),
+    [
+        (7, 7, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 0, 0, 0)),
+        (8, 10, {"o1": "PENDING", "o2": "REJECTED"}, Audit(1, 1, 0, 0, 0)),
+        # The stock of o-2 was never taken.
+        (8, 10, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 4, 0, 0)),
+        # The stock of o-1 was taken twice.
+        (5, 7, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 0, 2, 0)),
+        # Acknowledged, but there is no row.
+        (8, 10, {"o1": "PENDING"}, Audit(1, 0, 0, 0, 1)),
+    ],
+)
+def test_the_audit_finds_what_is_wrong(a, b, states, expected):
+    products, orders = rows(a, b, **states)
+    found = figures.audit(WORKLOAD, products, orders, ["o-1", "o-2"])
+    assert found == expected
+    assert found.clean == (expected.oversold + expected.applied_twice + expected.lost == 0)
+
+
+def test_stock_below_zero_is_oversold():
+    scarce = replace(WORKLOAD, stock={"a": 2, "b": 10})
+    products, orders = rows(-1, 7, o1="PENDING", o2="PENDING")
+    assert figures.audit(scarce, products, orders, []).oversold == 1
+
+
+def test_a_bill_has_three_payees():
+    """A million orders, one transaction and one message each: by hand from the price list."""
+    bill = Bill(
+        write_units=5e6,
+        read_units=2e6,
+        invocations=100_000,
+        seconds=50_000,
+        messages=1_000_000,
+        deliveries=1_000_000,
+        messages_per_poll=10,
+    )
+    dynamodb = 5 * 0.625 + 2 * 0.125
+    functions = 0.1 * 0.20 + 50_000 * 0.0000133334
+    queue = 1.2 * 0.40
+    assert bill.dollars == pytest.approx(dynamodb + functions + queue)
+
+
+def test_an_event_is_what_lambda_hands_over():
+    workload = hot_product(2, 1)
+    event = sqs_event([(body, 2) for body in workload.bodies.values()])
+    assert [record["messageId"] for record in event["Records"]] == ["0", "1"]
+    assert event["Records"][1]["attributes"]["ApproximateReceiveCount"] == "2"
+
+
+def test_goals_are_met_missed_or_not_measured():
+    theirs = replace(reduce(observed()), workers=8, requests=2.0, orders_per_second=50.0)
+    ours = replace(
+        theirs,
+        contender="ours_99",
+        requests=0.02,
+        orders_per_second=1000.0,
+        write_units=2.6,
+        conflict_rate=0.04,
+        retries=0.0,
+    )
+    overhead = Overhead(
+        {"place_orders": 50.0, "usual": 100.0},
+        9_000_000,
+        {"ours_99": 10.0, "powertools_batch": 100.0},
+    )
+    stands = {goal.figure: goal.met for goal in goals.check([theirs, ours], overhead)}
+    assert stands["hot product, batches of 99, requests per order, 8 workers"] is True
+    assert stands["hot product, batches of 99, requests per order, no rivals"] is None
+    assert stands["hot product, 8 workers, orders/s, batches of 99"] is False
+    assert stands["hot product, batches of 99, 8 workers: write units per order, no index"] is False
+    assert stands["hot product, batches of 99, 8 workers: conflict rate"] is True
+    assert stands["the layer, MB"] is False
+    assert stands["warm CPU per order, batches of 99, share of Powertools'"] is True
+    assert stands["never oversold, lost or applied twice"] is True
+    unmeasured = goals.check([], None)
+    assert all(goal.met is None for goal in unmeasured)
+
+
+def test_a_dirty_cell_of_ours_misses_the_first_goal():
+    dirty = replace(reduce(observed()), contender="ours_10", lost=1)
+    assert not dirty.clean
+    assert goals.check([dirty], None)[-1].met is False

@@ -1,0 +1,97 @@
+"""The orders that the contenders are given."""
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+from bench import plan, workloads
+from inventory_orders.messages import parse_order
+
+
+@pytest.mark.parametrize("make", [workloads.hot_product, workloads.zipf, workloads.sell_out])
+def test_a_seed_says_it_all_and_every_order_is_one_that_the_service_takes(make):
+    first = make(200, 7)
+    assert first == make(200, 7)
+    assert first.bodies != make(200, 8).bodies
+    assert len(first.bodies) == 200
+    for order_id, body in first.bodies.items():
+        order = parse_order(body)
+        assert order.order_id == order_id
+        assert order.quantities == first.quantities(order_id)
+        assert order.quantities.keys() <= first.stock.keys()
+
+
+def test_the_hot_product_is_in_every_order_and_never_short():
+    workload = workloads.hot_product(500, 1)
+    (product_id,) = workload.stock
+    sold = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
+    assert sold < workload.stock[product_id]
+
+
+def test_the_sell_out_ends_in_the_middle():
+    workload = workloads.sell_out(500, 1)
+    (product_id,) = workload.stock
+    wanted = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
+    assert workload.stock[product_id] == wanted // 2
+
+
+def test_zipf_has_best_sellers_and_a_long_tail():
+    workload = workloads.zipf(3000, 1)
+    chosen = Counter(product_id for o in workload.bodies for product_id in workload.quantities(o))
+    assert chosen["product-0001"] > 5 * chosen["product-0020"] > 0
+    assert len(chosen) > 700
+    assert {len(workload.quantities(order_id)) for order_id in workload.bodies} == {1, 2, 3, 4, 5}
+
+
+def test_real_orders_leave_out_what_no_transaction_can_hold_and_have_stock_for_the_rest(tmp_path):
+    file = tmp_path / "baskets.csv.gz"
+    with gzip.open(file, "wt") as lines:
+        lines.write("A1,B2\n" + ",".join(f"P{n}" for n in range(100)) + "\nA1\n")
+    workload = workloads.real_orders(10, file)
+    assert [set(workload.quantities(order_id)) for order_id in workload.bodies] == [
+        {"A1", "B2"},
+        {"A1"},
+    ]
+    wanted = Counter()
+    for order_id in workload.bodies:
+        wanted.update(workload.quantities(order_id))
+    assert workload.stock == wanted
+
+
+def test_without_their_file_there_are_no_real_orders(tmp_path):
+    assert workloads.real_orders(10, tmp_path / "missing.csv") is None
+    assert plan.make("real", 10, 1, tmp_path / "missing.csv") is None
+
+
+def test_products_keep_the_contract_and_one_is_there_to_warm_up():
+    workload = workloads.hot_product(1, 1)
+    rows = {row["productId"]: row for row in workloads.product_rows(workload)}
+    assert rows.keys() == {*workload.stock, workloads.WARM_UP_PRODUCT}
+    assert all(row["_version"] == 1 and row["status"] == "ACTIVE" for row in rows.values())
+    warm_up = json.loads(workloads.warm_up_order(3))
+    assert warm_up["items"] == [{"productId": workloads.WARM_UP_PRODUCT, "quantity": 1}]
+    assert warm_up["orderId"] not in workload.bodies
+
+
+def test_a_short_run_has_all_on_the_hot_product_and_three_on_the_rest():
+    steps = list(plan.steps(full=False, engines=["embedded"]))
+    on = {
+        workload: {(s.contender, s.workers) for s in steps if s.workload == workload}
+        for workload in plan.WORKLOADS
+    }
+    assert len(on["hot"]) == 6 * 5
+    for workload in ("zipf", "real", "sell-out"):
+        assert {contender for contender, _ in on[workload]} == {"textbook", "ours_10", "ours_99"}
+        assert {workers for _, workers in on[workload]} == {1, 8, 16}
+    chosen = list(
+        plan.steps(
+            full=False,
+            engines=["embedded"],
+            only_contenders=["atomic"],
+            only_workloads=["zipf"],
+            only_workers=[3],
+        )
+    )
+    assert chosen == [plan.Step("embedded", "atomic", "zipf", 3)]
