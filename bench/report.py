@@ -47,21 +47,19 @@ def show_cells(cells: Sequence[Cell], screen: Console) -> None:
     """A table for each engine and workload."""
     for engine, workload in dict.fromkeys((cell.engine, cell.workload) for cell in cells):
         chosen = [cell for cell in cells if (cell.engine, cell.workload) == (engine, workload)]
-        table = Table(
-            title=f"{_TITLES[workload]}: {_ENGINES[engine]}", title_justify="left", box=None
-        )
+        table = _table(f"{_TITLES[workload]}: {_ENGINES[engine]}")
         table.add_column("contender", no_wrap=True)
         for heading in (
-            *("workers", "orders/s", "requests", "write u.", "read u.", "conflicts", "retries"),
-            *("p95", "p50 ms", "p99 ms", "USD/M", "given up", ""),
+            *("workers", "orders/s", "requests", "writes", "reads", "conflicts", "retries", "p95"),
+            *("p50 ms", "p99 ms", "USD", ""),
         ):
             table.add_column(heading, justify="right", no_wrap=True)
         for cell in chosen:
             table.add_row(*_row(cell))
         screen.print(table, "")
     screen.print(
-        "[dim]Requests, units (write units without the index) and conflicts are per placed order, retries per "
-        f"answered one. USD/M: a million placed orders, prices of {prices.AS_OF}.[/]\n",
+        "[dim]Requests, writes and reads (capacity units, without the index) and conflicts are per placed order, "
+        f"retries per answered one. USD: for a million placed orders, prices of {prices.AS_OF}.[/]\n",
         soft_wrap=True,
     )
 
@@ -80,8 +78,7 @@ def _row(cell: Cell) -> list[str]:
         f"{cell.p50_ms:,.0f}",
         f"{cell.p99_ms:,.0f}",
         f"{cell.dollars_per_million:.2f}",
-        str(cell.given_up),
-        "" if cell.clean else f"[bold red]{_faults(cell)}[/]",
+        _faults(cell),
     ]
 
 
@@ -91,12 +88,17 @@ def _faults(cell: Cell) -> str:
         "units taken twice": cell.applied_twice,
         "orders lost": cell.lost,
     }
-    return ", ".join(f"{count} {what}" for what, count in faults.items() if count)
+    told = [f"[bold red]{count} {what}[/]" for what, count in faults.items() if count]
+    return ", ".join([*told, *([f"{cell.given_up} given up"] if cell.given_up else [])])
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
 
 
 def show_overhead(overhead: Overhead, screen: Console) -> None:
     """Cold start, size and CPU."""
-    cold = Table(title="Cold start: CPU above a bare interpreter", title_justify="left", box=None)
+    cold = _table("Cold start: CPU above a bare interpreter")
     cold.add_column("handler")
     cold.add_column("ms", justify="right")
     cold.add_column("of the usual", justify="right")
@@ -104,7 +106,7 @@ def show_overhead(overhead: Overhead, screen: Console) -> None:
         share = value / overhead.cold_ms[USUAL]
         cold.add_row(name if name != USUAL else "the usual handler", f"{value:.0f}", f"{share:.0%}")
     screen.print(cold, f"The layer: {overhead.layer_bytes / 1e6:.1f} MB unpacked", "")
-    warm = Table(title="Warm: CPU per order, network stubbed", title_justify="left", box=None)
+    warm = _table("Warm: CPU per order, network stubbed")
     warm.add_column("handler")
     warm.add_column("µs", justify="right")
     for name, value in overhead.warm_us.items():
@@ -115,7 +117,7 @@ def show_overhead(overhead: Overhead, screen: Console) -> None:
 
 def show_goals(goals: Sequence[Goal], screen: Console) -> None:
     """How the goals stand."""
-    table = Table(title="Goals", title_justify="left", box=None)
+    table = _table("Goals")
     for heading in ("figure", "goal", "measured", ""):
         table.add_column(heading)
     for goal in goals:
