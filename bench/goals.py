@@ -124,7 +124,7 @@ def _waste(found: Results) -> Iterator[Goal]:
 
 def _simulated(found: Results) -> Iterator[Goal]:
     cells = found.all("simulated", "hot", "ours_99")
-    figure = "simulated hot product, 1 to 200 workers, batches of 99"
+    figure = "simulated hot product, 1 to 200 workers"
     complete = cells and cells[-1].workers >= 200
     peak = max((cell.orders_per_second for cell in cells), default=0.0)
     last = cells[-1].orders_per_second / peak if complete else None

@@ -21,7 +21,7 @@ from bench.overhead import USUAL, Overhead
 
 _TITLES = {
     "hot": "one hot product",
-    "zipf": "Zipf over 1,000 products, 1 to 5 lines",
+    "zipf": "Zipf over 1,000 products",
     "real": "real orders",
     "sell-out": "a sell-out",
 }
@@ -35,11 +35,12 @@ _STYLES = {
     "ours_10": ("#009E73", "v"),
     "ours_99": ("#D55E00", "P"),
 }
-_PANELS: list[tuple[str, str, Callable[[Cell], float]]] = [
-    ("orders/s", "log", lambda cell: cell.orders_per_second),
-    ("write units an order, index not counted", "log", lambda cell: cell.write_units),
-    ("requests to DynamoDB an order", "log", lambda cell: cell.requests),
-    ("p99 from receipt to durable, ms", "log", lambda cell: cell.p99_ms),
+# What each panel shows. All scales are logarithmic: the contenders lie orders of magnitude apart.
+_PANELS: list[tuple[str, Callable[[Cell], float]]] = [
+    ("orders/s", lambda cell: cell.orders_per_second),
+    ("write units an order, index not counted", lambda cell: cell.write_units),
+    ("requests to DynamoDB an order", lambda cell: cell.requests),
+    ("p99 from receipt to durable, ms", lambda cell: cell.p99_ms),
 ]
 
 
@@ -168,7 +169,7 @@ def plot(cells: Sequence[Cell], folder: Path = PLOTS) -> list[Path]:
 
 def _plot_by_workers(cells: Sequence[Cell], title: str, path: Path) -> None:
     figure, axes = _figure(title)
-    for axis, (label, scale, value) in zip(axes, _PANELS, strict=True):
+    for axis, (label, value) in zip(axes, _PANELS, strict=True):
         for name in contenders.NAMES:
             chosen = sorted((c for c in cells if c.contender == name), key=lambda c: c.workers)
             if chosen:
@@ -182,10 +183,10 @@ def _plot_by_workers(cells: Sequence[Cell], title: str, path: Path) -> None:
                     label=contenders.describe(name).title,
                 )
         counts = sorted({cell.workers for cell in cells})
-        axis.set(title=label, xlabel="workers", xscale="log", yscale=scale)
-        axis.set_xticks(counts, [str(count) for count in counts])
-        axis.minorticks_off()
-        axis.grid(visible=True, color="#dddddd", linewidth=0.6)
+        axis.set(title=label, xlabel="workers", xscale="log")
+        axis.set_xticks(counts, [str(count) for count in counts], minor=False)
+        axis.set_xticks([], minor=True)
+        _logarithmic(axis)
     _save(figure, axes[0], path)
 
 
@@ -197,22 +198,34 @@ def _plot_workloads(cells: Sequence[Cell], title: str, path: Path) -> None:
     groups = [workload for workload in _TITLES if any(c.workload == workload for c in chosen)]
     figure, axes = _figure(f"{title}, {workers} workers")
     width = 0.8 / len(names)
-    for axis, (label, scale, value) in zip(axes, _PANELS, strict=True):
+    for axis, (label, value) in zip(axes, _PANELS, strict=True):
         for place, name in enumerate(names):
             mine = {cell.workload: value(cell) for cell in chosen if cell.contender == name}
-            axis.bar(
+            bars = axis.bar(
                 [group + (place - (len(names) - 1) / 2) * width for group in range(len(groups))],
-                [mine.get(workload, 0.0) for workload in groups],
+                [mine.get(workload, math.nan) for workload in groups],
                 width * 0.92,
                 color=_STYLES[name][0],
                 label=contenders.describe(name).title,
             )
-        axis.set(title=label, yscale=scale)
-        axis.set_xticks(range(len(groups)), [_TITLES[g].partition(",")[0] for g in groups])
-        axis.minorticks_off()
-        axis.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
-        axis.set_axisbelow(True)
+            axis.bar_label(bars, fmt="{:,.3g}", fontsize=7, padding=1)
+        axis.set(title=label)
+        axis.set_xticks(range(len(groups)), [_TITLES[group] for group in groups])
+        axis.tick_params(axis="x", length=0)
+        _logarithmic(axis)
+        axis.margins(y=0.1)
     _save(figure, axes[0], path)
+
+
+def _logarithmic(axis: Any) -> None:
+    from matplotlib import ticker  # noqa: PLC0415 - slow to import
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,g}"))
+    axis.yaxis.set_minor_locator(ticker.NullLocator())
+    axis.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
+    axis.set_axisbelow(True)
 
 
 def _figure(title: str) -> tuple[Any, list[Any]]:
