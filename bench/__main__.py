@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -129,7 +127,7 @@ def _measure_cells(
     with ExitStack() as stack:
         stack.enter_context(progress)
         task = progress.add_task("Starting", total=len(steps), last="")
-        engines: dict[str, Measure | None] = {}
+        engines: dict[str, Measure] = {}
         for step in steps:
             title = contenders.describe(step.contender).title
             progress.update(
@@ -140,9 +138,7 @@ def _measure_cells(
                 make = _embedded if step.engine == "embedded" else _simulated
                 engines[step.engine] = make(stack, size, orders, seed)
             measure = engines[step.engine]
-            if measure is None:
-                notes["The simulator is not there: its cells were left out."] = None
-            elif step.workload == "real" and not orders.is_file():
+            if step.workload == "real" and not orders.is_file():
                 notes[f"Real orders were left out: {orders} is not there (--orders FILE)."] = None
             elif cell := measure(step):
                 cells.append(cell)
@@ -168,20 +164,20 @@ def _embedded(stack: ExitStack, size: Size, orders: Path, seed: int) -> Measure:
     return measure
 
 
-def _simulated(_stack: ExitStack, size: Size, orders: Path, seed: int) -> Measure | None:
-    if importlib.util.find_spec("bench.simulator") is None:
-        return None
-    engine: Any = importlib.import_module("bench.simulator.engine")
+def _simulated(_stack: ExitStack, size: Size, orders: Path, seed: int) -> Measure:
+    from bench.simulator import engine  # noqa: PLC0415
 
     def measure(step: Step) -> Cell | None:
-        enough, total = engine.sizes(step.contender, step.workers)
-        if step.workload != "hot":
-            enough, total = None, size.orders[step.workload]
-        made = plan.make(step.workload, total, seed, orders)
+        count = engine.supply(step.contender, step.workers, size.rounds)
+        if step.workload == "sell-out":
+            # Its end is what it is about.
+            count, window = size.orders["sell-out"], None
+        else:
+            window = size.virtual_seconds
+        made = plan.make(step.workload, count, seed, orders)
         if made is None:
             return None
-        cell: Cell = engine.run(step.contender, made, step.workers, seed, enough=enough)
-        return cell
+        return engine.run(step.contender, made, step.workers, seed, window=window)
 
     return measure
 

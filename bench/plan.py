@@ -17,6 +17,8 @@ SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 _ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99")
 _THREE_OF_WORKERS = (1, 8, 16)
 _THREE_OF_SIMULATED_WORKERS = (1, 8, 50)
+# 200 workers that fight for each order cost half a minute of CPU or more.
+_RIVALS_IN_SHORT = (1, 10, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +40,35 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How long the embedded engine measures, and with what.
+    """How long each engine measures, and with what.
 
     Attributes:
-        orders: In the queue, by workload.
+        orders: In the queue of the embedded engine, by workload; a sell-out is as large when it is simulated.
         window: Seconds after which no worker takes another batch, by workload; None to answer them all.
+        rounds: Batches for each simulated worker, before the window ends.
+        virtual_seconds: The simulated window at the most.
         repeats: Fresh processes for each cold start; half as many for each warm handler.
     """
 
     orders: dict[str, int]
     window: dict[str, float | None]
+    rounds: int
+    virtual_seconds: float
     repeats: int
 
 
 QUICK = Size(
     orders={"hot": 10_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
     window={"hot": 2.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
+    rounds=1,
+    virtual_seconds=4.0,
     repeats=5,
 )
 FULL = Size(
     orders={"hot": 40_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
     window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
+    rounds=3,
+    virtual_seconds=30.0,
     repeats=7,
 )
 
@@ -85,13 +95,15 @@ def steps(
             for contender in only_contenders or contenders.NAMES:
                 if workload != "hot" and not only_contenders and contender not in _ON_ALL_WORKLOADS:
                     continue
-                for workers in only_workers or _workers(engine, workload, full=full):
+                for workers in only_workers or _workers(engine, workload, contender, full=full):
                     yield Step(engine, contender, workload, workers)
 
 
-def _workers(engine: str, workload: str, *, full: bool) -> Sequence[int]:
+def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Sequence[int]:
     if engine == "simulated":
-        return SIMULATED_WORKERS if workload == "hot" else _THREE_OF_SIMULATED_WORKERS
+        if workload != "hot":
+            return _THREE_OF_SIMULATED_WORKERS
+        return SIMULATED_WORKERS if full or contender.startswith("ours") else _RIVALS_IN_SHORT
     return WORKERS if workload == "hot" or full else _THREE_OF_WORKERS
 
 

@@ -208,7 +208,7 @@ def _plot_workloads(cells: Sequence[Cell], title: str, path: Path) -> None:
                 color=_STYLES[name][0],
                 label=contenders.describe(name).title,
             )
-            axis.bar_label(bars, fmt="{:,.3g}", fontsize=7, padding=1)
+            axis.bar_label(bars, fmt=_plain, fontsize=7, padding=1)
         axis.set(title=label)
         axis.set_xticks(range(len(groups)), [_TITLES[group] for group in groups])
         axis.tick_params(axis="x", length=0)
@@ -226,6 +226,10 @@ def _logarithmic(axis: Any) -> None:
     axis.yaxis.set_minor_locator(ticker.NullLocator())
     axis.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _figure(title: str) -> tuple[Any, list[Any]]:
