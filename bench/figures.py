@@ -91,6 +91,7 @@ class Cell:
         read_units: Per order.
         attempts: Writes to products and orders, per order.
         conflicts: Attempts that lost, per order: cancelled transactions and refused claims.
+        claims_refused: Those of them that were single updates: a claim costs 1 unit, a transaction some 200.
         conflict_rate: Share of the attempts that lost.
         retries: Attempts beyond the first for each answered order, on the average.
         retries_p95: The same, 95th percentile.
@@ -121,6 +122,7 @@ class Cell:
     read_units: float
     attempts: float
     conflicts: float
+    claims_refused: float
     conflict_rate: float
     retries: float
     retries_p95: int
@@ -176,6 +178,7 @@ def reduce(
     read_units = sum(usage.read for usage in usages)
     attempts = sum(call.is_attempt for call in calls)
     conflicts = sum(call.is_conflict for call in calls)
+    refused = sum(call.is_conflict and call.operation == "UpdateItem" for call in calls)
     bill = Bill(
         write_units=write_units + index_units,
         read_units=read_units,
@@ -210,6 +213,7 @@ def reduce(
         read_units=per_order(read_units),
         attempts=per_order(attempts),
         conflicts=per_order(conflicts),
+        claims_refused=per_order(refused),
         conflict_rate=conflicts / attempts if attempts else math.nan,
         retries=sum(retries) / len(retries) if retries else math.nan,
         retries_p95=int(percentile(retries, 95)) if retries else 0,
