@@ -12,14 +12,16 @@ import json
 import logging
 import os
 import random
+import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta, tzinfo
 from math import inf
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 from unittest import mock
 
 from boto3.dynamodb.types import TypeSerializer
@@ -45,11 +47,16 @@ from inventory_orders.store import decode
 from local.model import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
+_IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"
 _KEYS = {
     "Products": ("productId",),
     "Orders": ("orderId",),
     "StockAdjustments": ("productId", "adjustmentId"),
 }
+
+
+ROUNDS = 2
+"""Batches for each worker, on the average, before a window ends."""
 
 
 class InvocationTimeout(BaseException):
@@ -208,7 +215,8 @@ class _Simulation:
         )
         self._acknowledged: set[str] = set()
         self.observed = Observed("Products", "Orders", 0.0, window)
-        self._enough = len(workload.bodies) - workers * self._contender.batch
+        spare = workers * self._contender.batch
+        self._enough = len(workload.bodies) - (spare if spare < len(workload.bodies) else 0)
 
     # ------------------------------------------------------------------ time
 
@@ -262,9 +270,24 @@ class _Simulation:
             for name, value in list(vars(runtime).items()):
                 if hasattr(value, "cache_clear"):
                     enter(mock.patch.object(runtime, name, self._once_a_worker(name, value)))
+            contenders.load(self._contender.name)
+            for name, module in list(sys.modules.items()):
+                if name.startswith(_IDEMPOTENCY) and hasattr(module, "dt"):
+                    enter(mock.patch.object(module, "dt", self._calendar()))
             executor = functools.partial(VirtualExecutor, self._scheduler)
             enter(mock.patch.object(runtime, "ThreadPoolExecutor", executor))
             yield
+
+    def _calendar(self) -> SimpleNamespace:
+        """The module `datetime` on virtual time, as far as Powertools' Idempotency asks it: it does not ask `time`."""
+        now = self.now
+
+        class Calendar(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Self:
+                return cls.fromtimestamp(now(), tz)
+
+        return SimpleNamespace(datetime=Calendar, timedelta=timedelta)
 
     def _environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
@@ -470,6 +493,9 @@ def run(
     return simulation.cell()
 
 
-def supply(contender: str, workers: int, rounds: int) -> int:
-    """How many orders it takes for so many batches for each worker, at least 20 altogether, before a window ends."""
+def supply(contender: str, workers: int, rounds: int = ROUNDS) -> int:
+    """How many orders it takes for a steady state: so many batches for each worker, and 20 at the least.
+
+    As many batches again as there are workers lie in the queue when the window ends.
+    """
     return contenders.describe(contender).batch * (max(20, rounds * workers) + workers)

@@ -21,8 +21,13 @@ partition has a token bucket of write units and one of read units. What does not
 a reason of cancellation, `ThrottlingException` for a single request, as of a table on demand. A write that is
 cancelled has used its units up all the same.
 
+**Workers** are Lambda's execution environments. Each takes a batch as soon as it is free, waits until that has been
+handed over, and is killed if it exceeds the function's timeout. What it returns comes back after the visibility timeout
+that it set. All of them start at the same moment, and the window over which rates are taken ends while the queue still
+holds a batch for each: so it is always full.
+
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
-apart), the limits of the index, and the batch window of the queue: the queue is never empty until the end.
+apart), the limits of the index, sizes above 1 KB in the buckets, and the batch window of the queue.
 """
 
 from __future__ import annotations
@@ -189,8 +194,9 @@ class Region:
 class Cpu:
     """CPU time of a handler, the same for all contenders, in seconds.
 
-    Measured with CPython 3.11 on this project's machines and scaled to a function of 1,024 MB, which has 0.58 of a
-    processor (1,769 MB have one: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html).
+    Measured with this service's handler on CPython 3.11, with answers that cost nothing: two calls and 1, 10 or 99
+    orders took 0.75 ms a call and 0.1 ms an order. Scaled to a function of 1,024 MB, which has 0.58 of a processor
+    (1,769 MB have one: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html).
 
     Attributes:
         call: botocore, for any call.
