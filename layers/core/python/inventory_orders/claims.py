@@ -71,6 +71,11 @@ class _Trace:
     fights: int = 0
     wait: float | None = None
 
+    def learn(self, wait: float) -> None:
+        """Somebody has waited so long for the claim."""
+        average = _FIRST_WAIT if self.wait is None else self.wait
+        self.wait = average + _WEIGHT * (wait - average)
+
 
 class Memory:
     """Guesses from what happened a moment ago; every write is conditioned on what they say, so they may be wrong.
@@ -142,7 +147,7 @@ class Memory:
         trace.product, trace.alone = None, False
         trace.fought_at = self._clock.monotonic()
         if wait is not None:
-            trace.wait += _WEIGHT * (wait - trace.wait)
+            trace.learn(wait)
 
     def claimed(
         self, product_id: str, created_at: str, version: int, waited: float, refusals: int
@@ -162,8 +167,7 @@ class Memory:
             trace.alone, trace.fought_at, trace.wait = True, -math.inf, None
             return
         trace.fought_at = self._clock.monotonic()
-        wait = _FIRST_WAIT if trace.wait is None else trace.wait
-        trace.wait = wait + _WEIGHT * (waited - wait)
+        trace.learn(waited)
 
     def patience(self, product_id: str, waited: float) -> float:
         """Seconds until the next request for a claim on the product.
@@ -284,10 +288,10 @@ class Claims:
         """The product was seen as another left it, or read anew: whoever wants to write it has to claim it again."""
         self.held.pop(product_id, None)
 
-    def about_to_end(self) -> bool:
-        """Whether a claim that is held may end before another transaction is through."""
-        now = self._writer.clock.now().timestamp()
-        return any(until < now + CLAIM_SECONDS / 4 for until in self.held.values())
+    def about_to_end(self, product_ids: Iterable[str]) -> bool:
+        """Whether a claim on one of the products may end before another transaction is through."""
+        enough = self._writer.clock.now().timestamp() + CLAIM_SECONDS / 4
+        return any(self.held.get(product_id, enough) < enough for product_id in product_ids)
 
     def release(self) -> None:
         """Release all claims that no write has released. What cannot be released ends by itself."""

@@ -33,7 +33,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.model import Change, Known, Product, ProductStatus, RecordKey, Refusal
-from inventory_orders.planner import Limits, Plan, Transaction, plan
+from inventory_orders.planner import Limits, Plan, Transaction, connected, plan
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store import (
     BATCH_GET_LIMIT,
@@ -218,15 +218,20 @@ class _Work:
     def _begin(self) -> None:
         """Read what the batch is about, but for products that only this process seems to write.
 
-        Records are read with the products, as a hint which changes were answered before; by themselves they are
-        worth a request only where such changes were met lately.
+        Where a fight is known to go on that concerns the whole batch, its claim comes first: what was read before the
+        wait would be stale after it. Records are read with the products, as a hint which changes were answered
+        before; by themselves they are worth a request only where such changes were met lately.
         """
         memory = self._engine.memory
         memory.next_batch()
         wanted = self._product_ids()
+        fought = [product_id for product_id in wanted if memory.fought_over(product_id)]
+        if fought and connected(self._leaders.values()):
+            self._take_claims([memory.hottest(fought)])
         recalled = {product_id: memory.recall(product_id) for product_id in wanted}
-        self._products = {key: product for key, product in recalled.items() if product is not None}
-        self._remembered = set(self._products)
+        remembered = {key: product for key, product in recalled.items() if product is not None}
+        self._products |= remembered
+        self._remembered = set(remembered)
         unknown = [product_id for product_id in wanted if product_id not in self._products]
         about_records_alone = not all(change.product_ids for change in self._leaders.values())
         if unknown or about_records_alone or memory.wary:
@@ -286,7 +291,7 @@ class _Work:
 
     def _to_claim(self, chain: Sequence[Transaction], now: float) -> set[str]:
         """The products that have to be claimed before a chain may run."""
-        touched = {product_id for transaction in chain for product_id in transaction.after}
+        touched = _touched(chain)
         memory, held = self._engine.memory, self._claims.held
         claimed_by_others = {
             product_id
@@ -304,9 +309,10 @@ class _Work:
     def _run_chain(self, chain: Sequence[Transaction]) -> _ChainResult:
         """Commit transactions one after the other, up to the first that fails. Runs beside other chains."""
         result = _ChainResult()
+        guards = _touched(chain) & self._claims.held.keys()
         for transaction in chain:
             release = transaction is chain[-1]
-            if self._claims.held and not release and self._claims.about_to_end():
+            if result.committed and self._claims.about_to_end(guards):
                 break
             uses = (
                 (product_id, self._claims.use(product_id, release=release))
@@ -544,7 +550,12 @@ class _Work:
         if held and min(wanted) < max(held):
             wanted = wanted | held
             self._claims.release()
-        for product_id in sorted(wanted):
+        self._take_claims(sorted(wanted))
+        if others := sorted(_touched(chain) - self._claims.held.keys()):
+            self._read(others)
+
+    def _take_claims(self, product_ids: Iterable[str]) -> None:
+        for product_id in product_ids:
             try:
                 item = self._claims.take(product_id)
             except ConditionFailedError as failed:
@@ -561,9 +572,6 @@ class _Work:
             product = self._products.get(product_id)
             if product is not None:
                 self._products[product_id] = replace(product, lock_time=None, lock_wait=None)
-        touched = {product_id for transaction in chain for product_id in transaction.after}
-        if others := sorted(touched - self._claims.held.keys()):
-            self._read(others)
 
     def end(self) -> None:
         """Release the claims that no commit has released."""
@@ -712,3 +720,7 @@ def _refuses(planned: Plan) -> bool:
         for transaction in chain
         for decision in transaction.decisions
     )
+
+
+def _touched(chain: Iterable[Transaction]) -> set[str]:
+    return {product_id for transaction in chain for product_id in transaction.after}

@@ -7,7 +7,7 @@ write of its row; and they are packed so that as few transactions as possible ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inventory_orders.model import Change, Product, Products, Refusal
@@ -171,6 +171,16 @@ def plan(
             last_draft[key] = index
 
     return Plan(_chains([draft.finish() for draft in drafts]), tuple(held))
+
+
+def connected(changes: Iterable[Change]) -> bool:
+    """Whether all changes share products, however indirectly, so that one chain would hold them all."""
+    islands: list[set[str]] = []
+    for change in changes:
+        island = set(change.product_ids)
+        apart = [other for other in islands if other.isdisjoint(island)]
+        islands = [*apart, island.union(*(other for other in islands if other not in apart))]
+    return len(islands) <= 1
 
 
 def _ordering_keys(change: Change) -> list[object]:
