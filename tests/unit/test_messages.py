@@ -10,6 +10,7 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.intake import printable
 from inventory_orders.messages import json_schema, parse_order
 
+QUANTITY = "items[0].quantity"
 GOOD = {"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}
 
 
@@ -34,19 +35,25 @@ def test_a_good_order():
         ("{", "INVALID_JSON", "", "column 2"),
         ("hello", "INVALID_JSON", "", "line 1, column 1"),
         (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
-        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "", '"orderId" stands twice'),
-        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "", '"b" stands twice'),
-        (line().replace("2}", "2.0}"), "INVALID_JSON", "", "2.0 is not a whole number"),
-        (line().replace("2}", "1e3}"), "INVALID_JSON", "", "1e3 is not a whole number"),
-        (line().replace("2}", "NaN}"), "INVALID_JSON", "", "NaN is not JSON"),
-        (line().replace("2}", "-Infinity}"), "INVALID_JSON", "", "-Infinity is not JSON"),
-        (line().replace("2}", "9" * 5000 + "}"), "INVALID_JSON", "", "5000 digits"),
+        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" stands twice'),
+        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" stands twice'),
+        (line().replace("2}", "2.0}"), "INVALID_JSON", QUANTITY, "2.0 is not a whole number"),
+        (line().replace("2}", "1e3}"), "INVALID_JSON", QUANTITY, "1e3 is not a whole number"),
+        (line().replace("2}", "NaN}"), "INVALID_JSON", QUANTITY, "NaN is not JSON"),
+        (line().replace("2}", "-Infinity}"), "INVALID_JSON", QUANTITY, "-Infinity is not JSON"),
+        (line().replace("2}", "9" * 5000 + "}"), "INVALID_JSON", QUANTITY, "5000 digits"),
+        ("1.5", "INVALID_JSON", "", "1.5 is not a whole number"),
+        ('[1.5, {"a": 1, "a": 2}]', "INVALID_JSON", "[0]", "1.5 is not"),
+        ('{"a": 1.5} x', "INVALID_JSON", "", "1.5 is not a whole number"),
+        ('{"a": 1.5, "b": ' + "[" * 100_000, "INVALID_JSON", "", "1.5 is not a whole number"),
+        ('{"\\ud800": 1.5}', "INVALID_JSON", "\\ud800", "1.5 is not a whole number"),
         ("[" * 100_000, "INVALID_JSON", "", "nested too deeply"),
         ('{"a":' * 100_000, "INVALID_JSON", "", "nested too deeply"),
         ("[]", "SCHEMA_VIOLATION", "", "the message: must be an order"),
         ("null", "SCHEMA_VIOLATION", "", "the message: must be an order"),
         ("{}", "SCHEMA_VIOLATION", "orderId", "orderId: is missing"),
         (body(coupon="x"), "SCHEMA_VIOLATION", "coupon", "coupon: is no field"),
+        (body(**{"\ud800": 1}), "SCHEMA_VIOLATION", "\\ud800", "is no field"),
         (line(color="x"), "SCHEMA_VIOLATION", "items[0].color", "items[0].color: is no field"),
         (body(orderId=""), "SCHEMA_VIOLATION", "orderId", "1 to 128 characters"),
         (body(orderId="o" * 129), "SCHEMA_VIOLATION", "orderId", "1 to 128 characters"),

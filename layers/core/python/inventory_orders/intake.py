@@ -329,27 +329,36 @@ def read_messages(event: object) -> list[Message]:
 
 
 def _read_message(record: Mapping[str, Any]) -> Message:
-    if record["eventSource"] != "aws:sqs":
-        raise ValueError(f"eventSource is {record['eventSource']}")
-    attributes = record.get("attributes", {})
+    source = _text(record, "eventSource")
+    if source != "aws:sqs":
+        raise ValueError(f"eventSource is {source[:64]!a}")
+    attributes = record.get("attributes") or {}
     return Message(
-        message_id=str(record["messageId"]),
-        receipt_handle=str(record["receiptHandle"]),
-        body=str(record["body"]),
+        message_id=_text(record, "messageId"),
+        receipt_handle=_text(record, "receiptHandle"),
+        body=_text(record, "body"),
         receive_count=_receive_count(attributes),
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
         group=(
-            str(attributes["MessageGroupId"])
-            if record["eventSourceARN"].endswith(".fifo")
+            _text(attributes, "MessageGroupId")
+            if _text(record, "eventSourceARN").endswith(".fifo")
             else None
         ),
     )
 
 
+def _text(record: Mapping[str, Any], name: str) -> str:
+    """A field of a record. Anything else than text would not be the sender's any more, once written as text."""
+    value = record[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is no text")
+    return value
+
+
 def _receive_count(attributes: Mapping[str, Any]) -> int:
     try:
         return max(1, int(attributes["ApproximateReceiveCount"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
+from inventory_orders.clock import timestamp
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.model import Adjustment, Cancellation, Order
 from inventory_orders.products import CatalogueEvent
@@ -103,12 +104,16 @@ def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEven
     """
     try:
         moment = datetime.fromisoformat(document["eventTime"])
+        # Newer Pythons take 24:00 for the next day's 00:00, but as text it sorts before it.
+        exists = timestamp(moment) == document["eventTime"]
     except ValueError:
+        exists = False
+    if not exists:
         raise PoisonMessageError(
             "SCHEMA_VIOLATION",
             f"eventTime: there is no such time as {document['eventTime']}",
             "eventTime",
-        ) from None
+        )
     if moment > now + MOST_AHEAD:
         raise PoisonMessageError(
             "EVENT_FROM_THE_FUTURE",
@@ -134,8 +139,10 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
     commands = json_schema("commands")[function]
     try:
         document = strict_json(json.dumps(event))
-    except (RecursionError, TypeError, ValueError):
-        raise PoisonMessageError("INVALID_JSON", "the event is nested too deeply") from None
+    except (RecursionError, ValueError):
+        raise PoisonMessageError(
+            "INVALID_JSON", "the event is nested too deeply, or a number in it is absurdly long"
+        ) from None
     if not isinstance(document, dict):
         document = {}
     if default is not None:
@@ -189,7 +196,7 @@ def _violation(error: JsonSchemaValueException) -> PoisonMessageError:
     elif error.rule == "additionalProperties":
         known = error.definition["properties"]
         unknown = next(name for name in error.value if name not in known)
-        field = ".".join(filter(None, [field, unknown[:64]]))
+        field = ".".join(filter(None, [field, _shown_key(unknown)]))
         what = f"{field}: is no field of {where}; remove it, or correct it to one of {', '.join(known)}"
     else:
         what = f"{where}: must be {wanted}, but is {_shown(error.value)}"
@@ -202,6 +209,11 @@ def _shown(value: Any) -> str:
         return f"{kind} of {len(value)}" if value else f"{kind} that is empty"
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _shown_key(key: str) -> str:
+    """The sender's choice of a name, where it cannot do harm: short, and of printable ASCII."""
+    return json.dumps(key[:64])[1:-1] or '""'
 
 
 class _NotStrictError(ValueError):
@@ -220,7 +232,9 @@ def strict_json(body: str) -> Any:
     try:
         return _DECODER.decode(body)
     except _NotStrictError as error:
-        raise PoisonMessageError("INVALID_JSON", str(error)) from None
+        field, reason = _located(body, error)
+        what = f"{field}: {reason}" if field else str(reason)
+        raise PoisonMessageError("INVALID_JSON", what, field) from None
     except json.JSONDecodeError as error:
         raise PoisonMessageError(
             "INVALID_JSON",
@@ -230,14 +244,64 @@ def strict_json(body: str) -> Any:
         raise PoisonMessageError("INVALID_JSON", "the body is nested too deeply") from None
 
 
+def _located(body: str, error: _NotStrictError) -> tuple[str, _NotStrictError]:
+    """The field of the first liberty in a body, and what is wrong there.
+
+    The parser's hooks do not know where they are, so this reads the body once more, and takes note instead of
+    giving up. Where that cannot be done (what follows is no JSON at all) the field stays empty.
+    """
+    try:
+        return _first_liberty(_LENIENT_DECODER.decode(body), "") or ("", error)
+    except (json.JSONDecodeError, RecursionError):
+        return "", error
+
+
+def _first_liberty(value: Any, path: str) -> tuple[str, _NotStrictError] | None:
+    """Walk through what `_LENIENT_DECODER` read, in the order of the text."""
+    if isinstance(value, _NotStrictError):
+        return path, value
+    inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, _Pairs):
+        inner = ((f"{path}.{_shown_key(key)}".removeprefix("."), held) for key, held in value.pairs)
+    elif isinstance(value, list):
+        inner = ((f"{path}[{index}]", held) for index, held in enumerate(value))
+    for place, held in inner:
+        found = _first_liberty(held, place)
+        if found is not None:
+            return found
+    if isinstance(value, _Pairs) and value.twice is not None:
+        return f"{path}.{_shown_key(value.twice)}".removeprefix("."), _stands_twice(value.twice)
+    return None
+
+
+class _Pairs:
+    """An object as it stands in the text, keys that stand twice included."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+        self.twice = _twice(pairs)
+
+
+def _twice(pairs: list[tuple[str, Any]]) -> str | None:
+    """The first key that stands twice in an object."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None
+
+
+def _stands_twice(key: str) -> _NotStrictError:
+    return _NotStrictError(f'the key "{_shown_key(key)}" stands twice in one object; keep one')
+
+
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _NotStrictError(f'the key "{key[:64]}" stands twice in one object; keep one')
-            seen.add(key)
+        twice = _twice(pairs)
+        if twice is not None:
+            raise _stands_twice(twice)
     return result
 
 
@@ -260,4 +324,24 @@ _DECODER = json.JSONDecoder(
     parse_int=_whole_number,
     parse_float=_no_float,
     parse_constant=_no_constant,
+)
+
+
+def _noted(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A hook that gives back its objection instead of raising it."""
+
+    def read_or_note(text: str) -> Any:
+        try:
+            return read(text)
+        except _NotStrictError as error:
+            return error
+
+    return read_or_note
+
+
+_LENIENT_DECODER = json.JSONDecoder(
+    object_pairs_hook=_Pairs,
+    parse_int=_noted(_whole_number),
+    parse_float=_noted(_no_float),
+    parse_constant=_noted(_no_constant),
 )

@@ -1,0 +1,634 @@
+"""Whatever is sent to a handler, nothing raises out of it, nothing is lost, and every refusal names the field.
+
+Inputs are made from the JSON Schemas that the handlers validate with, and broken in many ways. What is valid is judged
+by another validator (jsonschema) than the handlers'. DynamoDB is moto, SQS a stand-in that refuses what SQS refuses,
+time stands still but for waits. Nothing is random: Hypothesis derives its choices from the tests.
+"""
+
+import copy
+import functools
+import io
+import json
+import re
+from collections import Counter
+from types import SimpleNamespace
+
+import boto3
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from moto import mock_aws
+from moto.backends import get_backend
+from moto.core import DEFAULT_ACCOUNT_ID
+
+from inventory_orders import clock, runtime
+from inventory_orders.intake import Intake, Queue
+from inventory_orders.messages import json_schema
+from inventory_orders.model import Table
+from inventory_orders.products import NewProduct, Products
+from inventory_orders.store import Store
+from inventory_orders.telemetry import logger
+from local.invoke import FakeContext, create_table, function_names, load_handler
+from tests.conftest import sqs_event
+
+fuzz = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=list(HealthCheck),
+)
+
+NOW = 1_795_000_000.0
+SOON = "2026-11-18T11:21:40.000000+00:00"  # 15 minutes later
+STOCK = {"tea": 50, "mug": 3, "none-left": 0}
+SCHEMA_OF = {
+    "place_orders": "order",
+    "adjust_stock": "adjustment",
+    "cancel_orders": "cancellation",
+    "manage_products": "catalogue_event",
+}
+
+
+# ------------------------------------------------------------------ what surrounds a handler
+
+
+class StrictSqs:
+    """Takes what SQS takes, and remembers it.
+
+    Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
+    """
+
+    def __init__(self):
+        self.refuses = False
+        self.letters = []
+
+    def send_message_batch(self, QueueUrl, Entries):
+        assert 1 <= len(Entries) <= 10
+        assert len({entry["Id"] for entry in Entries}) == len(Entries)
+        taken = [entry for entry in Entries if not self.refuses and self.accepts(entry)]
+        self.letters += [(QueueUrl, entry) for entry in taken]
+        return {
+            "Successful": [{"Id": entry["Id"]} for entry in taken],
+            "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
+        }
+
+    def change_message_visibility_batch(self, QueueUrl, Entries):
+        assert 1 <= len(Entries) <= 10
+        assert all(0 <= entry["VisibilityTimeout"] <= 43_200 for entry in Entries)
+        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
+
+    @staticmethod
+    def accepts(entry):
+        attributes = [value["StringValue"] for value in entry["MessageAttributes"].values()]
+        texts = [entry["MessageBody"], *attributes]
+        allowed = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+        return (
+            all(allowed.fullmatch(text) for text in texts)
+            and sum(len(text.encode()) for text in texts) <= 1_048_576
+            and all(
+                re.fullmatch(r"[!-~]{1,128}", entry.get(name, "-"))
+                for name in ("MessageGroupId", "MessageDeduplicationId")
+            )
+        )
+
+
+class World:
+    """Invokes handlers, each time on the same tables and queues."""
+
+    def __init__(self):
+        dynamodb = boto3.client("dynamodb")
+        for table in Table:
+            create_table(dynamodb, table, table.value)
+        products = Products(Store(dynamodb, {table: table.value for table in Table}))
+        for product_id, stock in STOCK.items():
+            products.create(NewProduct(product_id, stock))
+        self._tables = get_backend("dynamodb")[DEFAULT_ACCOUNT_ID]["us-east-1"].tables
+        self._start = {name: copy.deepcopy(table.items) for name, table in self._tables.items()}
+        self._before = {name: self.rows(name) for name in self._tables}
+        self._handlers = {name: load_handler(name) for name in function_names()}
+        self.sqs = StrictSqs()
+
+    def invoke(self, name, event, *, sqs_refuses=False):
+        """Returns the handler's answer, having made sure that Lambda and CloudWatch Logs can take what it made."""
+        for table, items in self._start.items():
+            self._tables[table].items = copy.deepcopy(items)
+        self.sqs.letters, self.sqs.refuses = [], sqs_refuses
+        logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        answer = self._handlers[name].lambda_handler(event, FakeContext(name))
+        logs.flush()
+        for line in logs.buffer.getvalue().splitlines():
+            assert isinstance(json.loads(line), dict)
+        # Not every Lambda runtime escapes what it sends back: Python 3.12's does not.
+        json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        return answer
+
+    def rows(self, table):
+        # Past the client, which would take most of the time.
+        return [item.to_json()["Attributes"] for item in self._tables[table].all_items()]
+
+    def nothing_was_done(self):
+        after = {name: self.rows(name) for name in self._tables}
+        return after == self._before and not self.sqs.letters
+
+
+def raise_again(_record):
+    """A log line that cannot be written would be missing without a trace."""
+    raise  # noqa: PLE0704 - called by logging while it handles the error
+
+
+@pytest.fixture(scope="module")
+def world():
+    time = SimpleNamespace(seconds=NOW)
+    time.time = time.monotonic = lambda: time.seconds
+    time.sleep = lambda seconds: setattr(time, "seconds", time.seconds + seconds)
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        for table in Table:
+            variable = re.sub("(?<=[a-z])(?=[A-Z])", "_", table.value).upper()
+            patch.setenv(f"{variable}_TABLE_NAME", table.value)
+        patch.setattr(clock, "time", time)
+        patch.setattr(runtime, "executor", lambda: None)
+        patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
+        patch.setattr(logger.registered_handler, "handleError", raise_again)
+        for made_once in (runtime.store, runtime.committer, runtime.atomic_decrement):
+            made_once.cache_clear()
+        world = World()
+        queues = Queue("queue", "letters"), Queue("queue.fifo", "letters.fifo")
+        patch.setattr(runtime, "intake", lambda _: Intake(world.sqs, *queues))
+        yield world
+        for made_once in (runtime.store, runtime.committer, runtime.atomic_decrement):
+            made_once.cache_clear()
+
+
+# ------------------------------------------------------------------ what is sent
+
+
+LIKELY = {
+    "productId": st.sampled_from([*STOCK, "no-such"]),
+    "orderId": st.sampled_from(["o-1", "o-2"]),
+    "userId": st.just("u-1"),
+    "adjustmentId": st.sampled_from(["a-1", "a-2"]),
+    "quantity": st.integers(1, 30),
+    "delta": st.sampled_from([-60, -3, 2]),
+    "eventTime": st.sampled_from(
+        [
+            "2026-11-18T11:00:00.000000+00:00",
+            "2026-11-18T12:00:00.000000+00:00",
+            "2026-11-17T24:00:00.000000+00:00",
+            "0000-99-99T99:99:99.999999+00:00",
+        ]
+    ),
+}
+
+
+def documents(schema, name=""):
+    """Documents that a schema of this project allows, many of them with values that mean something here."""
+    kind = schema.get("type")
+    if "enum" in schema:
+        made = st.sampled_from(schema["enum"])
+    elif kind == "object":
+        fields = {key: documents(inner, key) for key, inner in schema["properties"].items()}
+        required = {key: fields.pop(key) for key in schema["required"]}
+        made = st.fixed_dictionaries(required, optional=fields)
+    elif kind == "array":
+        made = st.lists(documents(schema["items"]), min_size=schema["minItems"], max_size=4)
+    elif kind == "string":
+        made = st.from_regex(to_the_end(schema.get("pattern", "^[a-z]*$")))
+    elif kind == "boolean":
+        made = st.booleans()
+    else:
+        made = st.integers(schema["minimum"], schema.get("maximum", 10**19))
+        made = made.filter(lambda number: number != schema.get("not", {}).get("const"))
+    return LIKELY[name] | made if name in LIKELY else made
+
+
+def to_the_end(pattern):
+    """In a schema `$` is the end of the text; for Python's `re` a line break may follow."""
+    return re.sub(r"\$$", r"\\Z", pattern)
+
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=20)
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+ODD = st.sampled_from(
+    [
+        *("null", "true", "false", "0", "-1", "1.5", "2.0", "1e400", "NaN", "1" * 21, "1" * 400),
+        *(
+            '""',
+            '" "',
+            '"\\n"',
+            '"o-1\\n"',
+            '"\\u0000"',
+            '"\\ud800"',
+            '"\U0001f375"',
+            '"1"',
+            '"NaN"',
+        ),
+        *("[]", "{}", "[[]]", '{"": {}}', "[" * 200 + "]" * 200, f'"{"x" * 300}"'),
+    ]
+).map(json.loads)
+
+
+def places(value):
+    """Each place in a document, as the container and the key in it."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, held in inner:
+        yield value, key
+        if isinstance(held, dict | list):
+            yield from places(held)
+
+
+@st.composite
+def broken(draw, whole):
+    """A good document with one or two things wrong."""
+    document = copy.deepcopy(draw(whole))
+    for _ in range(draw(st.integers(1, 2))):
+        container, key = draw(st.sampled_from([*places(document)] or [(document, None)]))
+        how = draw(st.sampled_from(["replace", "remove", "add", "rename"]))
+        if how == "add" or key is None or isinstance(container, list):
+            if isinstance(container, dict):
+                container[draw(any_text)] = draw(ODD | any_json)
+            else:
+                container.append(draw(ODD))
+        elif how == "replace":
+            container[key] = draw(ODD | any_json)
+        elif how == "remove":
+            del container[key]
+        else:
+            container[draw(any_text)] = container.pop(key)
+    return document
+
+
+@st.composite
+def written(draw, values):
+    """A value as somebody's JSON library writes it, or a careless person."""
+    text = json.dumps(draw(values), ensure_ascii=draw(st.booleans()))
+    habit = draw(st.sampled_from(["plain", "plain", "spaced", "twice", "exponent", "cut"]))
+    if habit == "spaced":
+        return f"\n\t {text} \r\n"
+    if habit == "twice" and re.match(r'\{"', text):
+        return (
+            "{"
+            + f'"{draw(st.sampled_from(["orderId", "productId", "extra"]))}": "o-1", '
+            + text[1:]
+        )
+    if habit == "exponent":
+        return re.sub(r"(?<=: )(\d+)", r"\g<1>e0", text)
+    return text[:-1] if habit == "cut" else text
+
+
+def bodies(function):
+    good = documents(json_schema(SCHEMA_OF[function]))
+    return st.one_of(
+        good.map(json.dumps),
+        written(good),
+        written(broken(good)),
+        written(any_json),
+        any_text,
+    )
+
+
+# ------------------------------------------------------------------ what is right
+
+
+POISON = object()
+
+
+def strictly(text):
+    """A JSON document without the liberties that the contract refuses, or POISON."""
+
+    def refuse(*_):
+        raise ValueError
+
+    def unique(pairs):
+        return dict(pairs) if len(dict(pairs)) == len(pairs) else refuse()
+
+    def short(digits):
+        return int(digits) if len(digits) <= 20 else refuse()
+
+    try:
+        return json.loads(
+            text,
+            parse_int=short,
+            parse_float=refuse,
+            parse_constant=refuse,
+            object_pairs_hook=unique,
+        )
+    except (ValueError, RecursionError):
+        return POISON
+
+
+@functools.cache
+def validator(schema):
+    """Another one than the handlers', on the same schema."""
+
+    def matches(_validator, pattern, text, _schema):
+        if isinstance(text, str) and not re.search(to_the_end(pattern), text):
+            yield jsonschema.ValidationError(f"does not match {pattern}")
+
+    kind = jsonschema.validators.extend(jsonschema.Draft7Validator, {"pattern": matches})
+    return kind(json.loads(schema))
+
+
+def faults(document, schema):
+    """The fields with which something is wrong; `the message` for the whole of it."""
+    result = set()
+    for error in validator(json.dumps(schema)).iter_errors(document):
+        path = "".join(
+            f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path
+        ).removeprefix(".")
+        names = []
+        if error.validator == "required":
+            names = [name for name in error.validator_value if name not in error.instance]
+        elif error.validator == "additionalProperties":
+            names = [name for name in error.instance if name not in error.schema["properties"]]
+        result |= {".".join(filter(None, [path, shown(name)])) for name in names} or {
+            path or "the message"
+        }
+    return result
+
+
+def is_nonsense(function, document):
+    """Whether the schema cannot say what is wrong with it."""
+    if function == "manage_products":
+        return not "2000" < document["eventTime"] <= SOON or "T24" in document["eventTime"]
+    return False
+
+
+def is_applied(world, function, document):
+    """Whether the tables show that a message was answered."""
+    keys = {"orderId", "adjustmentId", "productId"} & document.keys()
+    table = {"adjust_stock": "StockAdjustments", "manage_products": "Products"}.get(
+        function, "Orders"
+    )
+    rows = [
+        row
+        for row in world.rows(table)
+        if all(row.get(key) == {"S": document[key]} for key in keys)
+    ]
+    if len(rows) != 1:
+        return False
+    (row,) = rows
+    if function == "place_orders":
+        lines = {
+            line["M"]["productId"]["S"]: int(line["M"]["quantity"]["N"])
+            for line in row["items"]["L"]
+        }
+        wanted = {}
+        for line in document["items"]:
+            wanted[line["productId"]] = wanted.get(line["productId"], 0) + line["quantity"]
+        return row["userId"]["S"] == document["userId"] and lines == wanted
+    if function == "adjust_stock":
+        return (row["delta"]["N"], row["reason"]["S"]) == (
+            str(document["delta"]),
+            document["reason"],
+        )
+    if function == "cancel_orders":
+        return row["status"]["S"] == "CANCELLED"
+    newest = row["detailsEventTime"]["S"], row["detailsEventId"]["S"]
+    return newest >= (document["eventTime"], document["eventId"])
+
+
+def check_batch(world, function, event, answer, *, sqs_refuses):
+    """Every message in exactly one end, and the right one."""
+    records = event["Records"]
+    returned = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+    assert len(set(returned)) == len(returned)
+    assert set(returned) <= {record["messageId"] for record in records}
+    letters = {}
+    for url, entry in world.sqs.letters:
+        texts = {name: value["StringValue"] for name, value in entry["MessageAttributes"].items()}
+        assert url == ("letters.fifo" if "MessageGroupId" in entry else "letters")
+        assert texts.keys() == {"errorCode", "errorMessage", "originalMessageId"}
+        assert re.fullmatch("[A-Z_]+", texts["errorCode"])
+        assert re.fullmatch("[ -~]{1,512}", texts["errorMessage"])
+        assert texts["originalMessageId"] not in letters
+        letters[texts["originalMessageId"]] = entry["MessageBody"], texts
+    assert len(letters) + len(returned) <= len(records)
+    for record in records:
+        message_id, body = record["messageId"], record["body"]
+        document = strictly(body)
+        wrong = document is POISON or faults(document, json_schema(SCHEMA_OF[function]))
+        if message_id in letters:
+            unchanged, texts = letters[message_id]
+            assert message_id not in returned
+            assert unchanged == body
+            if wrong:
+                check_reason(document, wrong, body, texts)
+            else:
+                assert texts["errorCode"] != "INVALID_JSON"
+        elif message_id not in returned:
+            assert not wrong, body
+            assert not is_nonsense(function, document)
+            assert is_applied(world, function, document)
+        elif wrong and "MessageGroupId" not in (record.get("attributes") or {}):
+            body_is_text = StrictSqs.accepts({"MessageBody": body, "MessageAttributes": {}})
+            assert sqs_refuses or not body_is_text, (
+                "poison is returned only if it cannot be sent away"
+            )
+    check_books(world)
+
+
+def check_reason(document, wrong, body, texts):
+    """A refusal names the field, or the place in the text."""
+    message = texts["errorMessage"]
+    if document is not POISON:
+        assert texts["errorCode"] == "SCHEMA_VIOLATION"
+        assert any(message.startswith(f"{field}:") for field in wrong), (message, wrong)
+        return
+    assert texts["errorCode"] == "INVALID_JSON"
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        assert re.search(
+            "line [0-9]+, column [0-9]+|nested too deeply| is not |twice|digits", message
+        )
+    else:
+        if isinstance(document, dict):
+            names = "|".join(re.escape(shown(name)) for name in document)
+            assert re.match(rf"({names})[:.\[]", message), message
+        elif isinstance(document, list):
+            assert re.match(r"\[[0-9]+\]", message), message
+
+
+def shown(name):
+    return json.dumps(name[:64])[1:-1] or '""'
+
+
+def check_books(world):
+    """No stock below the floor, and every unit explained."""
+    expected = Counter()
+    for row in world.rows("StockAdjustments"):
+        expected[row["productId"]["S"]] += int(row["delta"]["N"])
+    for row in world.rows("Orders"):
+        if row["status"]["S"] == "PENDING":
+            for line in row["items"]["L"]:
+                expected[line["M"]["productId"]["S"]] -= int(line["M"]["quantity"]["N"])
+    stock = {row["productId"]["S"]: int(row["stockCount"]["N"]) for row in world.rows("Products")}
+    assert stock == expected
+    assert min(stock.values()) >= 0
+
+
+# ------------------------------------------------------------------ the tests
+
+
+@pytest.mark.parametrize("function", SCHEMA_OF)
+@fuzz
+@given(data=st.data())
+def test_every_message_of_any_batch_ends_in_exactly_one_place(world, function, data):
+    group = data.draw(st.sampled_from([None, None, "g"])) if function == "place_orders" else None
+    event = sqs_event(
+        *data.draw(st.lists(bodies(function), max_size=4)),
+        group=group,
+        receive_count=data.draw(st.sampled_from([1, 20])),
+    )
+    refuses = data.draw(st.sampled_from([False, False, True]))
+    answer = world.invoke(function, event, sqs_refuses=refuses)
+    check_batch(world, function, event, answer, sqs_refuses=refuses)
+
+
+GOOD = {
+    "place_orders": {"orderId": "o", "userId": "u", "items": [{"productId": "tea", "quantity": 1}]},
+    "adjust_stock": {"adjustmentId": "a", "productId": "tea", "delta": 1, "reason": "RECEIPT"},
+    "cancel_orders": {"orderId": "o"},
+    "manage_products": {
+        "eventId": "e",
+        "eventTime": "2026-11-18T11:00:00.000000+00:00",
+        "productId": "tea",
+        "details": {},
+    },
+}
+KILOBYTES_256 = 262_144
+
+
+@pytest.mark.parametrize("function", SCHEMA_OF)
+def test_messages_as_large_as_they_come(world, function):
+    good = json.dumps(GOOD[function])
+    large = [
+        *(
+            "[" * KILOBYTES_256,
+            '{"a":' * (KILOBYTES_256 // 5),
+            "9" * KILOBYTES_256,
+            "x" * KILOBYTES_256,
+        ),
+        f'{{"orderId": "{"o" * KILOBYTES_256}"}}',
+        f'{{"{"k" * KILOBYTES_256}": 1.5}}',
+        good[:-1] + f', "{"k" * KILOBYTES_256}": 1}}',
+        good[:-1] + ', "k": ' + "[" * 500 + "]" * 500 + "}",
+        good[:-1] + ', "k": [' + "1," * (KILOBYTES_256 // 2) + "1]}",
+        "\U0001f375" * (KILOBYTES_256 // 4),
+        good + " " * (KILOBYTES_256 - len(good)),
+    ]
+    event = sqs_event(*large)
+    answer = world.invoke(function, event)
+    check_batch(world, function, event, answer, sqs_refuses=False)
+    assert answer == {"batchItemFailures": []}
+    assert len(world.sqs.letters) == len(large) - 1, "the last one is good, but for its length"
+
+
+@pytest.mark.parametrize("function", SCHEMA_OF)
+@fuzz
+@given(data=st.data())
+def test_an_event_that_is_not_as_sqs_makes_it_loses_nothing(world, function, data):
+    """Records without attributes, from other sources, with other types: all done as asked, or nothing is."""
+    good = st.just(
+        sqs_event(GOOD[function], "poison", group=data.draw(st.sampled_from([None, "g"])))
+    )
+    event = data.draw(broken(good))
+    answer = world.invoke(function, event)
+    if "errorCode" not in answer:
+        check_batch(world, function, event, answer, sqs_refuses=False)
+        return
+    assert answer["errorMessage"]
+    assert world.nothing_was_done()
+    if "Records" in event:
+        assert answer["batchItemFailures"] == [{"itemIdentifier": ""}], "the whole batch failed"
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        *(("attributes", value) for value in (None, [], {}, {"ApproximateReceiveCount": 1e400})),
+        *(("body", value) for value in (None, 7, {}, json.loads("[" * 900 + "]" * 900))),
+        *(("messageId", value) for value in (None, 7, [])),
+        *(("eventSource", value) for value in (None, "aws:kinesis", "aws:s3", "\ud800", {})),
+        *(("eventSourceARN", value) for value in (None, 7, "queue.fifo")),
+    ],
+)
+@pytest.mark.parametrize("function", SCHEMA_OF)
+def test_an_odd_record_loses_nothing(world, function, where, value):
+    event = sqs_event(GOOD[function])
+    event["Records"][0][where] = value
+    answer = world.invoke(function, event)
+    if where == "attributes":
+        assert answer == {"batchItemFailures": []}
+        assert is_applied(world, function, GOOD[function])
+    else:
+        assert answer["batchItemFailures"] == [{"itemIdentifier": ""}]
+        assert world.nothing_was_done()
+
+
+COMMANDS = [
+    (function, action)
+    for function, actions in json_schema("commands").items()
+    for action in actions
+]
+DEFAULTS = {"adjust_stock": "adjust", "cancel_orders": "cancel"}
+
+
+@pytest.mark.parametrize("function", function_names())
+@fuzz
+@given(event=any_json)
+def test_a_direct_invocation_with_anything_is_answered(world, function, event):
+    answer = world.invoke(function, event)
+    assert answer["errorCode"] in ("UNSUPPORTED_EVENT", "INVALID_JSON", "SCHEMA_VIOLATION")
+    assert answer["errorMessage"]
+    assert world.nothing_was_done()
+
+
+@pytest.mark.parametrize(("function", "action"), COMMANDS)
+@settings(fuzz, max_examples=25)
+@given(data=st.data())
+def test_a_command_is_carried_out_or_refused_with_the_field(world, function, action, data):
+    schema = json_schema("commands")[function][action]
+    named = documents(schema).map(lambda command: {**command, "action": action})
+    command = data.draw(named | broken(named))
+    answer = world.invoke(function, command)
+    assert ("result" in answer) != ("errorCode" in answer)
+    document = strictly(json.dumps(command))
+    if document is not POISON:
+        document = {"action": DEFAULTS.get(function), **document}
+        meant = (
+            json_schema("commands")[function].get(document["action"])
+            if isinstance(document["action"], str)
+            else None
+        )
+        wrong = faults(document, meant) if meant else {"action"}
+    if document is POISON:
+        assert answer["errorCode"] == "INVALID_JSON"
+        assert answer["field"]
+    elif wrong:
+        assert answer["errorCode"] in ("SCHEMA_VIOLATION", "UNSUPPORTED_EVENT")
+        assert (answer["field"] or "the message") in wrong
+        assert answer["errorMessage"].startswith(f"{answer['field'] or 'the message'}:")
+    else:
+        assert answer.get("errorCode") in (None, "SCHEMA_VIOLATION", "EVENT_FROM_THE_FUTURE")
+        assert answer.get("field") in (None, "eventTime")
+    if "errorCode" in answer:
+        assert world.nothing_was_done()
+    else:
+        assert answer["result"] in RESULTS, answer
+        check_books(world)
+
+
+RESULTS = {
+    *("APPLIED", "REPLAYED", "REFUSED", "RETRY_LATER", "STALE"),
+    *("ACQUIRED", "RENEWED", "RELEASED", "LEASE_WAS_OVER", "COMMITTED"),
+}
