@@ -86,8 +86,9 @@ $(VENV)/installed: requirements-dev.txt
 		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up the Python environment in $(VENV)" >&2
 	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) >&2
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt >$(VENV)/uv.txt
 	@$(VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
-		"$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)" >&2
+		--require-hashes -r $(VENV)/uv.txt >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
 	@touch $@
 
