@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, Names, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -166,18 +165,22 @@ class Functions(Construct):
         prefix = "FIFO_" if pair.queue.fifo else ""
         function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
-        function.add_event_source(
-            event_sources.SqsEventSource(
-                pair.queue,
-                batch_size=settings.batchSize,
-                max_batching_window=(
-                    Duration.seconds(settings.batchWindowSeconds)
-                    if settings.batchWindowSeconds
-                    else None
-                ),
-                max_concurrency=settings.maximumConcurrency,
-                report_batch_item_failures=True,
-            )
+        function.add_event_source_mapping(
+            # The name that the CDK's own SqsEventSource gives it. Under another one an update would make a second
+            # mapping of the queue before it deletes the first, which Lambda refuses.
+            f"SqsEventSource:{Names.node_unique_id(pair.queue.node)}",
+            event_source_arn=pair.queue.queue_arn,
+            batch_size=settings.batchSize,
+            max_batching_window=(
+                Duration.seconds(settings.batchWindowSeconds)
+                if settings.batchWindowSeconds
+                else None
+            ),
+            max_concurrency=settings.maximumConcurrency,
+            report_batch_item_failures=True,
+        )
+        function.add_to_role_policy(
+            iam.PolicyStatement(actions=_CONSUME, resources=[pair.queue.queue_arn])
         )
         function.add_to_role_policy(
             iam.PolicyStatement(
@@ -195,6 +198,16 @@ class Functions(Construct):
             )
         )
 
+
+# The first three are for Lambda's poller: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The
+# CDK's own grant allows one more, which nobody uses.
+_CONSUME = [
+    "sqs:ReceiveMessage",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+    # For the handler, which hides returned messages for a while.
+    "sqs:ChangeMessageVisibility",
+]
 
 _RETENTION = {
     1: logs.RetentionDays.ONE_DAY,

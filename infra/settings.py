@@ -75,7 +75,7 @@ class Settings:
 
     Attributes:
         stage: `dev` may be thrown away; `prod` is protected against deletion and keeps its data.
-        runtime: Lambda runtime, such as `python3.13`.
+        runtime: Lambda runtime, such as `python3.14`.
         architecture: `arm64` or `x86_64`.
         log_level: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`.
         log_retention_days: A number of days that CloudWatch Logs knows.

@@ -21,10 +21,14 @@ from local import ROOT
 SETTINGS = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
 
 
-def synthesise(stage, **changes):
+def stack_of(stage, **changes):
     settings = Settings.from_context(stage, SETTINGS | changes)
     app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True})
-    return Template.from_stack(InventoryOrdersStack(app, settings.stack_name, settings=settings))
+    return InventoryOrdersStack(app, settings.stack_name, settings=settings)
+
+
+def synthesise(stage, **changes):
+    return Template.from_stack(stack_of(stage, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +170,6 @@ def test_the_functions(dev):
 CONSUME = {
     "sqs:ReceiveMessage",
     "sqs:ChangeMessageVisibility",
-    "sqs:GetQueueUrl",
     "sqs:DeleteMessage",
     "sqs:GetQueueAttributes",
 }

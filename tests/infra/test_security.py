@@ -1,0 +1,96 @@
+"""Whom the template lets do what: the rules of cdk-nag for AWS solutions, and our own where it does not look."""
+
+import re
+
+import pytest
+
+from local import ROOT
+from tests.infra.test_template import resources, stack_of, synthesise
+
+
+def findings(stage, **changes):
+    # After test_template, which sets how the CDK is to run.
+    from cdk_nag import AwsSolutionsChecks
+
+    stack = stack_of(stage, **changes)
+    report = AwsSolutionsChecks(stack.node.root).validate_scope(stack)
+    return {
+        (violation.rule_name, resource.construct_path)
+        for violation in report.violations
+        for resource in violation.violating_resources
+    }
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+@pytest.mark.parametrize("changes", [{}, {"alarmEmail": "ops@example.com"}], ids=["", "mailed"])
+def test_cdk_nag_finds_nothing(stage, changes):
+    assert findings(stage, **changes) == set()
+
+
+def test_nothing_is_hidden_from_cdk_nag():
+    """No rule is acknowledged anywhere, and the rules do look at the stack."""
+    sources = [ROOT / "app.py", *(ROOT / "infra").glob("*.py")]
+    assert not [path for path in sources if re.search("acknowledge|cdk_nag", path.read_text())]
+    assert {rule for rule, _ in findings("dev", runtime="python3.11")} == {"AwsSolutions-L1"}
+
+
+@pytest.fixture(scope="module", params=["dev", "prod"])
+def template(request):
+    return synthesise(request.param, alarmEmail="ops@example.com")
+
+
+def statements(template, kind):
+    for logical_id, resource in resources(template, kind).items():
+        document = resource["Properties"]["PolicyDocument"]
+        for statement in document["Statement"]:
+            yield logical_id, statement
+
+
+def test_no_role_may_do_anything_unnamed_or_to_anything_unnamed(template):
+    found = list(statements(template, "AWS::IAM::Policy"))
+    assert found
+    for logical_id, statement in found:
+        actions = statement["Action"]
+        for action in [actions] if isinstance(actions, str) else actions:
+            assert "*" not in action, logical_id
+        targets = statement["Resource"]
+        for target in targets if isinstance(targets, list) else [targets]:
+            attribute = target["Fn::GetAtt"]
+            assert attribute[1] == "Arn", f"{logical_id}: {target} is more than one resource"
+
+
+def test_only_lambda_may_take_on_a_role(template):
+    for role in resources(template, "AWS::IAM::Role").values():
+        (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        assert statement == {
+            "Action": "sts:AssumeRole",
+            "Effect": "Allow",
+            "Principal": {"Service": "lambda.amazonaws.com"},
+        }
+
+
+def test_nothing_can_be_reached_without_credentials_of_the_account(template):
+    """No function URL, no permission for others to invoke, and no resource policy that allows anybody anything."""
+    kinds = {resource["Type"] for resource in template.to_json()["Resources"].values()}
+    assert not kinds & {"AWS::Lambda::Url", "AWS::Lambda::Permission", "AWS::ApiGatewayV2::Api"}
+    for kind in ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy"):
+        policies = list(statements(template, kind))
+        assert policies
+        for logical_id, statement in policies:
+            service = statement["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+            assert statement["Effect"] == "Deny" or service, logical_id
+
+
+def test_production_is_protected_against_deletion():
+    assert stack_of("prod").termination_protection
+    assert not stack_of("dev").termination_protection
+    held = synthesise("prod").to_json()["Resources"].values()
+    tables = [resource for resource in held if resource["Type"] == "AWS::DynamoDB::GlobalTable"]
+    assert len(tables) == 3
+    assert all(table["UpdateReplacePolicy"] == "Retain" for table in tables)
+
+
+def test_functions_do_not_log_their_events(template):
+    for function in resources(template, "AWS::Lambda::Function").values():
+        variables = function["Properties"]["Environment"]["Variables"]
+        assert not {name for name in variables if "LOG_EVENT" in name or name == "POWERTOOLS_DEV"}
