@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import ssl
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from local import STATE
 from local.process import LocalError
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
+
+CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
+"""Made by the embedded AWS when it speaks TLS; clients have to be told to trust it."""
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -43,6 +49,15 @@ def _is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return bool(mapped.is_loopback or mapped.is_unspecified)
 
 
+def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
+    """What asks the embedded AWS things that no AWS client can: without any proxy, this machine talks to itself."""
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if endpoint.startswith("https:"):
+        trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+        handlers.append(urllib.request.HTTPSHandler(context=trusted))
+    return urllib.request.build_opener(*handlers)
+
+
 def embedded_settings(endpoint: str) -> dict[str, str]:
     """What points any AWS client at the embedded AWS, and away from every real account.
 
@@ -51,6 +66,7 @@ def embedded_settings(endpoint: str) -> dict[str, str]:
     """
     if not is_loopback(endpoint):
         raise LocalError(f"{endpoint} is not on this machine; local commands refuse to use it")
+    trust = {"AWS_CA_BUNDLE": str(CERTIFICATE), "NODE_EXTRA_CA_CERTS": str(CERTIFICATE)}
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
@@ -60,6 +76,7 @@ def embedded_settings(endpoint: str) -> dict[str, str]:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
+        **(trust if endpoint.startswith("https:") else {}),
     }
 
 

@@ -9,12 +9,12 @@ import socket
 import subprocess
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from local import ROOT, STATE
-from local.aws import environment_without_aws
+from local.aws import environment_without_aws, opener_of
 from local.process import LOGS, LocalError, Server, run_logged, tail
 
 _FOLDER = STATE / "emulator"
@@ -28,8 +28,21 @@ _START_SECONDS = 30
 _STOP_SECONDS = 12
 
 
+@dataclass(frozen=True)
 class Emulator(Server):
-    """A running embedded AWS."""
+    """A running embedded AWS.
+
+    Attributes:
+        enforces_iam: Whether functions may do only what their roles allow, as on AWS. It then speaks TLS, with a
+            certificate of its own (`local.aws.CERTIFICATE`).
+    """
+
+    enforces_iam: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        # The certificate is for the name.
+        return f"https://localhost:{self.port}" if self.enforces_iam else super().endpoint
 
     def check(self) -> None:
         """Make sure that it still runs.
@@ -44,13 +57,16 @@ class Emulator(Server):
 def running() -> Emulator | None:
     """The embedded AWS of this checkout, if it runs."""
     emulator = Emulator.read(_STATE_FILE)
-    if emulator is None or not emulator.is_alive() or not _is_ready(emulator.port):
+    if emulator is None or not emulator.is_alive() or not _is_ready(emulator):
         return None
     return emulator
 
 
-def start() -> Emulator:
+def start(*, enforce_iam: bool = False) -> Emulator:
     """Start the embedded AWS, empty.
+
+    Args:
+        enforce_iam: Hold every function to its role, as AWS does.
 
     Raises:
         LocalError: It does not come up.
@@ -67,6 +83,9 @@ def start() -> Emulator:
         "SFTP_ENABLED": "0",
         "TMPDIR": str(_TEMPORARY),
     }
+    if enforce_iam:
+        # Where it may, it then listens on port 443 of loopback too.
+        environment |= {"AUTH": "true", "USE_SSL": "1"}
     with _LOG.open("wb") as log:
         process = subprocess.Popen(
             [str(VENV / "bin" / "python"), "-m", "ministack"],
@@ -78,10 +97,10 @@ def start() -> Emulator:
             # Outlives this command, and is not hit by its Ctrl-C.
             start_new_session=True,
         )
-    emulator = Emulator.of_process(process.pid, port)
+    emulator = replace(Emulator.of_process(process.pid, port), enforces_iam=enforce_iam)
     emulator.write(_STATE_FILE)
     give_up_at = time.monotonic() + _START_SECONDS
-    while not _is_ready(port):
+    while not _is_ready(emulator):
         if process.poll() is not None or time.monotonic() > give_up_at:
             stop()
             raise LocalError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
@@ -143,11 +162,10 @@ def _free_port() -> int:
         return port
 
 
-def _is_ready(port: int) -> bool:
+def _is_ready(emulator: Emulator) -> bool:
     try:
-        # Without any proxy: this machine talks to itself.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{port}/_ministack/ready", timeout=2) as answer:
+        address = f"{emulator.endpoint}/_ministack/ready"
+        with opener_of(emulator.endpoint).open(address, timeout=2) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

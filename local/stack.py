@@ -31,11 +31,12 @@ _CDK = [str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices", "--no-color
 Say = Callable[[str], None]
 
 
-def up(say: Say) -> Emulator:
+def up(say: Say, *, enforce_iam: bool = False) -> Emulator:
     """Start the embedded AWS and deploy the stack, where that is not so already.
 
     Args:
         say: Told in a few words what is about to be done.
+        enforce_iam: If it has to be started: hold every function to its role, as AWS does.
     """
     with emulator.exclusive():
         found = emulator.running()
@@ -43,7 +44,7 @@ def up(say: Say) -> Emulator:
             background.stop()
             emulator.stop()
             say("Starting the embedded AWS")
-            found = emulator.start()
+            found = emulator.start(enforce_iam=enforce_iam)
         wanted = {"emulator": asdict(found), "inputs": _fingerprint()}
         if _deployed() != wanted:
             _deploy(found, say, first=_deployed().get("emulator") != asdict(found))

@@ -27,17 +27,23 @@ import pytest  # noqa: E402
 from local import stack as local_stack  # noqa: E402
 from local.aws import Aws, use_embedded  # noqa: E402
 from local.emulator import Emulator  # noqa: E402
+from tests.roles import name_batches_as_the_embedded_aws_does  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def embedded_aws() -> Any:
-    """An embedded AWS of the tests' own, with the stack deployed by the real CDK; stopped at the end."""
+    """An embedded AWS of the tests' own, with the stack deployed by the real CDK; stopped at the end.
+
+    It enforces IAM: what a test sees a function do, the function's role allows.
+    """
     local_stack.down()
     try:
-        running: Emulator = local_stack.up(lambda _: None)
+        running: Emulator = local_stack.up(lambda _: None, enforce_iam=True)
         before = dict(os.environ)
         use_embedded(running.endpoint)
-        yield Aws.of_stack(local_stack.STACK_NAME), running
+        aws = Aws.of_stack(local_stack.STACK_NAME)
+        name_batches_as_the_embedded_aws_does(aws)
+        yield aws, running
         os.environ.clear()
         os.environ.update(before)
     finally:

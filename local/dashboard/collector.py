@@ -6,14 +6,13 @@ import json
 import re
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from inventory_orders import telemetry
 from local import emf
-from local.aws import Aws
+from local.aws import Aws, opener_of
 from local.dashboard.metrics import RETENTION_SECONDS, Metric, Samples
 from local.logs import Event, Tail
 from local.queues import DEAD_LETTERS, QUEUES, depth
@@ -169,8 +168,8 @@ class Collector:
         Receiving messages to look at them would count as a delivery of each.
         """
         query = urllib.parse.urlencode({"QueueUrl": self._aws.outputs[output]})
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{self._endpoint}/_ministack/sqs/messages?{query}", timeout=10) as answer:
+        address = f"{self._endpoint}/_ministack/sqs/messages?{query}"
+        with opener_of(self._endpoint).open(address, timeout=10) as answer:
             found = json.load(answer)["messages"]
         sent = [
             message["SentTimestamp"]

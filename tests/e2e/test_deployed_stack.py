@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from local import ROOT, STATE, queues, stack
@@ -92,6 +93,17 @@ def test_from_the_fifo_queue_first_come_is_first_served(aws):
     assert placed == [f"drop-{n:02}" for n in range(15)]
 
 
+def test_the_embedded_aws_listens_on_loopback_only(embedded_aws):
+    process = psutil.Process(embedded_aws[1].pid)
+    addresses = {
+        connection.laddr.ip
+        for one in (process, *process.children(recursive=True))
+        for connection in one.net_connections()
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
 def test_up_does_nothing_when_nothing_changed(embedded_aws):
     said = []
     began = time.monotonic()
@@ -116,7 +128,7 @@ def test_the_demonstration(embedded_aws):
 
 def test_env_points_any_client_at_the_embedded_aws(embedded_aws):
     lines = cli("env").stdout.splitlines()
-    assert all(line.startswith("export AWS_") for line in lines)
+    assert all(line.startswith(("export AWS_", "export NODE_EXTRA_CA_CERTS=")) for line in lines)
     assert f"export AWS_ENDPOINT_URL={embedded_aws[1].endpoint}" in lines
 
 

@@ -1,0 +1,262 @@
+"""Every permission of every role is needed: without it the embedded AWS, which enforces IAM, refuses the function.
+
+What it does not enforce is asserted on the template (tests/infra): Lambda's own reading from the queues, and logs.
+"""
+
+import json
+import uuid
+
+import pytest
+
+from inventory_orders.clock import SystemClock, timestamp
+from local.invoke import function_names, invoke_deployed
+from tests.conftest import order_body, sqs_event
+from tests.roles import allow, name_of, permissions
+
+NOT_ENFORCED = {
+    *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
+    *("logs:CreateLogStream", "logs:PutLogEvents"),
+}
+
+
+class Shop:
+    """Prepares what an event needs, with the permissions as deployed."""
+
+    def __init__(self, aws):
+        self.aws = aws
+        self.new_id = uuid.uuid4().hex
+
+    def call(self, function, event):
+        answer = invoke_deployed(self.aws, function, event).answer
+        assert "errorCode" not in answer, answer
+        return answer
+
+    def product(self):
+        """A product of the event's own, 10 in stock. Returns the answer that describes it."""
+        create = {"action": "create", "productId": self.new_id, "openingStock": 10}
+        return self.call("manage_products", create)
+
+    def lease(self):
+        """Nobody may change the product for a while."""
+        seconds = {"seconds": 900, "outliveInvocation": True}
+        acquire = {"action": "acquire", "productId": self.new_id, **seconds}
+        return self.call("count_stock", acquire)["lease"]
+
+    def order(self):
+        """An order of the product."""
+        self.product()
+        return order_body(self.new_id, {self.new_id: 1})
+
+
+def an_order(shop):
+    return sqs_event(shop.order())
+
+
+def an_order_that_was_cancelled_before_it_came(shop):
+    shop.call("cancel_orders", {"orderId": shop.new_id, "leaveTombstone": True})
+    return an_order(shop)
+
+
+def an_order_of_a_leased_product(shop):
+    event = an_order(shop)
+    shop.lease()
+    return event
+
+
+def an_order_of_a_leased_product_in_its_group(shop):
+    order = shop.order()
+    shop.lease()
+    return sqs_event(order, group="g")
+
+
+def poison(shop):
+    return sqs_event("poison")
+
+
+def poison_in_a_group(shop):
+    return sqs_event("poison", group="g")
+
+
+def a_receipt(shop):
+    shop.product()
+    receipt = {"productId": shop.new_id, "delta": 1, "reason": "RECEIPT"}
+    return {"adjustmentId": shop.new_id, **receipt}
+
+
+def a_receipt_that_is_booked_already(shop):
+    receipt = a_receipt(shop)
+    shop.call("adjust_stock", receipt)
+    return receipt
+
+
+def a_receipt_of_a_product_that_is_not_there_yet(shop):
+    receipt = {"productId": shop.new_id, "delta": 1, "reason": "RECEIPT"}
+    return sqs_event({"adjustmentId": shop.new_id, **receipt})
+
+
+def a_cancellation(shop):
+    shop.call("place_orders", an_order(shop))
+    return sqs_event({"orderId": shop.new_id})
+
+
+def a_cancellation_of_a_leased_product(shop):
+    event = a_cancellation(shop)
+    shop.lease()
+    return event
+
+
+def a_cancellation_before_its_order(shop):
+    return sqs_event({"orderId": shop.new_id})
+
+
+def a_direct_cancellation(shop):
+    return {"orderId": shop.new_id}
+
+
+def a_new_product(shop):
+    return {"action": "create", "productId": shop.new_id, "openingStock": 1}
+
+
+def a_price(shop):
+    shop.product()
+    return {"action": "changePrice", "productId": shop.new_id, "price": 1}
+
+
+def the_end_of_a_product(shop):
+    shop.product()
+    return {"action": "discontinue", "productId": shop.new_id}
+
+
+def a_delisting(shop):
+    created_at = shop.product()["createdAt"]
+    return {"action": "delist", "productId": shop.new_id, "createdAt": created_at}
+
+
+def an_event_of_a_product_that_is_not_there_yet(shop):
+    now = timestamp(SystemClock().now())
+    event = {"eventId": "e", "eventTime": now, "productId": shop.new_id}
+    return sqs_event({**event, "details": {}})
+
+
+def a_lease(shop):
+    shop.product()
+    return {"action": "acquire", "productId": shop.new_id, "seconds": 1}
+
+
+def a_count(shop):
+    shop.product()
+    lease = shop.lease()
+    return {"action": "commit", "lease": lease, "counted": 9, "adjustmentId": shop.new_id}
+
+
+def a_count_that_is_written_already(shop):
+    count = a_count(shop)
+    shop.call("count_stock", count)
+    return count
+
+
+NEEDED_FOR = {
+    ("place_orders", "dynamodb:BatchGetItem", "ProductsTable"): an_order,
+    ("place_orders", "dynamodb:UpdateItem", "ProductsTable"): an_order,
+    ("place_orders", "dynamodb:BatchGetItem", "OrdersTable"): an_order,
+    ("place_orders", "dynamodb:PutItem", "OrdersTable"): an_order,
+    (
+        "place_orders",
+        "dynamodb:UpdateItem",
+        "OrdersTable",
+    ): an_order_that_was_cancelled_before_it_came,
+    ("place_orders", "sqs:SendMessage", "OrderDeadLetterQueue"): poison,
+    ("place_orders", "sqs:SendMessage", "OrderFifoDeadLetterQueue"): poison_in_a_group,
+    ("place_orders", "sqs:ChangeMessageVisibility", "OrderQueue"): an_order_of_a_leased_product,
+    (
+        "place_orders",
+        "sqs:ChangeMessageVisibility",
+        "OrderQueueFifo",
+    ): an_order_of_a_leased_product_in_its_group,
+    ("adjust_stock", "dynamodb:BatchGetItem", "ProductsTable"): a_receipt,
+    ("adjust_stock", "dynamodb:GetItem", "ProductsTable"): a_receipt_that_is_booked_already,
+    ("adjust_stock", "dynamodb:UpdateItem", "ProductsTable"): a_receipt,
+    ("adjust_stock", "dynamodb:BatchGetItem", "StockAdjustmentsTable"): a_receipt,
+    ("adjust_stock", "dynamodb:PutItem", "StockAdjustmentsTable"): a_receipt,
+    ("adjust_stock", "sqs:SendMessage", "StockDeadLetterQueue"): poison,
+    (
+        "adjust_stock",
+        "sqs:ChangeMessageVisibility",
+        "StockQueue",
+    ): a_receipt_of_a_product_that_is_not_there_yet,
+    ("cancel_orders", "dynamodb:BatchGetItem", "ProductsTable"): a_cancellation,
+    ("cancel_orders", "dynamodb:UpdateItem", "ProductsTable"): a_cancellation,
+    ("cancel_orders", "dynamodb:BatchGetItem", "OrdersTable"): a_cancellation,
+    ("cancel_orders", "dynamodb:GetItem", "OrdersTable"): a_direct_cancellation,
+    ("cancel_orders", "dynamodb:PutItem", "OrdersTable"): a_cancellation_before_its_order,
+    ("cancel_orders", "dynamodb:UpdateItem", "OrdersTable"): a_cancellation,
+    ("cancel_orders", "sqs:SendMessage", "CancellationDeadLetterQueue"): poison,
+    (
+        "cancel_orders",
+        "sqs:ChangeMessageVisibility",
+        "CancellationQueue",
+    ): a_cancellation_of_a_leased_product,
+    ("manage_products", "dynamodb:GetItem", "ProductsTable"): the_end_of_a_product,
+    ("manage_products", "dynamodb:PutItem", "ProductsTable"): a_new_product,
+    ("manage_products", "dynamodb:UpdateItem", "ProductsTable"): a_price,
+    ("manage_products", "dynamodb:DeleteItem", "ProductsTable"): a_delisting,
+    ("manage_products", "dynamodb:PutItem", "StockAdjustmentsTable"): a_new_product,
+    ("manage_products", "sqs:SendMessage", "CatalogueDeadLetterQueue"): poison,
+    (
+        "manage_products",
+        "sqs:ChangeMessageVisibility",
+        "CatalogueQueue",
+    ): an_event_of_a_product_that_is_not_there_yet,
+    ("count_stock", "dynamodb:GetItem", "ProductsTable"): a_count,
+    ("count_stock", "dynamodb:UpdateItem", "ProductsTable"): a_lease,
+    ("count_stock", "dynamodb:GetItem", "StockAdjustmentsTable"): a_count_that_is_written_already,
+    ("count_stock", "dynamodb:PutItem", "StockAdjustmentsTable"): a_count,
+}
+
+
+@pytest.fixture(scope="module")
+def aws(embedded_aws):
+    return embedded_aws[0]
+
+
+@pytest.fixture(scope="module")
+def deployed(aws):
+    return {function: permissions(aws, function) for function in function_names()}
+
+
+def test_there_is_an_event_for_every_permission(aws, deployed):
+    granted = {
+        (function, action, name_of(aws, arn))
+        for function, pairs in deployed.items()
+        for action, arn in pairs
+        if action not in NOT_ENFORCED
+    }
+    assert granted == set(NEEDED_FOR)
+
+
+@pytest.mark.parametrize(
+    ("function", "action", "resource"),
+    NEEDED_FOR,
+    ids=lambda part: part.rsplit(":", 1)[-1],
+)
+def test_without_the_permission_the_function_is_refused(aws, deployed, function, action, resource):
+    event = NEEDED_FOR[function, action, resource](Shop(aws))
+    taken = {
+        (name, arn)
+        for name, arn in deployed[function]
+        if (name, name_of(aws, arn)) == (action, resource)
+    }
+    assert len(taken) == 1
+    try:
+        allow(aws, function, deployed[function] - taken)
+        without = said(invoke_deployed(aws, function, event))
+    finally:
+        allow(aws, function, deployed[function])
+    assert f"not authorized to perform: {action}" in without
+    assert "not authorized" not in said(invoke_deployed(aws, function, event))
+
+
+def said(invocation):
+    """All that an invocation answered and logged. Nothing was acknowledged that could not be done."""
+    assert not invocation.failed, invocation.answer
+    return json.dumps(invocation.answer) + invocation.logs

@@ -1,0 +1,71 @@
+"""What the functions' roles allow on the embedded AWS, and other policies for a test."""
+
+import json
+from typing import Any
+
+import boto3
+
+from local.aws import Aws
+from local.invoke import function_names
+
+# AWS counts a call for a batch as the single action; the embedded AWS as an action of its own.
+# Source: https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html
+_CALLED_IN_BATCHES = {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
+
+Permission = tuple[str, str]
+"""An action and the ARN of its resource."""
+
+
+def _policy_of(aws: Aws, function: str) -> Any:
+    output = "".join(part.capitalize() for part in function.split("_")) + "FunctionName"
+    configuration = aws.functions.get_function_configuration(FunctionName=aws.outputs[output])
+    role = boto3.resource("iam").Role(configuration["Role"].rsplit("/", 1)[-1])
+    assert list(role.attached_policies.all()) == []
+    (policy,) = role.policies.all()
+    return policy
+
+
+def permissions(aws: Aws, function: str) -> set[Permission]:
+    """What a function may do, one pair for each action on each resource."""
+    found = set()
+    for statement in _policy_of(aws, function).policy_document["Statement"]:
+        assert statement["Effect"] == "Allow"
+        actions, resources = (
+            [value] if isinstance(value, str) else value
+            for value in (statement["Action"], statement["Resource"])
+        )
+        found |= {(action, resource) for action in actions for resource in resources}
+    return {(action, arn) for action, arn in found if not action.endswith("Batch")}
+
+
+def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
+    """Let a function do this and nothing else, from its next request on."""
+    statements = [
+        {
+            "Effect": "Allow",
+            "Action": [action, f"{action}Batch"] if action in _CALLED_IN_BATCHES else action,
+            "Resource": resource,
+        }
+        for action, resource in sorted(granted)
+    ]
+    document = {"Version": "2012-10-17", "Statement": statements}
+    _policy_of(aws, function).put(PolicyDocument=json.dumps(document))
+
+
+def name_batches_as_the_embedded_aws_does(aws: Aws) -> None:
+    """Leave every role as deployed, but for the names of calls for a batch."""
+    for function in function_names():
+        allow(aws, function, permissions(aws, function))
+
+
+def name_of(aws: Aws, arn: str) -> str:
+    """The output of the stack that names a resource."""
+    (name,) = {
+        output
+        for output, value in aws.outputs.items()
+        if output.endswith(("TableName", "QueueUrl", "QueueFifoUrl", "LogGroupName"))
+        and arn.removesuffix(":*").endswith(
+            (f":{value}", f"/{value}", f":{value.rsplit('/', 1)[-1]}")
+        )
+    }
+    return name.removesuffix("Name").removesuffix("Url")
