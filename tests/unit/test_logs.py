@@ -1,0 +1,56 @@
+"""What the handlers write to their logs about the messages and commands that they were given: ids and reasons only."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from local import ROOT
+from local.invoke import FakeContext, function_names, load_handler
+
+SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
+# What a log line may name, so that a message can be found.
+NAMED = {"orderId", "adjustmentId", "productId", "eventId", "messageId", "createdAt"}
+
+
+def leaves(value, name=""):
+    """Every name and every text of a document, and the name under which it stands."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield "", key
+            yield from leaves(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner, name)
+    elif isinstance(value, str):
+        yield name, value
+
+
+def told(event):
+    """What the sender told: all texts but ids, whole bodies, and whatever is no JSON at all."""
+    for body in [record["body"] for record in event.get("Records", ())] or [json.dumps(event)]:
+        yield body
+        try:
+            document = json.loads(body)
+        except ValueError:
+            continue
+        yield from (text for name, text in leaves(document) if name and name not in NAMED)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_logs_carry_nothing_that_a_sender_told_but_ids(sample, moto_environment, capsys):
+    event = json.loads((ROOT / "events" / f"{sample}.json").read_text())
+    name = next(name for name in function_names() if sample.startswith(name))
+    handler = load_handler(name)
+    handler.logger.registered_handler.stream = sys.stdout
+    handler.lambda_handler(event, FakeContext(name))
+
+    output = capsys.readouterr().out
+    assert not re.search('"(userId|items|quantity|body|details)":', output)
+    lines = [json.loads(line) for line in output.splitlines()]
+    logged = {text for line in lines if "_aws" not in line for _, text in leaves(line)}
+    assert "Records" not in event or "batch done" in logged
+    for secret in filter(None, told(event)):
+        word = re.compile(rf"(?<![\w-]){re.escape(secret)}(?![\w-])")
+        assert not [text for text in logged if word.search(text)], secret
