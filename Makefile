@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard screenshot test browser bench up down env invoke audit example deploy destroy lock
+.PHONY: help setup demo dashboard screenshot test browser bench up down env invoke audit redrive example deploy destroy lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ invoke: setup ## one handler, one event: FUNCTION=place_orders EVENT=events/plac
 
 audit: setup ## recompute every product's stock on the embedded AWS; PRODUCT=id explains one
 	@$(RUN) audit $(PRODUCT)
+
+redrive: setup ## the dead letters of the embedded AWS, by cause; SEND=1 sends back those that may succeed now
+	@$(RUN) redrive $(if $(SEND),--send)
 
 example: setup ## a race, with naive code and with ours: NAME=lost-update; lists them without a name
 	@$(RUN) example $(NAME)

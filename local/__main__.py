@@ -11,13 +11,14 @@ import sys
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +29,10 @@ from local.process import LocalError
 from local.shop import Message, read_orders
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from local.books import Account, Entry
+    from local.redrive import Findings
 
 app = typer.Typer(
     help="The embedded AWS, and tools for the deployed stack.",
@@ -46,6 +50,16 @@ class QueueName(StrEnum):
 
     STANDARD = "standard"
     FIFO = "fifo"
+
+
+class AnyQueue(StrEnum):
+    """All queues, in the order of `queues.QUEUES`."""
+
+    STANDARD = "standard"
+    FIFO = "fifo"
+    STOCK = "stock"
+    CANCELLATION = "cancellation"
+    CATALOGUE = "catalogue"
 
 
 class Stage(StrEnum):
@@ -268,6 +282,89 @@ def status(account: OnAccount = None) -> None:
         for code, count in causes.most_common():
             dead.add_row(code, f"{count:,}", example[code])
         screen.print("", dead)
+
+
+@app.command()
+def redrive(
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Really send them back. Without it nothing is changed."),
+    ] = False,
+    queue: Annotated[
+        AnyQueue | None,
+        typer.Option(help="Only the dead letters of this queue; those of all without it."),
+    ] = None,
+    cause: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE",
+            help="Send back this errorCode and no other; may be given more than once. Without it: "
+            "TOO_MANY_DELIVERIES, UNKNOWN_PRODUCT and BELOW_FLOOR, whose causes may have been repaired since.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(min=0.1, help="Letters a second at the most, so that the queue keeps up."),
+    ] = 20.0,
+    account: OnAccount = None,
+) -> None:
+    """Show the dead letters by cause, and send back those that may succeed now.
+
+    What can never succeed (bad JSON, a broken schema, a used id) stays: its sender has to send it anew. Safe to
+    interrupt and to repeat: a letter is sent first and deleted then, and the service recognises what it has seen.
+    """
+    from local import redrive as redriving  # noqa: PLC0415
+
+    aws = _aws(account)
+    causes = frozenset(cause) if cause else redriving.MAY_SUCCEED_NOW
+    findings: dict[str, redriving.Findings] = {}
+    pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
+    for name, dead_letters, source in pairs:
+        if queue not in (None, name):
+            continue
+        url = aws.outputs[dead_letters]
+        with aside.status(f"Reading the dead letters of {name}") as spinner:
+
+            def progress(
+                so_far: redriving.Findings, name: str = name, spinner: Status = spinner
+            ) -> None:
+                back = so_far.count(redriving.Decision.SEND_BACK)
+                spinner.update(f"{name}: {back:,} sent back")
+
+            try:
+                findings[name] = (
+                    redriving.redrive(
+                        aws.sqs, url, aws.outputs[source], causes, rate=rate, told=progress
+                    )
+                    if send
+                    else redriving.look(aws.sqs, url, causes)
+                )
+            except (BotoCoreError, ClientError) as error:
+                raise LocalError(
+                    f"{name}: {error}. Nothing is lost: repair that, and run this again"
+                ) from error
+    _show_dead_letters(findings)
+    back = sum(found.count(redriving.Decision.SEND_BACK) for found in findings.values())
+    if send:
+        screen.print(
+            f"{back:,} sent back. [dim]`python -m local status` shows what becomes of them.[/]"
+        )
+    else:
+        screen.print(f"Nothing was changed. [dim]With --send, {back:,} go back.[/]")
+
+
+def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
+    table = Table("queue", "cause", "letters", "", "for example", box=None)
+    for name, found in findings.items():
+        for group in found.groups.values():
+            for decision, count in group.decisions.items():
+                table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
+        if found.crowded:
+            aside.print(
+                f"[dim]Of {len(found.crowded):,} groups of {name} only the first letters are visible at once; "
+                "more may stand behind them, and --send gets there.[/]"
+            )
+    screen.print(table if table.row_count else "There are no dead letters.")
 
 
 @app.command()

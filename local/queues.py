@@ -30,6 +30,10 @@ DEAD_LETTERS = (
     "CancellationDeadLetterQueueUrl",
     "CatalogueDeadLetterQueueUrl",
 )
+"""In the order of the queues that they belong to."""
+
+TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
+"""Cause of a dead letter that the service did not put aside: SQS gave it up, and it carries no `errorCode`."""
 
 _BATCH = 10
 _SENDERS = 4
@@ -148,10 +152,11 @@ def peek_dead_letters(sqs: SQSClient, url: str, limit: int) -> list[DeadLetter]:
                 for index, message in enumerate(seen[start : start + _BATCH])
             ],
         )
-    return [_dead_letter(message) for message in seen]
+    return [read_dead_letter(message) for message in seen]
 
 
-def _dead_letter(message: Mapping[str, Any]) -> DeadLetter:
+def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
+    """From an entry of ReceiveMessage's answer, with all its message attributes."""
     attributes = {
         name: value.get("StringValue", "")
         for name, value in message.get("MessageAttributes", {}).items()
@@ -159,7 +164,7 @@ def _dead_letter(message: Mapping[str, Any]) -> DeadLetter:
     return DeadLetter(
         # Without our attributes SQS itself gave the message up, after too many deliveries, and kept its id.
         attributes.get("originalMessageId", message["MessageId"]),
-        attributes.get("errorCode", "TOO_MANY_DELIVERIES"),
+        attributes.get("errorCode", TOO_MANY_DELIVERIES),
         attributes.get("errorMessage", "it was delivered too often without success"),
         message["Body"],
     )

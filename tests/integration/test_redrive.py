@@ -1,0 +1,227 @@
+"""Dead letters on the embedded AWS: what goes back, what stays, and what an interruption leaves."""
+
+import json
+import uuid
+
+import pytest
+
+from local import queues, redrive
+from local.redrive import MAY_SUCCEED_NOW, SEEN_IN_A_GROUP, Decision
+from tests.conftest import order_body
+from tests.e2e.test_deployed_stack import cli, create, wait_until_settled
+
+POISON = "INVALID_JSON"
+FAST = 10_000.0
+
+
+class Pair:
+    """A queue that nobody consumes, and its dead-letter queue."""
+
+    def __init__(self, sqs, *, fifo):
+        suffix = ".fifo" if fifo else ""
+        attributes = {"FifoQueue": "true"} if fifo else {}
+        name = f"redrive-{uuid.uuid4().hex[:8]}"
+        self.sqs, self.fifo = sqs, fifo
+        self.source, self.dead = (
+            sqs.create_queue(QueueName=f"{name}-{part}{suffix}", Attributes=attributes)["QueueUrl"]
+            for part in ("source", "dead")
+        )
+
+    def put(self, body, code=None, original=None, group="g"):
+        values = {"errorCode": code, "errorMessage": code and f"because of {code}"}
+        values["originalMessageId"] = original or (code and uuid.uuid4().hex)
+        more = (
+            {"MessageGroupId": group, "MessageDeduplicationId": uuid.uuid4().hex}
+            if self.fifo
+            else {}
+        )
+        self.sqs.send_message(
+            QueueUrl=self.dead,
+            MessageBody=body,
+            MessageAttributes={
+                name: {"DataType": "String", "StringValue": value}
+                for name, value in values.items()
+                if value
+            },
+            **more,
+        )
+
+    def redrive(self, causes=MAY_SUCCEED_NOW, **more):
+        return redrive.redrive(self.sqs, self.dead, self.source, causes, rate=FAST, **more)
+
+    def take(self, url):
+        """All visible messages of a queue, for good."""
+        taken = []
+        while found := self.sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=10,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["MessageGroupId"],
+        ).get("Messages"):
+            taken += found
+            for message in found:
+                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return taken
+
+    def bodies(self, url):
+        return [message["Body"] for message in self.take(url)]
+
+
+@pytest.fixture(autouse=True)
+def no_long_polling(monkeypatch):
+    """The embedded AWS has one server, so that an empty answer means an empty queue at once."""
+    monkeypatch.setattr(redrive, "_POLL_SECONDS", 0)
+
+
+@pytest.fixture(params=[False, True], ids=["standard", "fifo"])
+def pair(request, embedded_aws):
+    return Pair(embedded_aws[0].sqs, fifo=request.param)
+
+
+@pytest.fixture
+def fifo(embedded_aws):
+    return Pair(embedded_aws[0].sqs, fifo=True)
+
+
+def test_a_look_changes_nothing_and_hides_nothing(pair):
+    for number in range(8):
+        pair.put(f"good-{number}")
+    pair.put("bad", POISON)
+    for _ in range(2):
+        findings = redrive.look(pair.sqs, pair.dead, MAY_SUCCEED_NOW)
+        assert findings.count(Decision.SEND_BACK) == 8
+        assert findings.groups[POISON].decisions == {Decision.STAY: 1}
+        assert findings.groups[POISON].example == f"because of {POISON}"
+    assert pair.bodies(pair.dead) == [*(f"good-{number}" for number in range(8)), "bad"]
+    assert pair.bodies(pair.source) == []
+
+
+def test_poison_stays_and_the_rest_goes_back_unchanged_and_in_order(pair):
+    for number in range(25):
+        pair.put(f"good-{number:02}", "UNKNOWN_PRODUCT" if number % 2 else None)
+        pair.put(f"bad-{number:02}", POISON)
+    findings = pair.redrive()
+    assert findings.count(Decision.SEND_BACK) == findings.count(Decision.STAY) == 25
+    back = pair.take(pair.source)
+    assert [message["Body"] for message in back] == [f"good-{number:02}" for number in range(25)]
+    assert not any("MessageAttributes" in message for message in back)
+    if pair.fifo:
+        assert {message["Attributes"]["MessageGroupId"] for message in back} == {"g"}
+    left = pair.take(pair.dead)
+    assert sorted(message["Body"] for message in left) == [f"bad-{n:02}" for n in range(25)]
+    assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {POISON}
+
+
+def test_poison_does_not_hide_what_stands_behind_it_in_its_group(fifo):
+    for number in range(SEEN_IN_A_GROUP + 5):
+        fifo.put(f"bad-{number}", POISON)
+    fifo.put("good")
+    seen = redrive.look(fifo.sqs, fifo.dead, MAY_SUCCEED_NOW)
+    assert seen.count(Decision.SEND_BACK) == 0, "SQS does not show it"
+    assert seen.crowded == {"g"}
+    assert fifo.redrive().count(Decision.SEND_BACK) == 1
+    assert fifo.bodies(fifo.source) == ["good"]
+    assert len(fifo.take(fifo.dead)) == SEEN_IN_A_GROUP + 5
+
+
+def test_twice_is_once(pair):
+    pair.put("good")
+    pair.put("bad", POISON)
+    assert pair.redrive().count(Decision.SEND_BACK) == 1
+    again = pair.redrive()
+    assert (again.count(Decision.SEND_BACK), again.count(Decision.STAY)) == (0, 1)
+    assert pair.bodies(pair.source) == ["good"]
+
+
+def test_copies_go_back_once(pair):
+    for _ in range(3):
+        pair.put("same", "UNKNOWN_PRODUCT", original="m-1")
+    findings = pair.redrive()
+    assert (findings.count(Decision.SEND_BACK), findings.count(Decision.COPY)) == (1, 2)
+    assert pair.bodies(pair.source) == ["same"]
+    assert pair.bodies(pair.dead) == []
+
+
+@pytest.mark.parametrize("calls_before", range(1, 9))
+def test_interrupted_anywhere_it_loses_nothing(pair, calls_before):
+    bodies = [*(f"good-{number}" for number in range(4)), "bad"]
+    for body in bodies:
+        pair.put(body, POISON if body == "bad" else None)
+    real, calls = pair.sqs, [0]
+
+    class Interrupted:
+        """Stops the program right before one of the calls that send or delete."""
+
+        def __getattr__(self, name):
+            def call(**arguments):
+                if name in ("send_message", "delete_message"):
+                    calls[0] += 1
+                    if calls[0] == calls_before:
+                        raise KeyboardInterrupt
+                return getattr(real, name)(**arguments)
+
+            return call
+
+    pair.sqs = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        pair.redrive()
+    pair.sqs = real
+    pair.redrive()
+    found = pair.bodies(pair.source)
+    assert set(found) == set(bodies) - {"bad"}
+    if pair.fifo:
+        assert len(found) == 4, "a FIFO queue drops the repetition"
+    assert set(pair.bodies(pair.dead)) == {"bad"}
+
+
+def give_up(aws, body):
+    """Let SQS give an order up, as it does after too many deliveries."""
+    wait_until_settled(aws)
+    (mapping,) = aws.functions.list_event_source_mappings(
+        EventSourceArn=aws.sqs.get_queue_attributes(
+            QueueUrl=aws.outputs[queues.STANDARD], AttributeNames=["QueueArn"]
+        )["Attributes"]["QueueArn"]
+    )["EventSourceMappings"]
+    aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    try:
+        url = aws.outputs[queues.STANDARD]
+        aws.sqs.send_message(QueueUrl=url, MessageBody=body)
+        deliveries = 0
+        while aws.sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages"):
+            deliveries += 1
+            assert deliveries <= 20
+        assert deliveries == 20
+    finally:
+        aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+
+
+def test_an_order_that_was_delivered_too_often_goes_back_and_is_placed(embedded_aws):
+    aws = embedded_aws[0]
+    create(aws, "redrive", 10)
+    give_up(aws, json.dumps(order_body("redrive-1", {"redrive": 2})))
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="poison")
+    wait_until_settled(aws)
+    row = {"TableName": aws.outputs["OrdersTableName"], "Key": {"orderId": {"S": "redrive-1"}}}
+    assert "Item" not in aws.dynamodb.get_item(**row)
+
+    dry = cli("redrive", "--queue", "standard").stdout
+    assert "TOO_MANY_DELIVERIES" in dry
+    assert "INVALID_JSON" in dry
+    assert "Nothing was changed. With --send, 1 go back." in dry
+    assert "1 sent back" in cli("redrive", "--queue", "standard", "--send").stdout
+    wait_until_settled(aws)
+    assert aws.dynamodb.get_item(**row)["Item"]["status"]["S"] == "PENDING"
+    after = cli("redrive", "--queue", "standard", "--send").stdout
+    assert "0 sent back" in after
+    assert "INVALID_JSON" in after
+
+
+def test_what_is_still_wrong_comes_back_and_the_run_ends(embedded_aws):
+    aws = embedded_aws[0]
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.CANCELLATIONS], MessageBody="no cancellation")
+    wait_until_settled(aws)
+    done = cli("redrive", "--queue", "cancellation", "--cause", POISON, "--send").stdout
+    assert "1 sent back" in done
+    wait_until_settled(aws)
+    left = cli("redrive", "--queue", "cancellation").stdout
+    assert POISON in left
