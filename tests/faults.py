@@ -1,0 +1,177 @@
+"""A network that misbehaves: an HTTP proxy in front of DynamoDB for functions that run in processes of their own.
+
+`AWS_ENDPOINT_URL_DYNAMODB` of a deployed function leads to it. It listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+_ERROR = "com.amazonaws.dynamodb.v20120810#"
+_CONNECTION_HEADERS = {"connection", "transfer-encoding", "keep-alive", "date", "server"}
+
+
+class Fault(Enum):
+    """What can happen to a request."""
+
+    THROTTLED = "throttled"
+    SERVER_ERROR = "server error"
+    CONFLICT = "transaction conflict"
+    LOST_RESPONSE = "lost response"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How many of all requests meet a fault, each from 0 to 1.
+
+    Attributes:
+        throttled: Refused with ProvisionedThroughputExceededException or ThrottlingException, by turns.
+        server_error: Refused with InternalServerError.
+        conflict: Of transactions, cancelled with TransactionConflict; other requests go through.
+        lost_response: Carried out, and the connection is closed without an answer.
+    """
+
+    throttled: float = 0.0
+    server_error: float = 0.0
+    conflict: float = 0.0
+    lost_response: float = 0.0
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that is gone, because it was killed, is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class FaultyProxy:
+    """Passes requests on to an endpoint, but for a given share of them. Use it as a context manager.
+
+    Args:
+        endpoint: URL of what it stands in front of.
+        shares: How many requests meet which fault. May be changed while it runs.
+        seed: Of the random numbers.
+
+    Attributes:
+        counts: Faults so far.
+        requests: Requests so far.
+    """
+
+    def __init__(self, endpoint: str, shares: Shares, seed: int = 0) -> None:
+        self.shares = shares
+        self.counts: Counter[Fault] = Counter()
+        self.requests = 0
+        self._target = urlsplit(endpoint).netloc
+        self._chance = random.Random(seed)
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> FaultyProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def fate(self, *, is_transaction: bool) -> Fault | None:
+        """Draw what happens to the next request, and count it."""
+        with self._lock:
+            self.requests += 1
+            draw = self._chance.random()
+            for fault, share in (
+                (Fault.THROTTLED, self.shares.throttled),
+                (Fault.SERVER_ERROR, self.shares.server_error),
+                (Fault.CONFLICT, self.shares.conflict if is_transaction else 0.0),
+                (Fault.LOST_RESPONSE, self.shares.lost_response),
+            ):
+                if draw < share:
+                    self.counts[fault] += 1
+                    return fault
+                draw -= share
+            return None
+
+    def refusal(self, fault: Fault, body: bytes) -> tuple[int, bytes]:
+        """HTTP status and body with which DynamoDB would refuse a request."""
+        if fault is Fault.SERVER_ERROR:
+            return 500, _error("InternalServerError", "injected")
+        if fault is Fault.CONFLICT:
+            others = len(json.loads(body)["TransactItems"]) - 1
+            reasons = [{"Code": "TransactionConflict"}, *[{"Code": "None"}] * others]
+            return 400, _error("TransactionCanceledException", "injected", reasons)
+        codes = ("ProvisionedThroughputExceededException", "ThrottlingException")
+        return 400, _error(codes[self.counts[Fault.THROTTLED] % 2], "injected")
+
+    def forward(self, path: str, headers: dict[str, str], body: bytes) -> http.client.HTTPResponse:
+        """Let the endpoint carry a request out. The answer has not been read yet."""
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPConnection(self._target, timeout=30)
+            self._local.connection = connection
+        connection.request("POST", path, body, headers)
+        answer: http.client.HTTPResponse = connection.getresponse()
+        return answer
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                target = self.headers.get("X-Amz-Target", "")
+                fault = proxy.fate(is_transaction=target.endswith("TransactWriteItems"))
+                if fault is not None and fault is not Fault.LOST_RESPONSE:
+                    status, content = proxy.refusal(fault, body)
+                    self._answer(status, {"Content-Type": "application/x-amz-json-1.0"}, content)
+                    return
+                answer = proxy.forward(self.path, dict(self.headers), body)
+                content = answer.read()
+                if fault is Fault.LOST_RESPONSE:
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                kept = {
+                    n: v for n, v in answer.headers.items() if n.lower() not in _CONNECTION_HEADERS
+                }
+                self._answer(answer.status, kept, content)
+
+            def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+                self.send_response(status)
+                for name, value in headers.items():
+                    if name.lower() != "content-length":
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+def _error(code: str, message: str, reasons: list[dict[str, str]] | None = None) -> bytes:
+    document = {"__type": _ERROR + code, "message": message}
+    return json.dumps(document | ({"CancellationReasons": reasons} if reasons else {})).encode()

@@ -1,0 +1,113 @@
+"""The proxy of faults does what it says, seen through the real client."""
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.committer import Committer, Ending
+from inventory_orders.model import Order
+from inventory_orders.store import CLIENT_CONFIG, Store
+from tests.faults import Fault, FaultyProxy, Shares
+
+ONCE = Config(retries={"total_max_attempts": 1})
+
+
+@pytest.fixture
+def proxy(embedded_aws):
+    with FaultyProxy(embedded_aws[1].endpoint, Shares(), seed=3) as proxy:
+        yield proxy
+
+
+def client(proxy, config=ONCE):
+    return boto3.client("dynamodb", endpoint_url=proxy.endpoint, config=config)
+
+
+def transaction(table, key):
+    put = {"TableName": table, "Item": {"orderId": {"S": key}}}
+    check = {
+        "TableName": table,
+        "Key": {"orderId": {"S": "none"}},
+        "ConditionExpression": "attribute_not_exists(orderId)",
+    }
+    return [{"Put": put}, {"ConditionCheck": check}]
+
+
+def test_without_a_fault_everything_passes(shop, proxy):
+    shop.create("proxied", 5)
+    (table, *_) = shop.tables.values()
+    key = {"TableName": table, "Key": {"productId": {"S": "proxied"}}}
+    assert client(proxy).get_item(**key)["Item"]["stockCount"] == {"N": "5"}
+    assert (proxy.requests, proxy.counts.total()) == (1, 0)
+
+
+def test_a_throttle_applies_nothing(shop, proxy):
+    proxy.shares = Shares(throttled=1.0)
+    seen = set()
+    for _ in range(2):
+        with pytest.raises(ClientError) as caught:
+            client(proxy).transact_write_items(
+                TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-throttled")
+            )
+        seen.add(caught.value.response["Error"]["Code"])
+    assert seen == {"ProvisionedThroughputExceededException", "ThrottlingException"}
+    assert proxy.counts == {Fault.THROTTLED: 2}
+    assert not stored(shop, "proxy-throttled")
+
+
+def test_a_conflict_names_one_action_and_applies_nothing(shop, proxy):
+    proxy.shares = Shares(conflict=1.0)
+    with pytest.raises(ClientError) as caught:
+        client(proxy).transact_write_items(
+            TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-conflict")
+        )
+    reasons = [reason["Code"] for reason in caught.value.response["CancellationReasons"]]
+    assert reasons == ["TransactionConflict", "None"]
+    assert not stored(shop, "proxy-conflict")
+    client(proxy).list_tables()
+    assert proxy.counts == {Fault.CONFLICT: 1}, "only transactions conflict"
+
+
+def test_a_server_error_applies_nothing(shop, proxy):
+    proxy.shares = Shares(server_error=1.0)
+    with pytest.raises(ClientError, match="InternalServerError"):
+        client(proxy).list_tables()
+
+
+def test_a_lost_response_was_applied(shop, proxy):
+    proxy.shares = Shares(lost_response=1.0)
+    with pytest.raises(ConnectionClosedError):
+        client(proxy).transact_write_items(
+            TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-lost")
+        )
+    assert stored(shop, "proxy-lost")
+    remove(shop, "proxy-lost")
+
+
+def test_the_engine_gets_through(shop, proxy):
+    shop.create("proxy-engine", 15)
+    proxy.shares = Shares(throttled=0.2, server_error=0.1, conflict=0.2, lost_response=0.2)
+    committer = Committer(Store(client(proxy, CLIENT_CONFIG), shop.tables))
+    for number in range(15):
+        order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
+        (outcome,) = committer.apply([order], Deadline.after(60, SystemClock())).outcomes
+        assert outcome.ending in (Ending.APPLIED, Ending.REPLAYED)
+    assert shop.product("proxy-engine").stock_count == 0
+    assert proxy.counts.total() > 5
+
+
+def row(shop, order_id):
+    return {
+        "TableName": shop.environment["ORDERS_TABLE_NAME"],
+        "Key": {"orderId": {"S": order_id}},
+    }
+
+
+def stored(shop, order_id):
+    return "Item" in shop.aws.dynamodb.get_item(**row(shop, order_id), ConsistentRead=True)
+
+
+def remove(shop, order_id):
+    """A row without items is no order, and the books would stumble over it."""
+    shop.aws.dynamodb.delete_item(**row(shop, order_id))
