@@ -60,15 +60,15 @@ class Books:
 def read_books(aws: Aws) -> Books:
     """Read all three tables, strongly consistent, and add up. Meant for a time when nothing writes."""
     products = {
-        (row["productId"], row["createdAt"]): row for row in _rows(aws, "ProductsTableName")
+        (row["productId"], row["createdAt"]): row for row in read_rows(aws, "ProductsTableName")
     }
-    adjustments = list(_rows(aws, "StockAdjustmentsTableName"))
+    adjustments = list(read_rows(aws, "StockAdjustmentsTableName"))
     adjusted: dict[tuple[str, str], int] = {}
     for row in adjustments:
         key = (row["productId"], row["productCreatedAt"])
         adjusted[key] = adjusted.get(key, 0) + row["delta"]
     sold: dict[tuple[str, str], int] = {}
-    orders = {row["orderId"]: row for row in _rows(aws, "OrdersTableName")}
+    orders = {row["orderId"]: row for row in read_rows(aws, "OrdersTableName")}
     for row in orders.values():
         for line in row["items"]:
             if _holds_stock(row, line):
@@ -172,7 +172,13 @@ def _by_version(
     return result
 
 
-def _rows(aws: Aws, output: str) -> Iterator[dict[str, Any]]:
+def read_rows(aws: Aws, output: str) -> Iterator[dict[str, Any]]:
+    """All rows of a table, strongly consistent.
+
+    Args:
+        aws: Where.
+        output: Name of the output with the table's name.
+    """
     client: DynamoDBClient = aws.dynamodb
     pages = client.get_paginator("scan").paginate(
         TableName=aws.outputs[output], ConsistentRead=True

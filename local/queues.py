@@ -128,7 +128,10 @@ def depth(aws: Aws, queue: str) -> Depth:
 
 
 def peek_dead_letters(sqs: SQSClient, url: str, limit: int) -> list[DeadLetter]:
-    """Look at dead letters without taking them away: they are hidden while this reads, then visible again."""
+    """Look at dead letters without taking them away: they are hidden while this reads, then visible again.
+
+    Of a FIFO group SQS shows no more than ten at once.
+    """
     seen: list[Mapping[str, Any]] = []
     while len(seen) < limit:
         messages = sqs.receive_message(

@@ -1,0 +1,337 @@
+"""`make soak`: ten thousand messages into the deployed stack while its workers are killed and DynamoDB fails.
+
+Exit status 0 only if every message ended in exactly one place, the books balance, and the faults really happened.
+"""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# Before anything of ours is imported: the soak's embedded AWS runs beside the developer's.
+os.environ["INVENTORY_ORDERS_STATE"] = str(ROOT / ".local" / "soak")
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import random  # noqa: E402
+import sys  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+import uuid  # noqa: E402
+from collections import Counter  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from concurrent.futures import Future, ThreadPoolExecutor  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
+from datetime import UTC, datetime  # noqa: E402
+from typing import Any  # noqa: E402
+
+import psutil  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.progress import (  # noqa: E402
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table  # noqa: E402
+
+from local import emf, queues, shop, stack  # noqa: E402
+from local.aws import Aws, use_embedded  # noqa: E402
+from local.books import Books, read_books, read_rows  # noqa: E402
+from local.demo import stock_up  # noqa: E402
+from local.emulator import Emulator  # noqa: E402
+from local.process import LOGS, LocalError  # noqa: E402
+from tests.faults import Fault, FaultyProxy, Shares  # noqa: E402
+from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
+from tests.soak.workload import Workload, workload  # noqa: E402
+
+SUMMARY = ROOT / ".local" / "soak.json"
+SHARES = Shares(throttled=0.08, server_error=0.03, conflict=0.04, lost_response=0.05)
+
+# A killed worker's messages come back after the visibility timeout: the stack's own (3 minutes) would not fit in.
+FUNCTION_TIMEOUT_SECONDS = 10
+VISIBILITY_SECONDS = 30
+MESSAGES_BETWEEN_KILLS = (50, 350)
+# From here on only what is under way is still brought to its end.
+KILL_UNTIL = 0.9
+# Far longer than a killed worker's messages stay hidden.
+QUIET_SECONDS = 90
+
+FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "CancelOrders", "ManageProducts")
+
+
+class Killer:
+    """Kills workers of the embedded AWS, after each few hundred messages that have ended.
+
+    By messages and not by the clock: on a busy machine workers would be killed faster than they start.
+
+    Attributes:
+        kills: So far.
+    """
+
+    def __init__(self, emulator: Emulator, seed: int) -> None:
+        self._emulator = psutil.Process(emulator.pid)
+        self._chance = random.Random(seed)
+        self._next = 0.0
+        self.kills = 0
+
+    def strike(self, settled: int) -> None:
+        """Kill one, if it is time.
+
+        Args:
+            settled: How many messages have ended.
+        """
+        # Each worker is a child process of the emulator; it starts no other.
+        workers = sorted(self._emulator.children(), key=lambda worker: worker.pid)
+        if settled >= self._next and workers:
+            self._next = settled + self._chance.uniform(*MESSAGES_BETWEEN_KILLS)
+            self._chance.choice(workers).kill()
+            self.kills += 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened.
+
+    Attributes:
+        seconds: From the first message sent until the last one had ended.
+        waiting: Messages that had not ended when nothing had moved for long.
+        kills: Workers killed.
+        faults: Faults of DynamoDB, by kind.
+        requests: To DynamoDB.
+    """
+
+    seconds: float
+    waiting: int
+    kills: int
+    faults: Counter[Fault]
+    requests: int
+
+
+def prepare(aws: Aws, proxy: FaultyProxy) -> None:
+    """Lead the functions through the proxy, and shorten what would take minutes."""
+    for name in FED_FUNCTIONS:
+        function = aws.outputs[f"{name}FunctionName"]
+        settings = aws.functions.get_function_configuration(FunctionName=function)
+        variables = settings["Environment"]["Variables"]
+        aws.functions.update_function_configuration(
+            FunctionName=function,
+            Timeout=FUNCTION_TIMEOUT_SECONDS,
+            Environment={"Variables": {**variables, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}},
+        )
+        # Until it answers, the emulator is still putting the new settings in place.
+        aws.functions.invoke(FunctionName=function, Payload=b'{"Records": []}')
+    for queue in queues.QUEUES:
+        aws.sqs.set_queue_attributes(
+            QueueUrl=aws.outputs[queue], Attributes={"VisibilityTimeout": str(VISIBILITY_SECONDS)}
+        )
+
+
+def soak(
+    aws: Aws, emulator: Emulator, proxy: FaultyProxy, work: Workload, seed: int, console: Console
+) -> Run:
+    """Send everything, do harm meanwhile, and wait until every message has ended or nothing moves any more."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=36),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    sent = 0
+    counting = threading.Lock()
+
+    def count(more: int) -> None:
+        nonlocal sent
+        with counting:
+            sent += more
+
+    killer = Killer(emulator, seed)
+    began = last_change = time.monotonic()
+    settled = 0
+    with ThreadPoolExecutor(len(work.messages)) as pool, Progress(*columns, console=console) as bar:
+        task = bar.add_task("Messages", total=work.count, note="")
+        sending: list[Future[list[str]]] = [
+            pool.submit(queues.send, aws, queue, messages, sent=count)
+            for queue, messages in work.messages.items()
+        ]
+        while True:
+            emulator.check()
+            all_sent = all(future.done() for future in sending)
+            waiting = sum(queues.depth(aws, queue).total for queue in queues.QUEUES)
+            now = time.monotonic()
+            if max(0, sent - waiting) != settled:
+                settled, last_change = max(0, sent - waiting), now
+            if settled < KILL_UNTIL * work.count:
+                killer.strike(settled)
+            note = f"{killer.kills} workers killed, {proxy.counts.total():,} faults"
+            bar.update(task, completed=settled, note=note)
+            if (all_sent and not waiting) or now - last_change > QUIET_SECONDS:
+                break
+            time.sleep(0.2)
+        for future in sending:
+            future.result()
+    seconds = time.monotonic() - began
+    return Run(seconds, waiting, killer.kills, Counter(proxy.counts), proxy.requests)
+
+
+def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
+    """All dead letters of a queue, for good: of a FIFO group a mere look sees no more than ten."""
+    url = aws.outputs[output]
+    while found := aws.sqs.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+    ).get("Messages"):
+        for message in found:
+            yield queues.read_dead_letter(message)
+            aws.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+
+def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter[str]]:
+    """Account for every message. Returns the dead letters by cause too, copies counted once."""
+    letters = {
+        (queue, letter.original_message_id): letter
+        for queue, dead_letters in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True)
+        for letter in take_dead_letters(aws, dead_letters)
+    }
+    tables = Tables(
+        products={(row["productId"],): row for row in read_rows(aws, "ProductsTableName")},
+        orders={(order_id,): row for order_id, row in books.orders.items()},
+        adjustments={
+            (row["productId"], row["adjustmentId"]): row
+            for row in books.adjustments
+            if row["reason"] != "OPENING"
+        },
+    )
+    ledger = account(
+        (Sent(queue, m.body) for queue, messages in work.messages.items() for m in messages),
+        tables,
+        (Sent(queue, letter.body) for (queue, _), letter in letters.items()),
+    )
+    return ledger, Counter(letter.code for letter in letters.values())
+
+
+def summary(
+    seed: int,
+    work: Workload,
+    run: Run,
+    ledger: Ledger,
+    causes: Counter[str],
+    books: Books,
+    aws: Aws,
+) -> dict[str, Any]:
+    """What `.local/soak.json` holds."""
+    distinct = {(queue, m.body) for queue, messages in work.messages.items() for m in messages}
+    unexplained = sum(abs(entry.difference) for entry in books.accounts)
+    samples = [
+        sample
+        for name in FED_FUNCTIONS
+        for sample in emf.read_samples(aws, f"{name}LogGroupName", 0)
+    ]
+    log = (LOGS / "emulator.log").read_text("utf-8", "replace")
+    failed_invocations = log.count("failed processing SQS batch")
+    faults = {fault.value: run.faults[fault] for fault in Fault}
+    harmed = run.kills > 0 and failed_invocations > 0 and all(faults.values())
+    return {
+        "clean": ledger.is_clean and unexplained == 0 and run.waiting == 0 and harmed,
+        "seed": seed,
+        "seconds": round(run.seconds, 1),
+        "messagesSent": work.count,
+        "distinctMessages": len(distinct),
+        "inTheTables": dict(sorted(ledger.stored.items())),
+        "deadLetters": dict(sorted(ledger.dead.items())),
+        "deadLettersByCause": dict(sorted(causes.items())),
+        "inBoth": [message.body for message in ledger.both],
+        "missing": [message.body for message in ledger.missing],
+        "fromNowhere": list(ledger.strangers),
+        "stillWaiting": run.waiting,
+        "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
+        "unexplainedUnits": unexplained,
+        "workersKilled": run.kills,
+        "invocationsFailed": failed_invocations,
+        "requestsToDynamoDB": run.requests,
+        "faults": faults,
+        "messagesReturned": int(sum(emf.values_of(samples, "MessagesReturned"))),
+        "ordersReplayed": int(sum(emf.values_of(samples, "OrdersReplayed"))),
+    }
+
+
+def show(result: dict[str, Any], console: Console) -> None:
+    """The summary for a person."""
+    stored, dead = sum(result["inTheTables"].values()), sum(result["deadLetters"].values())
+    faults = ", ".join(f"{count:,} {name}" for name, count in result["faults"].items())
+    rows = ", ".join(f"{count:,} {status}" for status, count in result["orderRows"].items())
+    causes = ", ".join(f"{n:,} {code}" for code, n in result["deadLettersByCause"].items())
+    wrong = len(result["inBoth"]) + len(result["fromNowhere"])
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for name, value, note in (
+        ("Messages sent", result["messagesSent"], f"in {result['seconds']} s, sending included"),
+        ("distinct", result["distinctMessages"], "the others were duplicates"),
+        ("in the tables", stored, f"orders: {rows}"),
+        ("dead letters", dead, causes),
+        ("lost", len(result["missing"]), "neither in the tables nor a dead letter"),
+        ("twice or from nowhere", wrong, "in both, or sent by nobody"),
+        (
+            "Workers killed",
+            result["workersKilled"],
+            f"{result['invocationsFailed']} invocations failed by it",
+        ),
+        (
+            "Faults",
+            sum(result["faults"].values()),
+            f"{faults} in {result['requestsToDynamoDB']:,} requests",
+        ),
+        ("Returned", result["messagesReturned"], "and delivered again"),
+        ("Unexplained units", result["unexplainedUnits"], "stock against adjustments and orders"),
+    ):
+        table.add_row(name, f"{value:,}", note)
+    console.print(table)
+    console.print(
+        "[bold green]Clean:[/] every message ended in exactly one place, and the books balance."
+        if result["clean"]
+        else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."
+    )
+
+
+def main() -> int:
+    """Run the soak. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of messages, kills and faults")
+    seed: int = parser.parse_args().seed
+    console = Console(highlight=False)
+    began = time.monotonic()
+
+    def say(what: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {what}")
+
+    stack.down()
+    try:
+        emulator = stack.up(say)
+        use_embedded(emulator.endpoint)
+        aws = Aws.of_stack(stack.STACK_NAME)
+        run_id = f"s{uuid.uuid4().hex[:6]}"
+        work = workload(run_id, seed, datetime.now(UTC))
+        say("Stocking the shop")
+        stock_up(aws, shop.catalogue(), run_id)
+        with FaultyProxy(emulator.endpoint, SHARES, seed) as proxy:
+            prepare(aws, proxy)
+            run = soak(aws, emulator, proxy, work, seed, console)
+        say("Reading the books")
+        books = read_books(aws)
+        ledger, causes = read_ledger(aws, work, books)
+        result = summary(seed, work, run, ledger, causes, books, aws)
+    except LocalError as error:
+        console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
+        return 1
+    finally:
+        stack.down()
+    SUMMARY.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    show(result, console)
+    return 0 if result["clean"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Where each message ended: pure, so that the account itself can be tested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from inventory_orders.errors import PoisonMessageError
+from inventory_orders.messages import (
+    parse_adjustment,
+    parse_cancellation,
+    parse_catalogue_event,
+    parse_order,
+)
+from inventory_orders.model import Known
+from local import queues
+
+Row = Mapping[str, Any]
+Rows = Mapping[tuple[str, ...], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A distinct message: duplicates of it are the same.
+
+    Attributes:
+        queue: Name of the output with the queue's URL.
+        body: As it was sent.
+    """
+
+    queue: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the tables hold at the end.
+
+    Attributes:
+        products: By productId.
+        orders: By orderId.
+        adjustments: By productId and adjustmentId, opening stock left out.
+    """
+
+    products: Rows
+    orders: Rows
+    adjustments: Rows
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where all distinct messages ended.
+
+    Attributes:
+        stored: Messages whose effect is in the tables, by queue.
+        dead: Dead letters, by queue.
+        both: Messages that are in the tables and a dead letter too.
+        missing: Messages that are neither.
+        strangers: Rows and dead letters that no message asked for.
+    """
+
+    stored: Mapping[str, int]
+    dead: Mapping[str, int]
+    both: Sequence[Sent]
+    missing: Sequence[Sent]
+    strangers: Sequence[str]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every message ended in exactly one place, and nothing came from nowhere."""
+        return not (self.both or self.missing or self.strangers)
+
+
+def account(sent: Iterable[Sent], tables: Tables, dead_letters: Iterable[Sent]) -> Ledger:
+    """Find each distinct message in the tables or among the dead letters.
+
+    Args:
+        sent: What was sent; duplicates count once.
+        tables: What the tables hold.
+        dead_letters: What lies in the dead-letter queues, under the queue that each came from; copies count once.
+    """
+    distinct, dead = dict.fromkeys(sent), dict.fromkeys(dead_letters)
+    stored = {message for message in distinct if _is_stored(message, tables)}
+    return Ledger(
+        stored=Counter(message.queue for message in stored),
+        dead=Counter(message.queue for message in dead),
+        both=[message for message in distinct if message in stored and message in dead],
+        missing=[m for m in distinct if m not in stored and m not in dead],
+        strangers=[
+            *(f"dead letter {m.body[:80]}" for m in dead if m not in distinct),
+            *_strangers(distinct, tables),
+        ],
+    )
+
+
+def _is_stored(message: Sent, tables: Tables) -> bool:
+    try:
+        return _STORED[message.queue](message.body, tables)
+    except PoisonMessageError:
+        return False
+
+
+def _order_is_stored(body: str, tables: Tables) -> bool:
+    order = parse_order(body)
+    row = tables.orders.get((order.order_id,))
+    return row is not None and order.recognise(dict(row)) is Known.SAME_REQUEST
+
+
+def _cancellation_is_stored(body: str, tables: Tables) -> bool:
+    """An order that was rejected holds nothing, so that its cancellation is answered and changes nothing."""
+    row = tables.orders.get((parse_cancellation(body).order_id,), {})
+    return row.get("status") in ("CANCELLED", "REJECTED")
+
+
+def _adjustment_is_stored(body: str, tables: Tables) -> bool:
+    wanted = parse_adjustment(body)
+    row = tables.adjustments.get((wanted.product_id, wanted.adjustment_id), {})
+    return (row.get("delta"), row.get("reason")) == (wanted.delta, wanted.reason)
+
+
+def _event_is_stored(body: str, tables: Tables) -> bool:
+    """Applied, or older than what was applied, and so rightly ignored."""
+    event = parse_catalogue_event(body, _LATER_THAN_ALL)
+    row = tables.products.get((event.product_id,), {})
+    newest = (row.get("detailsEventTime", ""), row.get("detailsEventId", ""))
+    return newest >= (event.event_time, event.event_id)
+
+
+def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
+    known: set[tuple[str, ...]] = set()
+    for message in distinct:
+        try:
+            known.add(_KEY[message.queue](message.body))
+        except PoisonMessageError:
+            continue
+    return [
+        f"row {'/'.join(key)}" for key in (*tables.orders, *tables.adjustments) if key not in known
+    ]
+
+
+_LATER_THAN_ALL = datetime(9000, 1, 1, tzinfo=UTC)
+
+_STORED: Mapping[str, Callable[[str, Tables], bool]] = {
+    queues.STANDARD: _order_is_stored,
+    queues.FIFO: _order_is_stored,
+    queues.STOCK: _adjustment_is_stored,
+    queues.CANCELLATIONS: _cancellation_is_stored,
+    queues.CATALOGUE: _event_is_stored,
+}
+
+_KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
+    queues.STANDARD: lambda body: (parse_order(body).order_id,),
+    queues.FIFO: lambda body: (parse_order(body).order_id,),
+    queues.STOCK: lambda body: (
+        parse_adjustment(body).product_id,
+        parse_adjustment(body).adjustment_id,
+    ),
+    queues.CANCELLATIONS: lambda body: (parse_cancellation(body).order_id,),
+    queues.CATALOGUE: lambda body: (parse_catalogue_event(body, _LATER_THAN_ALL).product_id,),
+}

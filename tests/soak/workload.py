@@ -1,0 +1,157 @@
+"""What the soak sends: a busy shop's messages of every kind, many of them twice, some of them poison."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from inventory_orders.clock import timestamp
+from local import queues, shop
+from local.shop import Message
+
+MESSAGES = 10_000
+DUPLICATES = MESSAGES * 15 // 100
+POISON = MESSAGES * 2 // 100
+
+_CANCELLATIONS = 500
+_RECEIPTS = 500
+_EVENTS = 400
+_ORDERS = MESSAGES - DUPLICATES - POISON - _CANCELLATIONS - _RECEIPTS - _EVENTS
+# Each of these queues gets its share of the poison too; the orders' is the rest.
+_OTHER_POISON = {
+    queues.FIFO: POISON * 15 // 100,
+    queues.STOCK: POISON * 10 // 100,
+    queues.CANCELLATIONS: POISON * 10 // 100,
+    queues.CATALOGUE: POISON * 10 // 100,
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Messages by the queue that they go through, in order."""
+
+    messages: Mapping[str, Sequence[Message]]
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return sum(map(len, self.messages.values()))
+
+
+def workload(run: str, seed: int, now: datetime) -> Workload:
+    """Make the messages.
+
+    Args:
+        run: Prefix of all ids.
+        seed: Of the random numbers.
+        now: Catalogue events are from the hours before.
+    """
+    chance = random.Random(seed)
+    orders = shop.orders(run, _ORDERS, chance)
+    drop = [message for message in orders if message.group == shop.HOT_PRODUCT]
+    # Every other order of the drop comes through the FIFO queue, the rest has to fight.
+    through_fifo = {message.order_id for message in drop[::2]}
+    receipts = [_receipt(run, number, chance) for number in range(_RECEIPTS)]
+    good = {
+        queues.STANDARD: [m for m in orders if m.order_id not in through_fifo],
+        queues.FIFO: [m for m in orders if m.order_id in through_fifo],
+        queues.STOCK: [_message(receipt) for receipt in receipts],
+        queues.CANCELLATIONS: [
+            _message({"orderId": order.order_id}) for order in chance.sample(orders, _CANCELLATIONS)
+        ],
+        queues.CATALOGUE: [_event(run, number, now, chance) for number in range(_EVENTS)],
+    }
+    chance.shuffle(good[queues.CATALOGUE])
+
+    poison_orders = shop.poison(
+        run, POISON - sum(_OTHER_POISON.values()) + _OTHER_POISON[queues.FIFO], orders
+    )
+    fifo_poison = poison_orders[: _OTHER_POISON[queues.FIFO]]
+    extra: dict[str, list[Message]] = {
+        queues.STANDARD: poison_orders[len(fifo_poison) :],
+        queues.FIFO: fifo_poison,
+        queues.STOCK: [
+            _poisoned(_receipt_poison(run, number, receipts), number)
+            for number in range(_OTHER_POISON[queues.STOCK])
+        ],
+        queues.CANCELLATIONS: [
+            _poisoned(_cancellation_poison(run, number), number)
+            for number in range(_OTHER_POISON[queues.CANCELLATIONS])
+        ],
+        queues.CATALOGUE: [
+            _poisoned(_event_poison(run, number), number)
+            for number in range(_OTHER_POISON[queues.CATALOGUE])
+        ],
+    }
+    all_good = [(queue, message) for queue, messages in good.items() for message in messages]
+    for queue, message in chance.sample(all_good, DUPLICATES):
+        # Under another deduplication id, or else the FIFO queue itself would drop it.
+        again = f"{message.deduplication_id}-again"
+        extra[queue].append(Message(message.body, message.order_id, message.group, again))
+    for queue, messages in extra.items():
+        for message in messages:
+            good[queue].insert(chance.randrange(len(good[queue]) + 1), message)
+    return Workload(good)
+
+
+def _message(document: Mapping[str, object]) -> Message:
+    return Message(json.dumps(document), None, "", "")
+
+
+def _poisoned(body: str, number: int) -> Message:
+    return Message(body, None, "", f"poison-{number}")
+
+
+def _product(chance: random.Random) -> str:
+    return chance.choice(shop.catalogue()).product_id
+
+
+def _receipt(run: str, number: int, chance: random.Random) -> dict[str, object]:
+    return {
+        "adjustmentId": f"{run}-receipt-{number}",
+        "productId": _product(chance),
+        "delta": chance.randint(1, 5),
+        "reason": "RECEIPT",
+    }
+
+
+def _event(run: str, number: int, now: datetime, chance: random.Random) -> Message:
+    moment = now - timedelta(hours=3) + timedelta(seconds=number)
+    return _message(
+        {
+            "eventId": f"{run}-event-{number}",
+            "eventTime": timestamp(moment),
+            "productId": _product(chance),
+            "details": {"name": f"Tea of moment {number}", "price": 100 + number},
+        }
+    )
+
+
+def _receipt_poison(run: str, number: int, receipts: Sequence[Mapping[str, object]]) -> str:
+    used = receipts[number % len(receipts)]
+    kinds = (
+        json.dumps({**used, "delta": -7}),
+        json.dumps({**used, "adjustmentId": f"{run}-bad-{number}", "delta": 1.5}),
+        f"receipt {run} {number}",
+    )
+    return kinds[number % len(kinds)]
+
+
+def _cancellation_poison(run: str, number: int) -> str:
+    return (
+        json.dumps({"orderId": f"{run} with spaces {number}"}),
+        json.dumps({"orderId": f"{run}-bad-{number}", "why": "changed my mind"}),
+    )[number % 2]
+
+
+def _event_poison(run: str, number: int) -> str:
+    event = {
+        "eventId": f"{run}-bad-{number}",
+        "productId": shop.HOT_PRODUCT,
+        "details": {"price": 1},
+    }
+    times = (timestamp(datetime(2999, 1, 1, tzinfo=UTC)), "yesterday")
+    return json.dumps({**event, "eventTime": times[number % 2]})
