@@ -26,6 +26,8 @@ from infra.tables import Tables
 NAMESPACE = "InventoryOrders"
 REASONS = ("INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT")
 
+RUNBOOK = "docs/runbook.md"
+
 # Healthy, according to the design of the service.
 HEALTHY_CONFLICT_RATE = 0.05
 HEALTHY_RETRIES = 0.5
@@ -272,7 +274,7 @@ class Monitoring(Construct):
                 evaluation_periods=periods,
                 datapoints_to_alarm=periods,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=description,
+                alarm_description=f"{description} More: {RUNBOOK}",
             )
         )
 

@@ -1,0 +1,105 @@
+"""Every alarm has its section in the runbook, and every command in it exists."""
+
+import re
+import shlex
+
+import pytest
+import typer
+from typer.exceptions import TyperException
+
+from local import ROOT
+from local.__main__ import app
+from tests.infra.test_monitoring import alarms_of
+from tests.infra.test_template import synthesise
+from tests.runbook import RUNBOOK, aws_call, commands, families, sections
+
+PARTS = (
+    "**Means.**",
+    "**First look.**",
+    "**Likely causes, and the fix.**",
+    "**Over when**",
+    "**Tried",
+)
+
+
+def family_of(logical_id):
+    """The longest heading that the alarm's name ends with."""
+    name = re.fullmatch(r"Monitoring(\w+)Alarm[0-9A-F]{8}", logical_id)[1]
+    return max((suffix for suffix in families() if name.endswith(suffix)), key=len, default=None)
+
+
+@pytest.fixture(scope="module")
+def alarms():
+    return alarms_of(synthesise("dev"))
+
+
+def test_every_alarm_has_a_section_and_every_section_an_alarm(alarms):
+    found = {logical_id: family_of(logical_id) for logical_id in alarms}
+    assert [logical_id for logical_id, family in found.items() if family is None] == []
+    assert set(found.values()) == set(families())
+
+
+def test_an_alarm_without_a_section_would_be_seen():
+    assert family_of("MonitoringOrderQueueBoredomAlarm0123ABCD") is None
+
+
+def test_every_alarm_points_at_the_runbook(alarms):
+    for properties in alarms.values():
+        assert RUNBOOK.relative_to(ROOT).as_posix() in properties["AlarmDescription"]
+
+
+def test_every_section_has_all_its_parts_in_order():
+    for heading, text in sections().items():
+        places = [text.find(part) for part in PARTS]
+        assert -1 not in places, heading
+        assert places == sorted(places), heading
+        assert commands(text), f"{heading} names no command"
+
+
+def test_the_links_within_lead_somewhere():
+    text = RUNBOOK.read_text()
+    anchors = {re.sub(r"[^\w -]", "", h).replace(" ", "-").lower() for h in sections()}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
+    for path in re.findall(r"\]\((\.\./[^)#]+)\)", text):
+        assert (RUNBOOK.parent / path).is_file(), path
+
+
+def check(command):
+    """Raise or fail unless a command exists with these options."""
+    words = shlex.split(command)
+    if words[0] == "aws":
+        aws_call(command)
+    elif words[:3] == [".venv/bin/python", "-m", "local"]:
+        name, *arguments = words[3:]
+        typer.main.get_command(app).commands[name].make_context(name, arguments)
+    elif words[0] == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+        assert words[1] in targets, command
+    else:
+        assert words[0] == "output()", f"nobody knows whether this exists: {command}"
+
+
+def test_every_command_exists_with_these_options():
+    text = RUNBOOK.read_text()
+    found = commands(text)
+    assert len(found) > 15
+    for command in found:
+        check(command)
+    for inline in re.findall(r"`((?:make|\.venv/bin/python -m local) [^`]+)`", text):
+        check(inline)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make coffee",
+        ".venv/bin/python -m local redrive --sned",
+        ".venv/bin/python -m local redirve",
+        "aws sqs purge-queues --queue-url u",
+        "aws sqs purge-queue --queue u",
+        "rm -r x",
+    ],
+)
+def test_a_command_that_does_not_exist_would_be_seen(command):
+    with pytest.raises((AssertionError, KeyError, ValueError, TyperException)):
+        check(command)

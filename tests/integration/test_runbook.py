@@ -1,0 +1,248 @@
+"""The runbook, tried: each situation is brought about, seen by the runbook's commands, and ended by its fix."""
+
+import json
+import time
+from contextlib import contextmanager
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local import queues
+from local.books import read_books
+from local.emf import parse, read_samples, values_of
+from local.invoke import invoke_deployed
+from tests.conftest import order_body, sqs_event
+from tests.e2e.test_deployed_stack import cli, create, wait_until_settled
+from tests.faults import Fault, FaultyProxy, Shares
+from tests.integration.conftest import in_threads
+from tests.runbook import aws_call, commands, sections
+
+ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
+FUNCTION = "PlaceOrdersFunctionName"
+
+
+@pytest.fixture(scope="module")
+def aws(embedded_aws):
+    return embedded_aws[0]
+
+
+def run(aws, heading, operation, instead=("", ""), **variables):
+    """Run the first command of a section that calls an operation, as the runbook spells it."""
+    command = next(c for c in commands(sections()[heading]) if f" {operation} " in c)
+    command = command.replace(*instead)
+    for name, value in (aws.outputs | variables).items():
+        command = command.replace(f"$(output {name})", value).replace(f"${name}", value)
+    service, method, parameters = aws_call(command)
+    return getattr(boto3.client(service), method)(**parameters)
+
+
+def log(aws, heading, operation="filter-log-events", instead=("", "")):
+    """The log lines that a section looks at."""
+    return [event["message"] for event in run(aws, heading, operation, instead)["events"]]
+
+
+def status_of(aws, order_id):
+    row = aws.dynamodb.get_item(
+        TableName=aws.outputs["OrdersTableName"],
+        Key={"orderId": {"S": order_id}},
+        ConsistentRead=True,
+    )
+    return row["Item"]["status"]["S"] if "Item" in row else None
+
+
+def wait_for(condition, seconds=30):
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not happen"
+        time.sleep(0.1)
+
+
+@contextmanager
+def changed_environment(aws, change):
+    """The function with other environment variables and less time, and afterwards with its own again."""
+    name = aws.outputs[FUNCTION]
+    settings = aws.functions.get_function_configuration(FunctionName=name)
+    own = settings["Environment"]["Variables"]
+
+    def put(variables, timeout):
+        aws.functions.update_function_configuration(
+            FunctionName=name, Environment={"Variables": variables}, Timeout=timeout
+        )
+        # Until it answers, the emulator is still putting the new settings in place.
+        aws.functions.invoke(FunctionName=name, Payload=b'{"Records": []}')
+
+    put(change(own), 10)
+    try:
+        yield
+    finally:
+        put(own, settings["Timeout"])
+
+
+@contextmanager
+def faults(aws, embedded_aws, **shares):
+    """DynamoDB as the function sees it, behind a faulty network."""
+    with (
+        FaultyProxy(embedded_aws[1].endpoint, Shares(**shares), seed=5) as proxy,
+        changed_environment(aws, lambda own: {**own, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}),
+    ):
+        yield proxy
+
+
+@contextmanager
+def visibility(aws, seconds):
+    """The order queue with a shorter visibility timeout: a failed message comes back within the trial."""
+    place = {"QueueUrl": aws.outputs[queues.STANDARD]}
+    name = "VisibilityTimeout"
+    own = aws.sqs.get_queue_attributes(**place, AttributeNames=[name])["Attributes"]
+    aws.sqs.set_queue_attributes(**place, Attributes={name: str(seconds)})
+    try:
+        yield
+    finally:
+        aws.sqs.set_queue_attributes(**place, Attributes=own)
+
+
+def send_order(aws, order_id, product_id):
+    aws.sqs.send_message(
+        QueueUrl=aws.outputs[queues.STANDARD],
+        MessageBody=json.dumps(order_body(order_id, {product_id: 1})),
+    )
+
+
+def mapping_of(aws, function, queue):
+    arn = aws.sqs.get_queue_attributes(QueueUrl=aws.outputs[queue], AttributeNames=["QueueArn"])[
+        "Attributes"
+    ]["QueueArn"]
+    found = run(aws, "OldestMessage", "list-event-source-mappings", (FUNCTION, function))
+    return next(m for m in found["EventSourceMappings"] if m["EventSourceArn"] == arn)
+
+
+def test_dead_letters_are_purged_when_nobody_needs_them(aws):
+    # Sending back is tried in test_redrive.py.
+    url = aws.outputs["OrderDeadLetterQueueUrl"]
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="no order")
+    wait_for(lambda: queues.peek_dead_letters(aws.sqs, url, 100))
+    assert "INVALID_JSON" in cli("redrive", "--queue", "standard").stdout
+    run(aws, "DeadLetters", "purge-queue")
+    assert "There are no dead letters." in cli("redrive", "--queue", "standard").stdout
+
+
+def test_oldest_message_of_a_queue_that_is_not_connected(aws):
+    create(aws, "rb-oldest", 5)
+    mapping = mapping_of(aws, FUNCTION, queues.STANDARD)
+    assert mapping["State"] == "Enabled"
+    aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    send_order(aws, "rb-oldest-1", "rb-oldest")
+    assert mapping_of(aws, FUNCTION, queues.STANDARD)["State"] != "Enabled"
+    assert queues.depth(aws, queues.STANDARD).waiting == 1
+    assert not any("rb-oldest-1" in line for line in log(aws, "OldestMessage"))
+    assert status_of(aws, "rb-oldest-1") is None
+    run(aws, "OldestMessage", "update-event-source-mapping", UUID=mapping["UUID"])
+    wait_for(lambda: status_of(aws, "rb-oldest-1") == "PENDING")
+    assert mapping_of(aws, FUNCTION, queues.STANDARD)["State"] == "Enabled"
+
+
+def test_oldest_message_that_is_too_early(aws):
+    receipt = {"adjustmentId": "rb-1", "productId": "rb-early", "delta": 3, "reason": "RECEIPT"}
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.STOCK], MessageBody=json.dumps(receipt))
+    other = ("PlaceOrders", "AdjustStock")
+
+    def returned():
+        lines = [json.loads(line) for line in log(aws, "OldestMessage", instead=other)]
+        return {line["cause"] for line in lines if line.get("productId") == "rb-early"}
+
+    wait_for(returned)
+    assert returned() == {"UNKNOWN_PRODUCT"}
+    create(aws, "rb-early", 1)
+    wait_until_settled(aws)
+    (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
+    assert (account.stock, account.difference) == (4, 0)
+
+
+def conflicts_of(aws, orders):
+    """Invoke the function with a batch of its own. Returns 1 for each attempt that was lost to a rival, else 0."""
+    done = invoke_deployed(aws, "place_orders", sqs_event(*orders))
+    assert done.answer == {"batchItemFailures": []}
+    return values_of(parse(done.logs.splitlines()), "VersionConflict")
+
+
+def test_conflict_rate_of_many_writers_and_of_one(aws):
+    for product_id in ("rb-many", "rb-one"):
+        create(aws, product_id, 100)
+    orders = {p: [order_body(f"{p}-{n}", {p: 1}) for n in range(80)] for p in ("rb-many", "rb-one")}
+
+    def writer(number):
+        mine = orders["rb-many"][number * 10 : number * 10 + 10]
+        return [lost for order in mine for lost in conflicts_of(aws, [order])]
+
+    assert sum(sum(lost) for lost in in_threads(writer, 8)) > 0
+    assert conflicts_of(aws, orders["rb-one"]) == [0]
+    accounts = [a for a in read_books(aws).accounts if a.product_id in orders]
+    assert [(a.stock, a.difference) for a in accounts] == [(20, 0), (20, 0)]
+
+
+def test_retries_exhausted_by_rivals_that_never_end(aws, embedded_aws):
+    create(aws, "rb-tired", 5)
+    since = int(time.time() * 1000)
+    with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
+        send_order(aws, "rb-tired-1", "rb-tired")
+
+        def causes():
+            lines = [json.loads(line) for line in log(aws, "RetriesExhausted")]
+            return {line["cause"] for line in lines if line.get("orderId") == "rb-tired-1"}
+
+        wait_for(causes, seconds=60)
+        assert causes() <= {"CONTENTION", "OUT_OF_TIME"}
+        assert proxy.counts[Fault.CONFLICT] > 1
+        samples = list(read_samples(aws, "PlaceOrdersLogGroupName", since))
+        assert 1 in values_of(samples, "RetriesExhausted")
+        assert status_of(aws, "rb-tired-1") is None
+        proxy.shares = Shares()
+        wait_for(lambda: status_of(aws, "rb-tired-1") == "PENDING", seconds=60)
+    wait_until_settled(aws)
+
+
+def test_errors_of_a_broken_environment(aws):
+    create(aws, "rb-error", 5)
+
+    def broken(own):
+        return {name: value for name, value in own.items() if name != "PRODUCTS_TABLE_NAME"}
+
+    with visibility(aws, 3):
+        with changed_environment(aws, broken):
+            send_order(aws, "rb-error-1", "rb-error")
+            wait_for(lambda: any("PRODUCTS_TABLE_NAME" in line for line in log(aws, "Errors")))
+            shown = run(aws, "Errors", "get-function-configuration")["Environment"]["Variables"]
+            assert "PRODUCTS_TABLE_NAME" not in shown
+            assert status_of(aws, "rb-error-1") is None
+            assert queues.depth(aws, queues.STANDARD).total == 1
+        wait_for(lambda: status_of(aws, "rb-error-1") == "PENDING")
+    wait_until_settled(aws)
+
+
+def test_throttles_of_a_function_that_was_stopped(aws):
+    name = aws.outputs[FUNCTION]
+    limits = run(aws, "Throttles", "get-account-settings")["AccountLimit"]
+    assert limits["ConcurrentExecutions"] > 0
+    aws.functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+    shown = run(aws, "Throttles", "get-function-concurrency")
+    assert shown["ReservedConcurrentExecutions"] == 0
+    with pytest.raises(ClientError, match="TooManyRequestsException"):
+        boto3.client("lambda", config=ONE_ATTEMPT).invoke(FunctionName=name, Payload=b"{}")
+    run(aws, "Throttles", "delete-function-concurrency")
+    assert "ReservedConcurrentExecutions" not in run(aws, "Throttles", "get-function-concurrency")
+    assert not invoke_deployed(aws, "place_orders", sqs_event()).failed
+
+
+def test_throttles_of_a_table_and_of_its_index(aws, embedded_aws):
+    for heading in ("ReadThrottles, WriteThrottles", "OrdersByUserWriteThrottles"):
+        assert run(aws, heading, "describe-table")["Table"]["TableStatus"] == "ACTIVE"
+    create(aws, "rb-throttled", 40)
+    with visibility(aws, 5), faults(aws, embedded_aws, throttled=0.33) as proxy:
+        for number in range(40):
+            send_order(aws, f"rb-throttled-{number}", "rb-throttled")
+        wait_until_settled(aws)
+        assert proxy.counts[Fault.THROTTLED] > 0
+    (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
+    assert (account.stock, account.sold, account.difference) == (0, 40, 0)

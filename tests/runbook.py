@@ -1,0 +1,82 @@
+"""docs/runbook.md as data: its sections, and the commands in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from botocore import xform_name
+from botocore.session import get_session
+
+from local import ROOT
+
+RUNBOOK = ROOT / "docs" / "runbook.md"
+_GLOBAL_OPTIONS = {"query", "output", "endpoint-url"}
+
+
+def sections() -> dict[str, str]:
+    """The sections by heading."""
+    _, *parts = re.split(r"^## (.+)$", RUNBOOK.read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def families() -> dict[str, str]:
+    """The heading of its section by what an alarm's name ends with."""
+    return {suffix: heading for heading in sections() for suffix in heading.split(", ")}
+
+
+def commands(text: str) -> list[str]:
+    """What is typed behind a prompt, a continued line as one."""
+    blocks = re.findall(r"^ *```console\n(.*?)^ *```$", text, flags=re.MULTILINE | re.DOTALL)
+    joined = "\n".join(blocks).replace("\\\n", " ")
+    return [line.strip()[2:] for line in joined.splitlines() if line.strip().startswith("$ ")]
+
+
+def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
+    """An AWS CLI command as what the SDK calls it: service, operation, parameters.
+
+    Raises:
+        ValueError: There is no such operation, or it has no such option.
+        UnknownServiceError: There is no such service.
+    """
+    _, service, name, *options = shlex.split(command)
+    model: Any = get_session().get_service_model(service)
+    operation = next((o for o in model.operation_names if xform_name(o, "-") == name), None)
+    if operation is None:
+        raise ValueError(f"{service} has no {name}")
+    members = model.operation_model(operation).input_shape.members
+    known = {xform_name(member, "-"): member for member in members}
+    parameters: dict[str, Any] = {}
+    for option in _grouped(options):
+        spelt, *values = option
+        if spelt in _GLOBAL_OPTIONS:
+            continue
+        if spelt not in known:
+            raise ValueError(f"aws {service} {name} has no option --{spelt}")
+        parameters[known[spelt]] = _value(members[known[spelt]], values)
+    return service, xform_name(operation), parameters
+
+
+def _grouped(words: list[str]) -> list[list[str]]:
+    groups: list[list[str]] = []
+    for word in words:
+        if word.startswith("--"):
+            groups.append([word[2:]])
+        else:
+            groups[-1].append(word)
+    return groups
+
+
+def _value(shape: Any, values: list[str]) -> Any:
+    match shape.type_name:
+        case "boolean":
+            return True
+        case "integer" | "long":
+            return int(values[0])
+        case "list" if shape.member.type_name == "structure":
+            return [dict(pair.split("=") for pair in value.split(",")) for value in values]
+        case "list":
+            return values
+        case _:
+            return values[0]
