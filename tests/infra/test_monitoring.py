@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from inventory_orders import runtime
-from inventory_orders.errors import CancellationReason, TransactionCancelledError
+from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.model import RefusalReason
 from local import emf
 from local.invoke import FakeContext, load_handler, moto_stack
@@ -126,12 +126,15 @@ def emitted(monkeypatch, capsys):
         ]
         settings = runtime.Settings.from_environment()
         store = runtime.store(settings)
-        write, conflicts = store.write, [1]
+        write = store.write
+        failures = [
+            ThrottledError("ThrottlingException", "slow down"),
+            TransactionCancelledError([CancellationReason("TransactionConflict")]),
+        ]
 
         def fought_over(actions, token):
-            if conflicts:
-                conflicts.pop()
-                raise TransactionCancelledError([CancellationReason("TransactionConflict")])
+            if failures:
+                raise failures.pop()
             write(actions, token)
 
         monkeypatch.setattr(store, "write", fought_over)
