@@ -89,10 +89,11 @@ class Cell:
         write_units: Per order, without the index.
         index_units: Write units of the index `byUser`, per order.
         read_units: Per order.
-        attempts: Writes to products and orders, per order.
-        conflicts: Attempts that lost, per order: cancelled transactions and refused claims.
-        claims_refused: Those of them that were single updates: a claim costs 1 unit, a transaction some 200.
-        conflict_rate: Share of the attempts that lost.
+        attempts: Transactions on products and orders, per order.
+        conflicts: Those of them that lost, per order.
+        conflict_rate: Those that lost, as a share of the attempts.
+        claims_refused: Claims that were refused, per order: single updates, which cost 1 unit each. They count in
+            requests and write units.
         retries: Attempts beyond the first for each answered order, on the average.
         retries_p95: The same, 95th percentile.
         p50_ms: From receipt to durable, median, in milliseconds.
@@ -122,8 +123,8 @@ class Cell:
     read_units: float
     attempts: float
     conflicts: float
-    claims_refused: float
     conflict_rate: float
+    claims_refused: float
     retries: float
     retries_p95: int
     p50_ms: float
@@ -176,9 +177,11 @@ def reduce(
     write_units = sum(usage.write for usage in usages)
     index_units = sum(usage.index for usage in usages)
     read_units = sum(usage.read for usage in usages)
-    attempts = sum(call.is_attempt for call in calls)
-    conflicts = sum(call.is_conflict for call in calls)
-    refused = sum(call.is_conflict and call.operation == "UpdateItem" for call in calls)
+    # A claim is the only single update of these tables.
+    transactions = [call for call in calls if call.operation != "UpdateItem"]
+    attempts = sum(call.is_attempt for call in transactions)
+    conflicts = sum(call.is_conflict for call in transactions)
+    refused = sum(call.is_conflict for call in calls) - conflicts
     bill = Bill(
         write_units=write_units + index_units,
         read_units=read_units,
@@ -213,8 +216,8 @@ def reduce(
         read_units=per_order(read_units),
         attempts=per_order(attempts),
         conflicts=per_order(conflicts),
-        claims_refused=per_order(refused),
         conflict_rate=conflicts / attempts if attempts else math.nan,
+        claims_refused=per_order(refused),
         retries=sum(retries) / len(retries) if retries else math.nan,
         retries_p95=int(percentile(retries, 95)) if retries else 0,
         p50_ms=percentile(waits, 50) * 1000,

@@ -51,7 +51,17 @@ def show_cells(cells: Sequence[Cell], screen: Console) -> None:
         table = _table(f"{_TITLES[workload]}: {_ENGINES[engine]}")
         table.add_column("contender", no_wrap=True)
         for heading in (
-            *("workers", "orders/s", "requests", "writes", "reads", "conflicts", "retries", "p95"),
+            *(
+                "workers",
+                "orders/s",
+                "requests",
+                "writes",
+                "reads",
+                "conflicts",
+                "claims refused",
+                "retries",
+                "p95",
+            ),
             *("p50 ms", "p99 ms", "USD", ""),
         ):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -74,6 +84,7 @@ def _row(cell: Cell) -> list[str]:
         f"{cell.write_units:.2f}",
         f"{cell.read_units:.2f}",
         f"{cell.conflicts:.3f}",
+        f"{cell.claims_refused:.3f}",
         f"{cell.retries:.2f}",
         str(cell.retries_p95),
         f"{cell.p50_ms:,.0f}",

@@ -20,7 +20,7 @@ MAKERS: dict[str, Callable[[int, int], Workload | None]] = {
     "real": lambda count, _seed: workloads.real_orders(count),
 }
 HEAD = (
-    "workers orders/s  req/o   wu/o   ru/o confl/o  rate retries  p95  p50 ms   p99 ms  mean ms "
+    "workers orders/s  req/o   wu/o   ru/o confl/o  rate refused retries  p95  p50 ms   p99 ms  mean ms "
     "p99/mean given up unfinished  clean  cpu s"
 )
 
@@ -45,7 +45,7 @@ def main(
         mean = 1000 * count * cell.batch / cell.orders_per_second
         typer.echo(
             f"{count:7} {cell.orders_per_second:8,.0f} {cell.requests:6.3f} {cell.write_units:6.2f} "
-            f"{cell.read_units:6.2f} {cell.conflicts:7.3f} {cell.conflict_rate:5.0%} "
+            f"{cell.read_units:6.2f} {cell.conflicts:7.3f} {cell.conflict_rate:5.0%} {cell.claims_refused:7.3f} "
             f"{cell.retries:7.2f} {cell.retries_p95:4} {cell.p50_ms:7,.0f} {cell.p99_ms:8,.0f} "
             f"{mean:8,.0f} {cell.p99_ms / mean:8.2f} {cell.given_up:8} {cell.unfinished:10} "
             f"{cell.clean!s:>6} {process_time() - began:6.1f}"
