@@ -9,6 +9,7 @@ import http.client
 import json
 import random
 import socket
+import ssl
 import sys
 import threading
 from collections import Counter
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from local.aws import CERTIFICATE
 
 _ERROR = "com.amazonaws.dynamodb.v20120810#"
 _CONNECTION_HEADERS = {"connection", "transfer-encoding", "keep-alive", "date", "server"}
@@ -71,7 +74,7 @@ class FaultyProxy:
         self.shares = shares
         self.counts: Counter[Fault] = Counter()
         self.requests = 0
-        self._target = urlsplit(endpoint).netloc
+        self._target = urlsplit(endpoint)
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -125,7 +128,13 @@ class FaultyProxy:
         """Let the endpoint carry a request out. The answer has not been read yet."""
         connection = getattr(self._local, "connection", None)
         if connection is None:
-            connection = http.client.HTTPConnection(self._target, timeout=30)
+            if self._target.scheme == "https":
+                trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+                connection = http.client.HTTPSConnection(
+                    self._target.netloc, timeout=30, context=trusted
+                )
+            else:
+                connection = http.client.HTTPConnection(self._target.netloc, timeout=30)
             self._local.connection = connection
         connection.request("POST", path, body, headers)
         answer: http.client.HTTPResponse = connection.getresponse()
