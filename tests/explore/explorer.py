@@ -1,0 +1,255 @@
+"""Enumerates schedules: depth first and complete, or at random from a seed; and replays one.
+
+The search is stateless: each schedule is run from the start (Godefroid, "Model checking for programming languages using
+VeriSoft", POPL 1997). Orders of steps that commute are tried once, by sleep sets (Godefroid, "Partial-order methods for
+the verification of concurrent systems", LNCS 1032, 1996): a step that was tried at a node need not be tried again after
+its neighbours, until one of them touches what it touches.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.explore.world import Choice, Handlers, Scenario, Step, ViolationError, World
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A schedule that breaks an invariant.
+
+    Attributes:
+        message: Which one.
+        trace: What happened, step by step.
+        schedule: To be replayed.
+        faults: How many faults it was allowed.
+        rivals: How many processes began.
+    """
+
+    message: str
+    trace: tuple[str, ...]
+    schedule: str
+    faults: int
+    rivals: int
+
+    def __str__(self) -> str:
+        lines = "\n".join(f"  {line}" for line in self.trace)
+        return f"{self.message}\n{lines}\nschedule: {self.schedule}"
+
+
+@dataclass
+class Result:
+    """What an exploration came to.
+
+    Attributes:
+        schedules: Complete runs, each another one.
+        pruned: Runs that were broken off because they only repeat others in another order.
+        longest: Most steps in a run.
+        failure: The first schedule that broke an invariant.
+    """
+
+    schedules: int = 0
+    pruned: int = 0
+    longest: int = 0
+    failure: Failure | None = None
+
+
+@dataclass
+class _Node:
+    """A point at which several steps are open."""
+
+    open: list[Step]
+    asleep: list[Step]
+    next: int = 0
+    done: list[Step] = field(default_factory=list)
+
+    def advance(self) -> Step | None:
+        """The next step to try; None if all were tried."""
+        names = {step.choice for step in self.asleep}
+        while self.next < len(self.open):
+            step = self.open[self.next]
+            self.next += 1
+            if step.choice not in names:
+                self.done.append(step)
+                return step
+        return None
+
+    def sleepers_after(self, step: Step) -> list[Step]:
+        """What need not be tried after a step: what was tried before it, and does not depend on it."""
+        earlier = [*self.asleep, *(other for other in self.done if other is not step)]
+        return [other for other in earlier if other.commutes_with(step)]
+
+
+class Explorer:
+    """Explores one scenario.
+
+    Args:
+        handlers: The handlers of this process.
+        scenario: What to explore.
+        rivals: How many processes begin.
+        faults: How many faults a run may have.
+        reduce: Whether orders of steps that commute are tried once only.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        scenario: Scenario,
+        rivals: int = 2,
+        faults: int = 1,
+        *,
+        reduce: bool = True,
+    ) -> None:
+        self._handlers = handlers
+        self._scenario = scenario
+        self._rivals = rivals
+        self._faults = faults
+        self._reduce = reduce
+
+    def every(
+        self,
+        first_fault: Callable[[Step], bool] = lambda _: True,
+        *,
+        most: int | None = None,
+        seen: Callable[[World], None] = lambda _: None,
+    ) -> Iterator[Result]:
+        """Run every schedule, until one fails.
+
+        Args:
+            first_fault: Which faults may be the first one of a run.
+            most: Stop after so many runs.
+            seen: Told of each run that ended well.
+
+        Yields:
+            The result so far, after each run.
+        """
+        result, stack = Result(), list[_Node]()
+        while True:
+            self._run_once(stack, result, first_fault, seen)
+            yield result
+            if result.failure or (most is not None and result.schedules + result.pruned >= most):
+                return
+            while stack and not self._has_more(stack[-1]):
+                stack.pop()
+            if not stack:
+                return
+
+    def _has_more(self, node: _Node) -> bool:
+        names = {step.choice for step in node.asleep}
+        return any(step.choice not in names for step in node.open[node.next :])
+
+    def _run_once(
+        self,
+        stack: list[_Node],
+        result: Result,
+        first_fault: Callable[[Step], bool],
+        seen: Callable[[World], None],
+    ) -> None:
+        """Repeat what the stack says, with its last node advanced, and then go on with the first open steps."""
+        world: World | None = None
+        try:
+            world = World(self._handlers, self._scenario, self._rivals, self._faults)
+            depth = 0
+            while True:
+                steps = self._steps(world, first_fault)
+                if not steps:
+                    if world.wake():
+                        continue
+                    break
+                if depth == len(stack):
+                    asleep = (
+                        stack[-1].sleepers_after(stack[-1].done[-1])
+                        if stack and self._reduce
+                        else []
+                    )
+                    stack.append(_Node(steps, asleep))
+                    step = stack[-1].advance()
+                elif depth == len(stack) - 1:
+                    step = stack[-1].advance()
+                else:
+                    step = stack[depth].done[-1]
+                if step is None:
+                    stack.pop()
+                    result.pruned += 1
+                    return
+                depth += 1
+                world.take(step.choice)
+            world.check_end()
+            result.schedules += 1
+            result.longest = max(result.longest, len(world.schedule))
+            seen(world)
+        except ViolationError as violation:
+            result.schedules += 1
+            result.failure = self._failure(world, violation)
+        finally:
+            if world is not None:
+                world.close()
+
+    def _steps(self, world: World, first_fault: Callable[[Step], bool]) -> list[Step]:
+        steps = world.steps()
+        if world.faults_left < self._faults:
+            return steps
+        return [step for step in steps if not step.is_fault or first_fault(step)]
+
+    def at_random(self, seed: int) -> Result:
+        """Run one schedule, drawn from a seed: faults are spread over the run."""
+        chance = random.Random(f"{self._scenario.name} {seed}")
+        likelihood = chance.choice([0.05, 0.1, 0.2])
+
+        def draw(steps: Sequence[Step]) -> Step:
+            faults = [step for step in steps if step.is_fault]
+            if faults and chance.random() < likelihood:
+                return chance.choice(faults)
+            return chance.choice([step for step in steps if not step.is_fault] or faults)
+
+        return self._run_with(draw)
+
+    def replay(self, schedule: str) -> Result:
+        """Run one schedule as a failure prints it; beyond its end the first open step is taken.
+
+        Raises:
+            ValueError: It does not fit.
+        """
+        wanted = [Choice.parse(text) for text in schedule.split()]
+
+        def next_one(steps: Sequence[Step]) -> Step:
+            if not wanted:
+                return steps[0]
+            choice = wanted.pop(0)
+            for step in steps:
+                if step.choice == choice:
+                    return step
+            raise ValueError(f"{choice} is not open; open are {[str(s.choice) for s in steps]}")
+
+        return self._run_with(next_one)
+
+    def _run_with(self, pick: Callable[[Sequence[Step]], Step]) -> Result:
+        result, world = Result(schedules=1), None
+        try:
+            world = World(self._handlers, self._scenario, self._rivals, self._faults)
+            while True:
+                steps = world.steps()
+                if not steps:
+                    if world.wake():
+                        continue
+                    break
+                world.take(pick(steps).choice)
+            world.check_end()
+            result.longest = len(world.schedule)
+        except ViolationError as violation:
+            result.failure = self._failure(world, violation)
+        finally:
+            if world is not None:
+                world.close()
+        return result
+
+    def _failure(self, world: World | None, violation: ViolationError) -> Failure:
+        trace, schedule = (world.trace, world.schedule) if world else ([], [])
+        return Failure(
+            str(violation),
+            tuple(trace),
+            " ".join(str(choice) for choice in schedule),
+            self._faults,
+            self._rivals,
+        )

@@ -1,0 +1,225 @@
+"""The rivals whose schedules are explored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.explore.world import Client, Scenario, ViolationError, World
+
+OPENED = "2026-01-01T00:00:00.000000+00:00"
+
+
+def order(order_id: str, user_id: str = "u-1", **lines: int) -> dict[str, Any]:
+    """An order's message."""
+    items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
+    return {"orderId": order_id, "userId": user_id, "items": items}
+
+
+def receipt(adjustment_id: str, product_id: str, delta: int) -> dict[str, Any]:
+    """A receipt's message."""
+    return {
+        **{"adjustmentId": adjustment_id, "productId": product_id},
+        **{"delta": delta, "reason": "RECEIPT"},
+    }
+
+
+def statuses(world: World, *order_ids: str) -> list[str]:
+    """What became of orders."""
+    rows = (world.row("Orders", order_id) for order_id in order_ids)
+    return [row["status"] if row else "NONE" for row in rows]
+
+
+def require(holds: bool, message: str) -> None:
+    """An expectation of one scenario."""
+    if not holds:
+        raise ViolationError(message)
+
+
+def _last_unit(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    for name in "ABC"[:rivals]:
+        world.deliver(name, "place_orders", order(f"o{name}", p=1))
+
+
+def _one_winner(world: World) -> None:
+    ended = sorted(status for status in statuses(world, "oA", "oB", "oC") if status != "NONE")
+    require(
+        ended == ["PENDING"] + ["REJECTED"] * (len(ended) - 1),
+        f"one unit, and the orders ended as {ended}",
+    )
+
+
+def _overlapping_batches(world: World, rivals: int) -> None:
+    world.product("p", 3)
+    world.product("q", 2)
+    world.deliver("A", "place_orders", order("a1", p=2), order("a2", p=1, q=1))
+    world.deliver("B", "place_orders", order("b1", q=2), order("b2", p=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c1", p=1, q=1), order("a1", p=2))
+
+
+def _order_and_cancellation(world: World, rivals: int) -> None:
+    world.product("p", 2)
+    world.deliver("A", "place_orders", order("o", p=2))
+    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("other", p=2))
+
+
+def _is_cancelled(world: World) -> None:
+    require(statuses(world, "o") == ["CANCELLED"], f"it ended as {statuses(world, 'o')}")
+    row = world.row("Products", "p")
+    sold = 2 if statuses(world, "other") == ["PENDING"] else 0
+    require(
+        row is not None and row["stockCount"] == 2 - sold, "the units of the order did not come back"
+    )
+
+
+def _receipt_twice(world: World, rivals: int) -> None:
+    world.product("p", 0)
+    world.deliver("A", "adjust_stock", receipt("r", "p", 2), receipt("r", "p", 2))
+    world.deliver("B", "place_orders", order("o", p=1))
+    if rivals > 2:
+        world.client("C", "books the receipt", _books(receipt("r", "p", 2)))
+
+
+def _books(command: dict[str, Any]) -> Callable[[Client], None]:
+    def script(client: Client) -> None:
+        answer = client("adjust_stock", command)
+        if answer.get("result") == "RETRY_LATER":
+            client("adjust_stock", command)
+
+    return script
+
+
+def _counts(adjustment_id: str, found: int, seconds: float) -> Callable[[Client], None]:
+    """Acquire, count, commit; who cannot commit gives the lease back."""
+
+    def script(client: Client) -> None:
+        acquired = client(
+            "count_stock",
+            {
+                **{"action": "acquire", "productId": "p", "seconds": seconds},
+                "outliveInvocation": True,
+            },
+        )
+        if acquired.get("result") != "ACQUIRED":
+            return
+        lease = acquired["lease"]
+        answer = client(
+            "count_stock",
+            {
+                **{"action": "commit", "lease": lease, "adjustmentId": adjustment_id},
+                "counted": acquired["stockCount"] + found,
+            },
+        )
+        if answer.get("result") == "RETRY_LATER":
+            client("count_stock", {"action": "release", "lease": lease})
+
+    return script
+
+
+def _lease_and_order(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    world.client("A", "counts and finds one more", _counts("count", 1, seconds=6))
+    world.deliver("B", "place_orders", order("o", p=2))
+    if rivals > 2:
+        world.deliver("C", "adjust_stock", receipt("r", "p", 1))
+
+
+def _lease_and_successor(world: World, rivals: int) -> None:
+    world.product("p", 5)
+    world.client("A", "counts and misses one", _counts("count-a", -1, seconds=6))
+    world.client("B", "counts and finds one more", _counts("count-b", 1, seconds=6))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("o", p=1))
+
+
+def _relisted(world: World, rivals: int) -> None:
+    world.product("p", 1)
+
+    def script(client: Client) -> None:
+        client(
+            "manage_products", {"action": "delist", "productId": "p", "createdAt": OPENED}
+        )
+        client("manage_products", {"action": "create", "productId": "p", "openingStock": 1})
+
+    world.client("A", "delists and lists again", script)
+    world.deliver("B", "place_orders", order("o", p=1))
+    if rivals > 2:
+        world.deliver("C", "cancel_orders", {"orderId": "o"})
+
+
+def _conflicting_bodies(world: World, rivals: int) -> None:
+    world.product("p", 5)
+    world.deliver("A", "place_orders", order("o", p=1))
+    world.deliver("B", "place_orders", order("o", p=2), order("other", p=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("o", user_id="u-2", p=1))
+
+
+def _one_body(world: World) -> None:
+    require(statuses(world, "o", "other")[0] == "PENDING", "none of the bodies was placed")
+    ends = [world.handlers.end_of(world, message_id) for message_id in world.sent]
+    require(
+        ends.count("ORDER_ID_REUSED") == len(ends) - 2,
+        f"bodies under one id ended as {ends}",
+    )
+
+
+def _fifo(world: World, rivals: int) -> None:
+    world.product("p", 2)
+    world.product("q", 1)
+    world.deliver("A", "place_orders", order("g1", p=2), order("g2", p=1), group="p")
+    world.deliver("B", "place_orders", order("h1", q=1, p=1), group="q")
+    if rivals > 2:
+        world.deliver("C", "adjust_stock", receipt("r", "p", 1))
+
+
+def _same_order_twice(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    for name in "ABC"[:rivals]:
+        world.deliver(name, "place_orders", order("o", p=1))
+
+
+def _is_placed(world: World) -> None:
+    require(statuses(world, "o") == ["PENDING"], f"it ended as {statuses(world, 'o')}")
+
+
+def _decrements(world: World, rivals: int) -> None:
+    world.product("p", 3)
+
+    def script(mode: str, name: str) -> Callable[[Client], None]:
+        def run(client: Client) -> None:
+            for number in range(2):
+                command = {
+                    **{"action": "decrement", "adjustmentId": f"{name}{number}", "productId": "p"},
+                    **{"quantity": 1, "mode": mode},
+                }
+                _books(command)(client)
+
+        return run
+
+    world.client("A", "decrements twice", script("atomic", "a"))
+    world.client("B", "decrements twice", script("optimistic", "b"))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("o", p=1))
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("order against order on the last unit", _last_unit, check=_one_winner),
+        Scenario("the same order twice at once", _same_order_twice, check=_is_placed),
+        Scenario("batch against overlapping batch", _overlapping_batches),
+        Scenario("order against its cancellation", _order_and_cancellation, check=_is_cancelled),
+        Scenario("receipt twice against order", _receipt_twice),
+        Scenario("lease against order", _lease_and_order, jumps=(7.0, 17.9)),
+        Scenario("expired lease against its successor", _lease_and_successor, jumps=(7.0,)),
+        Scenario("delist and relist against order", _relisted),
+        Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
+        Scenario("FIFO groups, redelivered", _fifo),
+        Scenario("atomic against optimistic decrement", _decrements),
+    )
+}

@@ -1,0 +1,880 @@
+"""A small world for the real handlers: tables and queues in memory, invocations that stop before every AWS call.
+
+Each invocation is a greenlet. Before a call it stops, and the explorer decides whose call happens next and what goes
+wrong with it. All that could differ from run to run is held still: time is virtual, tokens are counted, jitter is half
+of its bound, and nothing runs side by side but the invocations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from botocore.exceptions import ReadTimeoutError
+from botocore.retries.quota import RetryQuota
+from greenlet import getcurrent, greenlet
+
+from local.model import ManualClock, Model, Queue, ServiceError, answered_by, virtual_time
+
+INVOCATION_SECONDS = 30.0
+VISIBILITY_SECONDS = 180.0
+MAX_RECEIVE_COUNT = 20
+TICK_SECONDS = 0.001
+READ_TIMEOUT_SECONDS = 3.0
+
+# A scenario has a handful of invocations; a message that comes back for ever is a failure too.
+MOST_INVOCATIONS = 25
+MOST_STEPS = 400
+
+TABLES = {
+    "Products": ("productId",),
+    "Orders": ("orderId",),
+    "StockAdjustments": ("productId", "adjustmentId"),
+}
+# Function -> its queue. The dead-letter queue is named likewise.
+QUEUES = {
+    "place_orders": ("Order", "OrderFifo.fifo"),
+    "adjust_stock": ("Stock",),
+    "cancel_orders": ("Cancellation",),
+    "manage_products": ("Catalogue",),
+}
+
+Place = tuple[str, tuple[str, ...]]
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold."""
+
+
+class CrashedError(BaseException):
+    """The invocation is gone: nothing of it may happen any more. No handler catches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One step of a schedule.
+
+    Attributes:
+        process: Whose call; empty for the world as a whole.
+        action: `go`, or what goes wrong instead.
+    """
+
+    process: str
+    action: str = "go"
+
+    def __str__(self) -> str:
+        return self.process if self.action == "go" else f"{self.process}!{self.action}"
+
+    @classmethod
+    def parse(cls, text: str) -> Choice:
+        process, _, action = text.partition("!")
+        return cls(process, action or "go")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A choice that is open, with what it touches.
+
+    Attributes:
+        choice: The choice.
+        reads: Items that it reads.
+        writes: Items that it may write.
+        is_fault: Whether it counts against the number of faults.
+        is_global: Whether its order matters to everybody else: it lets time pass.
+    """
+
+    choice: Choice
+    reads: frozenset[Place] = frozenset()
+    writes: frozenset[Place] = frozenset()
+    is_fault: bool = False
+    is_global: bool = False
+
+    def commutes_with(self, other: Step) -> bool:
+        """Whether the order of two steps makes no difference to anybody."""
+        if self.choice.process == other.choice.process or self.is_global or other.is_global:
+            return False
+        if self.is_fault and other.is_fault:
+            # Either may use up what is left of the faults.
+            return False
+        return not (
+            self.writes & other.writes or self.writes & other.reads or self.reads & other.writes
+        )
+
+
+@dataclass(slots=True)
+class Call:
+    """An AWS call that is about to be made."""
+
+    service: str
+    operation: str
+    request: dict[str, Any]
+    reads: frozenset[Place]
+    writes: frozenset[Place]
+
+    def __str__(self) -> str:
+        places = ", ".join(
+            sorted(f"{name}/{'/'.join(key)}" for name, key in self.reads | self.writes)
+        )
+        return f"{self.operation} {places}"
+
+
+@dataclass(slots=True)
+class Process:
+    """Somebody who invokes functions, one after the other: an event source, or a client.
+
+    Attributes:
+        name: In schedules.
+        what: What it does, in words.
+        body: Runs inside the greenlet.
+        call: The AWS call before which it stands.
+        forced: What will happen to the SDK's repetition of the last call.
+        ends_at: Unix second at which its invocation is ended.
+        begun: Number of the write after which its invocation began.
+        environment: Its execution environment: what the process remembers between invocations.
+        batch: The queue and the messages, for an event source.
+    """
+
+    name: str
+    what: str
+    body: Callable[[Process], None]
+    green: Any = None
+    call: Call | None = None
+    forced: tuple[str, Call] | None = None
+    ends_at: float = float("inf")
+    begun: int = 0
+    environment: int = 0
+    crashing: bool = False
+    uuids: int = 0
+    batch: tuple[str, Queue, list[dict[str, Any]]] | None = None
+    duplicated: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.green is None or self.green.dead
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An item that changed.
+
+    Attributes:
+        number: Of the write, counted from 1.
+        place: Which item.
+        before: None if it was made.
+        after: None if it was deleted.
+        process: Who wrote it.
+    """
+
+    number: int
+    place: Place
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    process: Process
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Who does what to which products.
+
+    Attributes:
+        name: Its name.
+        set_up: Puts products into the world, and starts its processes; told how many rivals there are.
+        jumps: Seconds by which time may jump, as a fault.
+        check: What must hold at the end, besides the invariants.
+        duplicates: Whether a batch may be delivered again while it is being worked on.
+    """
+
+    name: str
+    set_up: Callable[[World, int], None]
+    jumps: tuple[float, ...] = ()
+    check: Callable[[World], None] = lambda _: None
+    duplicates: bool = True
+
+
+class World:
+    """One run of a scenario."""
+
+    def __init__(self, handlers: Handlers, scenario: Scenario, rivals: int, faults: int) -> None:
+        self.handlers = handlers
+        self.scenario = scenario
+        self.faults_left = faults
+        self.clock = handlers.clock
+        self.clock.seconds = 1_800_000_000.0
+        self.model = Model(self.clock.now)
+        self.processes: dict[str, Process] = {}
+        self.history: list[Change] = []
+        self.last: dict[Place, dict[str, Any] | None] = {}
+        self.sent: dict[str, tuple[str, dict[str, Any], str | None]] = {}
+        self.answers: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+        self.lock_owners: dict[Place, str] = {}
+        self.closing = False
+        self.trace: list[str] = []
+        self.schedule: list[Choice] = []
+        self.violations: list[str] = []
+        self.crashes = 0
+        self.invocations = 0
+        self.environments = 0
+        for name, keys in TABLES.items():
+            self.model.dynamodb.answer("CreateTable", _table_request(name, keys))
+        for queues in QUEUES.values():
+            for name in queues:
+                dead = self.model.sqs.create(f"{name.removesuffix('.fifo')}Dead{_end(name)}")
+                self.model.sqs.create(name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT)
+        handlers.enter(self)
+        scenario.set_up(self, rivals)
+        self.initial = {
+            name: dict(table.items) for name, table in self.model.dynamodb.tables.items()
+        }
+
+    # ------------------------------------------------------------------ setting up
+
+    def product(self, product_id: str, stock: int, **more: Any) -> None:
+        """Put a product there, with the adjustment that explains its stock."""
+        created = "2026-01-01T00:00:00.000000+00:00"
+        status = "OUT_OF_STOCK" if stock <= -more.get("backorderLimit", 0) else "ACTIVE"
+        if 0 < stock <= more.get("lowStockThreshold", 0):
+            status = "LOW_STOCK"
+        row = {
+            **{"productId": product_id, "stockCount": stock, "_version": 1, "status": status},
+            **{"createdAt": created, "lastUpdatedAt": created},
+            **more,
+        }
+        self.put("Products", row)
+        self.put(
+            "StockAdjustments",
+            {
+                **{"productId": product_id, "adjustmentId": "opening", "delta": stock},
+                **{"reason": "OPENING", "productCreatedAt": created, "productVersion": 1},
+                "appliedAt": created,
+            },
+        )
+
+    def put(self, table: str, row: Mapping[str, Any]) -> None:
+        """Put a row there."""
+        item = {name: self.handlers.encode(value) for name, value in row.items()}
+        self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
+
+    def deliver(self, name: str, function: str, *bodies: Any, group: str | None = None) -> None:
+        """Start an event source: it hands one batch of messages to a function.
+
+        Args:
+            name: Of the process.
+            function: Which one.
+            bodies: Of the messages.
+            group: `MessageGroupId`, for the FIFO queue.
+        """
+        queue = self.model.sqs.queues[QUEUES[function][0 if group is None else 1]]
+        for body in bodies:
+            entry: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
+            if group is not None:
+                entry |= {
+                    "MessageGroupId": group,
+                    "MessageDeduplicationId": body["orderId"],
+                }
+            sent = self.model.sqs.answer("SendMessage", entry)
+            self.sent[sent["MessageId"]] = (function, body, group)
+        messages = self._receive(queue)
+        self._start(name, function, (function, queue, messages))
+
+    def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
+        """Start somebody who invokes functions directly."""
+        self._add(Process(name, what, lambda process: script(Client(self, process))))
+
+    def _receive(self, queue: Queue) -> list[dict[str, Any]]:
+        answer = self.model.sqs.answer(
+            "ReceiveMessage",
+            {
+                "QueueUrl": queue.url,
+                "MaxNumberOfMessages": 10,
+                "MessageSystemAttributeNames": ["All"],
+            },
+        )
+        messages: list[dict[str, Any]] = answer.get("Messages", [])
+        return messages
+
+    def _start(
+        self, name: str, function: str, batch: tuple[str, Queue, list[dict[str, Any]]]
+    ) -> None:
+        process = Process(name, f"{function} takes {len(batch[2])}", self._consume, batch=batch)
+        self._add(process)
+
+    def _add(self, process: Process) -> None:
+        self.processes[process.name] = process
+        process.green = greenlet(process.body)
+        self.environments += 1
+        process.environment = self.environments
+        self._run(process, process)
+
+    # ------------------------------------------------------------------ inside the greenlets
+
+    def invoke(self, process: Process, function: str, event: Any) -> Any:
+        """Invoke a handler, in the greenlet of a process.
+
+        Raises:
+            CrashedError: The invocation was lost.
+            ViolationError: The handler raised.
+        """
+        self.invocations += 1
+        if self.invocations > MOST_INVOCATIONS:
+            raise ViolationError("messages come back again and again, and nothing comes to rest")
+        process.begun = len(self.history)
+        process.ends_at = self.clock.seconds + INVOCATION_SECONDS
+        try:
+            return self.handlers.functions[function].lambda_handler(
+                event, _Context(self.clock, process.ends_at, f"{process.name}-{self.invocations}")
+            )
+        except CrashedError:
+            process.crashing = False
+            self.environments += 1
+            process.environment = self.environments
+            raise
+        except Exception as error:
+            raise ViolationError(f"{function} raised {type(error).__name__}: {error}") from error
+        finally:
+            process.ends_at = float("inf")
+
+    def _consume(self, process: Process) -> None:
+        """What an event source does: one batch, and then delete what was not returned."""
+        assert process.batch is not None
+        function, queue, messages = process.batch
+        try:
+            response = self.invoke(process, function, _event(queue, messages))
+        except CrashedError:
+            return
+        failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+        if not failed <= {message["MessageId"] for message in messages}:
+            raise ViolationError(f"{function} returned messages that are not of its batch")
+        for message in messages:
+            if message["MessageId"] not in failed:
+                self.check_acknowledged(message["MessageId"])
+                self.model.sqs.answer(
+                    "DeleteMessage",
+                    {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]},
+                )
+        self.trace.append(
+            f"{process.name:4} answered: "
+            + (f"{len(failed)} of {len(messages)} returned" if failed else "all done")
+        )
+
+    def on_call(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Stop before an AWS call, and go on with what the explorer made of it."""
+        process = self._current()
+        if process is None:
+            return self.model.answer(service, operation, request)
+        if process.crashing:
+            raise CrashedError
+        process.call = self._seen(service, operation, request)
+        outcome = process.green.parent.switch()
+        if isinstance(outcome, CrashedError):
+            process.crashing = True
+        if isinstance(outcome, BaseException):
+            raise outcome
+        answer: dict[str, Any] = outcome
+        return answer
+
+    def on_sleep(self, seconds: float) -> None:
+        """Let time pass at once; nobody waits beyond the end of the invocation."""
+        self.clock.sleep(seconds)
+        process = self._current()
+        if process is not None and self.clock.seconds > process.ends_at:
+            self.violations.append(f"{process.name} waits beyond the end of its invocation")
+            process.crashing = True
+            raise CrashedError
+
+    def random_bytes(self, count: int) -> bytes:
+        """Tokens that differ, and are the same in every run."""
+        process = self._current()
+        if process is None:
+            return bytes(count)
+        process.uuids += 1
+        text = f"{process.name}-{process.uuids}"
+        return text.encode().rjust(count, b"\0")[-count:]
+
+    @property
+    def environment(self) -> int:
+        """Which execution environment runs."""
+        process = self._current()
+        return 0 if process is None else process.environment
+
+    def _current(self) -> Process | None:
+        current = getcurrent()
+        return next((p for p in self.processes.values() if p.green is current), None)
+
+    def _seen(self, service: str, operation: str, request: dict[str, Any]) -> Call:
+        if service == "dynamodb":
+            reads, writes = self.model.dynamodb.touched(operation, request)
+        else:
+            queue = request["QueueUrl"].rsplit("/", 1)[-1]
+            reads, writes = frozenset(), frozenset({("queue", (queue,))})
+        return Call(service, operation, request, reads, writes)
+
+    # ------------------------------------------------------------------ steps
+
+    def steps(self) -> list[Step]:
+        """All that can happen next: whose call, and what may go wrong. Empty at the very end."""
+        steps: list[Step] = []
+        for process in list(self.processes.values()):
+            if process.is_over or process.call is None:
+                continue
+            call = process.call
+            if process.forced is not None and self._is_repeated(process):
+                steps.append(
+                    Step(Choice(process.name, process.forced[0]), call.reads, call.writes, False, True)
+                )
+                continue
+            steps.append(Step(Choice(process.name), call.reads, call.writes))
+        if self.faults_left > 0:
+            for step in list(steps):
+                if step.choice.action == "go":
+                    steps += self._faults(self.processes[step.choice.process], step)
+            steps += self._faults_of_the_world(bool(steps))
+        return steps
+
+    def _is_repeated(self, process: Process) -> bool:
+        assert process.forced is not None
+        assert process.call is not None
+        before = process.forced[1]
+        return (before.operation, before.request) == (process.call.operation, process.call.request)
+
+    def _faults(self, process: Process, step: Step) -> Iterator[Step]:
+        call = process.call
+        assert call is not None
+
+        def fault(action: str, *, applied: bool, takes_time: bool = False) -> Step:
+            return Step(
+                Choice(process.name, action),
+                step.reads if applied else frozenset(),
+                step.writes if applied else frozenset(),
+                is_fault=True,
+                is_global=takes_time,
+            )
+
+        yield fault("throttled", applied=False, takes_time=True)
+        yield fault("crash", applied=False)
+        if call.operation in {"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem"}:
+            yield fault("conflict", applied=False)
+        if call.writes:
+            yield fault("lost", applied=True, takes_time=True)
+            yield fault("lost-twice", applied=True, takes_time=True)
+            yield fault("crash-after", applied=True)
+        elif self._changed_since(call):
+            yield fault("stale", applied=True)
+
+    def _faults_of_the_world(self, running: bool) -> Iterator[Step]:
+        if not running:
+            return
+        for seconds in self.scenario.jumps:
+            yield Step(Choice("", f"{seconds}s"), is_fault=True, is_global=True)
+        if self.scenario.duplicates:
+            for process in self.processes.values():
+                if process.batch is None or process.duplicated or process.batch[1].is_fifo:
+                    continue
+                yield Step(Choice(process.name, "again"), is_fault=True)
+
+    def _changed_since(self, call: Call) -> frozenset[Place]:
+        """Items that an eventually consistent read may still find as they were before their last change."""
+        if call.operation == "BatchGetItem":
+            entries = call.request["RequestItems"]
+        elif call.operation == "GetItem":
+            entries = {call.request["TableName"]: call.request}
+        else:
+            return frozenset()
+        return frozenset(
+            place
+            for place in call.reads
+            if place in self.last and not entries[place[0]].get("ConsistentRead")
+        )
+
+    def take(self, choice: Choice) -> None:
+        """Let a step happen.
+
+        Raises:
+            ViolationError: It breaks an invariant.
+        """
+        self.schedule.append(choice)
+        if len(self.schedule) > MOST_STEPS:
+            raise ViolationError("nothing comes to rest")
+        self.clock.seconds += TICK_SECONDS
+        if not choice.process:
+            self.faults_left -= 1
+            self._jump(float(choice.action.removesuffix("s")))
+            return
+        process = self.processes[choice.process]
+        if choice.action == "again":
+            self.faults_left -= 1
+            self._again(process)
+            return
+        call, forced = process.call, process.forced
+        assert call is not None
+        process.call = process.forced = None
+        if choice.action != "go" and forced is None:
+            self.faults_left -= 1
+        self._run(process, self._outcome(process, call, choice.action, repeated=forced is not None))
+
+    def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
+        """What a process gets for its call."""
+        if action in {"crash", "crash-after"}:
+            if action == "crash-after":
+                self._apply(process, call)
+            self._note(process, call, f"the invocation crashes {action.removeprefix('crash')}".rstrip())
+            return self._crash(process)
+        if action == "throttled":
+            self._note(process, call, "throttled")
+            if not repeated and call.service == "dynamodb":
+                process.forced = ("throttled", call)
+            return ServiceError("ThrottlingException", "Rate exceeded")
+        if action == "conflict":
+            self._note(process, call, "TransactionConflict")
+            if call.operation != "TransactWriteItems":
+                return ServiceError("TransactionConflictException", "a transaction is in flight")
+            reasons = [{"Code": "None"} for _ in call.request["TransactItems"]]
+            reasons[0] = {"Code": "TransactionConflict"}
+            return ServiceError(
+                "TransactionCanceledException", extra={"CancellationReasons": reasons}
+            )
+        if action == "stale":
+            return self._note(process, call, "reads old rows", self._read_old(call))
+        outcome = self._apply(process, call)
+        if action in {"lost", "lost-twice"}:
+            self.clock.seconds += READ_TIMEOUT_SECONDS
+            self._note(process, call, f"the response is lost; it was {_short(outcome)}")
+            if action == "lost-twice" and not repeated and call.service == "dynamodb":
+                process.forced = ("lost-twice", call)
+            return ReadTimeoutError(endpoint_url="the model")
+        return self._note(process, call, _short(outcome), outcome)
+
+    def _note(self, process: Process, call: Call, what: str, outcome: Any = None) -> Any:
+        self.trace.append(f"{process.name:4} {call}: {what}")
+        return outcome
+
+    def _run(self, process: Process, outcome: Any) -> None:
+        """Let a process run on, to its next call or its end."""
+        process.green.switch(outcome)
+        if process.is_over and process.call is not None:
+            process.call = None
+        if self.violations:
+            raise ViolationError(self.violations[0])
+
+    def _crash(self, process: Process) -> CrashedError:
+        self.crashes += 1
+        return CrashedError()
+
+    def _apply(self, process: Process, call: Call) -> Any:
+        """Let the model answer, and see what changed."""
+        tables = self.model.dynamodb.tables
+        before = {
+            place: tables[place[0]].items.get(place[1])
+            for place in call.writes
+            if place[0] in tables
+        }
+        try:
+            outcome: Any = self.model.answer(call.service, call.operation, call.request)
+        except ServiceError as error:
+            return error
+        number, changes = len(self.history) + 1, []
+        for place, old in before.items():
+            new = tables[place[0]].items.get(place[1])
+            if new is not old and new != old:
+                self.last[place] = old
+                changes.append(Change(number, place, self._plain(old), self._plain(new), process))
+        self.history += changes
+        for change in changes:
+            self.handlers.check_change(self, change)
+        return outcome
+
+    def _plain(self, item: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if item is None else self.handlers.decode(item)
+
+    def _read_old(self, call: Call) -> dict[str, Any]:
+        """What an eventually consistent read may find: rows as they were before their last change."""
+        tables, now = self.model.dynamodb.tables, {}
+        for place in self._changed_since(call):
+            items, old = tables[place[0]].items, self.last[place]
+            now[place] = items.get(place[1])
+            if old is None:
+                items.pop(place[1], None)
+            else:
+                items[place[1]] = old
+        try:
+            return self.model.answer(call.service, call.operation, call.request)
+        finally:
+            for (name, key), item in now.items():
+                if item is None:
+                    tables[name].items.pop(key, None)
+                else:
+                    tables[name].items[key] = item
+
+    def _jump(self, seconds: float) -> None:
+        """Let time pass, as if everybody had been paused."""
+        self.clock.seconds += seconds
+        self.trace.append(f"     {seconds:g} s pass")
+        for process in list(self.processes.values()):
+            if not process.is_over and self.clock.seconds >= process.ends_at:
+                self.trace.append(f"{process.name:4} has run out of time: its invocation is ended")
+                process.call = process.forced = None
+                self._run(process, self._crash(process))
+
+    def _again(self, process: Process) -> None:
+        """Deliver the messages of a process once more."""
+        process.duplicated = True
+        assert process.batch is not None
+        function, queue, messages = process.batch
+        self.trace.append(f"{process.name:4} its messages are delivered again")
+        self._start(f"{process.name}'", function, (function, queue, messages))
+        self.processes[f"{process.name}'"].duplicated = True
+
+    def wake(self) -> bool:
+        """When all is quiet: let time pass until a message is visible again, and deliver it. False at the end."""
+        waiting = [
+            (max(message.visible_at for message in queue.messages), function, queue)
+            for function, names in QUEUES.items()
+            for queue in (self.model.sqs.queues[name] for name in names)
+            if queue.messages
+        ]
+        if not waiting:
+            return False
+        at, function, queue = min(waiting, key=lambda entry: entry[:2])
+        self.clock.seconds = max(self.clock.seconds, at)
+        messages = self._receive(queue)
+        name = f"R{self.invocations}"
+        self.trace.append(f"{name:4} {len(messages)} messages come back")
+        if messages:
+            self._start(name, function, (function, queue, messages))
+        return True
+
+    def close(self) -> None:
+        """End what still runs."""
+        self.closing = True
+        for process in self.processes.values():
+            if not process.is_over:
+                process.crashing = True
+                with contextlib.suppress(CrashedError, ViolationError):
+                    process.green.throw(CrashedError)
+        self.handlers.leave()
+
+    # ------------------------------------------------------------------ invariants
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a table."""
+        return [
+            self.handlers.decode(item) for item in self.model.dynamodb.tables[table].items.values()
+        ]
+
+    def row(self, table: str, *key: str) -> dict[str, Any] | None:
+        """One row."""
+        return self._plain(self.model.dynamodb.tables[table].items.get(key))
+
+    def dead_letters(self, message_id: str) -> list[str]:
+        """Error codes under which a message was put aside."""
+        return [
+            message.attributes["errorCode"]["StringValue"]
+            for queue in self.model.sqs.queues.values()
+            if "Dead" in queue.name
+            for message in queue.messages
+            if message.attributes.get("originalMessageId", {}).get("StringValue") == message_id
+        ]
+
+    def check_acknowledged(self, message_id: str) -> None:
+        """Nothing is acknowledged that is not durable."""
+        end = self.handlers.end_of(self, message_id)
+        if end is None:
+            function, body, _ = self.sent[message_id]
+            raise ViolationError(f"{function} acknowledged {body} and left no trace of it")
+
+    def check_end(self) -> None:
+        """All that must hold when everything has come to rest."""
+        self.handlers.check_end(self)
+        self.scenario.check(self)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Somebody who invokes functions directly."""
+
+    world: World
+    process: Process
+
+    def __call__(self, function: str, command: dict[str, Any]) -> dict[str, Any]:
+        """Invoke, and after a crash once more, as a caller would.
+
+        Returns:
+            The answer; empty if the second invocation crashed too.
+        """
+        for _ in range(2):
+            try:
+                answer: dict[str, Any] = self.world.invoke(self.process, function, command)
+            except CrashedError:
+                if self.world.closing:
+                    raise
+                continue
+            self.world.answers.append((function, command, answer))
+            self.world.trace.append(
+                f"{self.process.name:4} {command.get('action', function)} answered "
+                f"{answer.get('result', answer.get('errorCode'))} {answer.get('reason', '')}".rstrip()
+            )
+            return answer
+        return {}
+
+
+class _Context:
+    """What Lambda tells a handler."""
+
+    function_name = "explored"
+    function_version = "$LATEST"
+    memory_limit_in_mb = 1024
+    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:explored"
+
+    def __init__(self, clock: ManualClock, ends_at: float, request_id: str) -> None:
+        self._clock, self._ends_at, self.aws_request_id = clock, ends_at, request_id
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int((self._ends_at - self._clock.seconds) * 1000))
+
+
+class Handlers:
+    """The real handlers, with what they ask of the process replaced: time, chance, the network, the executor.
+
+    There is one in a process, and it is never undone: processes are made for it.
+    """
+
+    def __init__(self, load: Callable[[str], ModuleType], names: Sequence[str]) -> None:
+        from tests.explore import invariants
+
+        os.environ.update(
+            PRODUCTS_TABLE_NAME="Products",
+            ORDERS_TABLE_NAME="Orders",
+            STOCK_ADJUSTMENTS_TABLE_NAME="StockAdjustments",
+            POWERTOOLS_METRICS_DISABLED="true",
+            MAX_RECEIVE_COUNT=str(MAX_RECEIVE_COUNT),
+        )
+        logging.disable(logging.CRITICAL)
+        self.clock = ManualClock()
+        self.functions = {name: self._with_environment(name, load(name)) for name in names}
+        from inventory_orders import runtime, store, telemetry
+
+        self.encode, self.decode = store._encode, store.decode
+        self.check_change, self.check_end = invariants.check_change, invariants.check_end
+        self.end_of = invariants.end_of
+        self._telemetry = telemetry
+        self._world: World | None = None
+        self._caches: dict[Any, Any] = {}
+        runtime.executor = lambda: None
+        for name in ("committer", "atomic_decrement"):
+            setattr(runtime, name, self._remembered(getattr(runtime, name).__wrapped__))
+        # Every run would otherwise find less of the quota for retries than the one before it.
+        patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
+        patch.object(os, "urandom", self._random_bytes).start()
+        # Jitter: half of its bound.
+        patch.object(random, "_urandom", lambda count: b"\x80" + bytes(count - 1)).start()
+        # Held on to: it would be undone with the last reference to it.
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        self._stack.enter_context(
+            virtual_time(SimpleNamespace(now=self.clock.now, sleep=lambda s: self._sleep(s)))
+        )
+        self._stack.enter_context(
+            answered_by(lambda *call: self._world_of_now().on_call(*call))
+        )
+
+    def _with_environment(self, name: str, module: ModuleType) -> ModuleType:
+        """A handler that finds the queues of its function in the environment."""
+        handler = module.lambda_handler
+        variables = {}
+        for prefix, queue in zip(("", "FIFO_"), QUEUES.get(name, ()), strict=False):
+            variables[f"{prefix}QUEUE_URL"] = _url(queue)
+            variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(
+                f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
+            )
+
+        def invoked(event: Any, context: Any) -> Any:
+            for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
+                os.environ.pop(variable, None)
+            os.environ.update(variables)
+            return handler(event, context)
+
+        return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
+
+    def _remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """As functools.cache, for each execution environment."""
+
+        def call(*arguments: Any) -> Any:
+            key = (function, self._world_of_now().environment, *arguments)
+            if key not in self._caches:
+                self._caches[key] = function(*arguments)
+            return self._caches[key]
+
+        return call
+
+    def _random_bytes(self, count: int) -> bytes:
+        return bytes(count) if self._world is None else self._world.random_bytes(count)
+
+    def _world_of_now(self) -> World:
+        assert self._world is not None
+        return self._world
+
+    def _sleep(self, seconds: float) -> None:
+        self._world_of_now().on_sleep(seconds)
+
+    def enter(self, world: World) -> None:
+        """A run begins."""
+        self._world = world
+        self._caches.clear()
+
+    def leave(self) -> None:
+        """A run has ended: what an invocation that crashed had counted must not stay."""
+        self._telemetry.metrics.clear_metrics()
+
+
+def _url(name: str) -> str:
+    return Queue(name).url
+
+
+def _end(name: str) -> str:
+    return ".fifo" if name.endswith(".fifo") else ""
+
+
+def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:
+    return {
+        "TableName": name,
+        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        "KeySchema": [
+            {"AttributeName": key, "KeyType": kind}
+            for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+        ],
+    }
+
+
+def _event(queue: Queue, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Messages as Lambda hands them over."""
+    return {
+        "Records": [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
+                "eventSource": "aws:sqs",
+                "eventSourceARN": queue.arn,
+            }
+            for message in messages
+        ]
+    }
+
+
+def _short(outcome: Any) -> str:
+    """An outcome in a few words."""
+    if not isinstance(outcome, ServiceError):
+        return "ok"
+    reasons = [reason["Code"] for reason in outcome.extra.get("CancellationReasons", ())]
+    return f"cancelled {reasons}" if reasons else outcome.code
+
+
