@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard screenshot test soak browser bench up down env invoke audit redrive example deploy destroy lock
+.PHONY: help setup demo dashboard screenshot test explore soak browser bench up down env invoke audit redrive example deploy destroy lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: setup browser ## all checks: lint, types, unit, infra, integration, e2e
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python local bench $(wildcard functions/*/handler.py)
 	@$(VENV)/bin/python -m pytest
+
+explore: setup ## every schedule of two rival invocations with a fault, 1,000 random ones of three, and mutants of the code
+	@$(VENV)/bin/python -m tests.explore
 
 soak: setup ## 10,000 messages into a stack of its own while workers are killed and DynamoDB fails
 	@$(VENV)/bin/python -m tests.soak

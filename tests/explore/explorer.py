@@ -9,7 +9,7 @@ its neighbours, until one of them touches what it touches.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.explore.world import Choice, Handlers, Scenario, Step, ViolationError, World
@@ -43,7 +43,7 @@ class Result:
     """What an exploration came to.
 
     Attributes:
-        schedules: Complete runs, each another one.
+        schedules: Complete runs, each another one. One that was allowed faults and had none is not counted.
         pruned: Runs that were broken off because they only repeat others in another order.
         longest: Most steps in a run.
         failure: The first schedule that broke an invariant.
@@ -113,27 +113,23 @@ class Explorer:
         *,
         most: int | None = None,
         seen: Callable[[World], None] = lambda _: None,
-    ) -> Iterator[Result]:
+    ) -> Result:
         """Run every schedule, until one fails.
 
         Args:
             first_fault: Which faults may be the first one of a run.
             most: Stop after so many runs.
             seen: Told of each run that ended well.
-
-        Yields:
-            The result so far, after each run.
         """
         result, stack = Result(), list[_Node]()
         while True:
             self._run_once(stack, result, first_fault, seen)
-            yield result
             if result.failure or (most is not None and result.schedules + result.pruned >= most):
-                return
+                return result
             while stack and not self._has_more(stack[-1]):
                 stack.pop()
             if not stack:
-                return
+                return result
 
     def _has_more(self, node: _Node) -> bool:
         names = {step.choice for step in node.asleep}
@@ -165,10 +161,13 @@ class Explorer:
                     )
                     stack.append(_Node(steps, asleep))
                     step = stack[-1].advance()
-                elif depth == len(stack) - 1:
-                    step = stack[-1].advance()
                 else:
-                    step = stack[depth].done[-1]
+                    if [step.choice for step in steps] != [s.choice for s in stack[depth].open]:
+                        raise RuntimeError(
+                            f"a repeated run took another way: {world.trace[-3:]}, {steps}, {stack[depth].open}"
+                        )
+                    node = stack[depth]
+                    step = node.advance() if depth == len(stack) - 1 else node.done[-1]
                 if step is None:
                     stack.pop()
                     result.pruned += 1
@@ -176,7 +175,8 @@ class Explorer:
                 depth += 1
                 world.take(step.choice)
             world.check_end()
-            result.schedules += 1
+            if world.faults_left < self._faults or not self._faults:
+                result.schedules += 1
             result.longest = max(result.longest, len(world.schedule))
             seen(world)
         except ViolationError as violation:
@@ -205,8 +205,12 @@ class Explorer:
 
         return self._run_with(draw)
 
-    def replay(self, schedule: str) -> Result:
+    def replay(self, schedule: str, seen: Callable[[World], None] = lambda _: None) -> Result:
         """Run one schedule as a failure prints it; beyond its end the first open step is taken.
+
+        Args:
+            schedule: Choices, separated by spaces.
+            seen: Told of the run when it is over.
 
         Raises:
             ValueError: It does not fit.
@@ -222,9 +226,11 @@ class Explorer:
                     return step
             raise ValueError(f"{choice} is not open; open are {[str(s.choice) for s in steps]}")
 
-        return self._run_with(next_one)
+        return self._run_with(next_one, seen)
 
-    def _run_with(self, pick: Callable[[Sequence[Step]], Step]) -> Result:
+    def _run_with(
+        self, pick: Callable[[Sequence[Step]], Step], seen: Callable[[World], None] = lambda _: None
+    ) -> Result:
         result, world = Result(schedules=1), None
         try:
             world = World(self._handlers, self._scenario, self._rivals, self._faults)
@@ -241,6 +247,7 @@ class Explorer:
             result.failure = self._failure(world, violation)
         finally:
             if world is not None:
+                seen(world)
                 world.close()
         return result
 

@@ -101,14 +101,15 @@ def _check_order(
 def _seen(
     world: World, change: Change, order: dict[str, Any]
 ) -> Iterator[tuple[dict[str, Any] | None, int]]:
-    """The products of an order, with the quantity, as they stood from the beginning of the invocation on."""
+    """The products of an order, with the quantity, as they stood from the invocation's first call on."""
+    begun = change.process.begun or 0
     for line in order["items"]:
         place = ("Products", (line["productId"],))
         first = world.initial["Products"].get(place[1])
         state = None if first is None else world.handlers.decode(first)
         for earlier in world.history:
             if earlier.place == place:
-                if earlier.number > change.process.begun:
+                if earlier.number > begun:
                     yield state, line["quantity"]
                 state = earlier.after
         yield state, line["quantity"]
@@ -157,6 +158,9 @@ def end_of(world: World, message_id: str) -> str | None:
     elif function == "cancel_orders":
         row = world.row("Orders", body["orderId"])
         done = row is not None and row["status"] in {"CANCELLED", "REJECTED"}
+    elif function == "manage_products":
+        row = world.row("Products", body["productId"])
+        done = row is not None and row.get("detailsEventTime", "") >= body["eventTime"]
     if dead and done:
         _require(False, f"{body} was done and dead-lettered as {dead}")
     return dead[0] if dead else "done" if done else None

@@ -29,7 +29,8 @@ INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
 MAX_RECEIVE_COUNT = 20
 TICK_SECONDS = 0.001
-READ_TIMEOUT_SECONDS = 3.0
+# A connection that breaks; short beside the leases of the scenarios, which time steps let expire.
+LOST_SECONDS = 0.1
 
 # A scenario has a handful of invocations; a message that comes back for ever is a failure too.
 MOST_INVOCATIONS = 25
@@ -138,7 +139,7 @@ class Process:
         call: The AWS call before which it stands.
         forced: What will happen to the SDK's repetition of the last call.
         ends_at: Unix second at which its invocation is ended.
-        begun: Number of the write after which its invocation began.
+        begun: Number of the write after which its invocation made its first call; None before that.
         environment: Its execution environment: what the process remembers between invocations.
         batch: The queue and the messages, for an event source.
     """
@@ -150,7 +151,7 @@ class Process:
     call: Call | None = None
     forced: tuple[str, Call] | None = None
     ends_at: float = float("inf")
-    begun: int = 0
+    begun: int | None = None
     environment: int = 0
     crashing: bool = False
     uuids: int = 0
@@ -244,16 +245,24 @@ class World:
         if 0 < stock <= more.get("lowStockThreshold", 0):
             status = "LOW_STOCK"
         row = {
-            **{"productId": product_id, "stockCount": stock, "_version": 1, "status": status},
-            **{"createdAt": created, "lastUpdatedAt": created},
+            "productId": product_id,
+            "stockCount": stock,
+            "_version": 1,
+            "status": status,
+            "createdAt": created,
+            "lastUpdatedAt": created,
             **more,
         }
         self.put("Products", row)
         self.put(
             "StockAdjustments",
             {
-                **{"productId": product_id, "adjustmentId": "opening", "delta": stock},
-                **{"reason": "OPENING", "productCreatedAt": created, "productVersion": 1},
+                "productId": product_id,
+                "adjustmentId": "opening",
+                "delta": stock,
+                "reason": "OPENING",
+                "productCreatedAt": created,
+                "productVersion": 1,
                 "appliedAt": created,
             },
         )
@@ -326,7 +335,7 @@ class World:
         self.invocations += 1
         if self.invocations > MOST_INVOCATIONS:
             raise ViolationError("messages come back again and again, and nothing comes to rest")
-        process.begun = len(self.history)
+        process.begun = None
         process.ends_at = self.clock.seconds + INVOCATION_SECONDS
         try:
             return self.handlers.functions[function].lambda_handler(
@@ -428,7 +437,13 @@ class World:
             call = process.call
             if process.forced is not None and self._is_repeated(process):
                 steps.append(
-                    Step(Choice(process.name, process.forced[0]), call.reads, call.writes, False, True)
+                    Step(
+                        Choice(process.name, process.forced[0]),
+                        call.reads,
+                        call.writes,
+                        False,
+                        True,
+                    )
                 )
                 continue
             steps.append(Step(Choice(process.name), call.reads, call.writes))
@@ -515,6 +530,8 @@ class World:
             return
         call, forced = process.call, process.forced
         assert call is not None
+        if process.begun is None:
+            process.begun = len(self.history)
         process.call = process.forced = None
         if choice.action != "go" and forced is None:
             self.faults_left -= 1
@@ -525,7 +542,9 @@ class World:
         if action in {"crash", "crash-after"}:
             if action == "crash-after":
                 self._apply(process, call)
-            self._note(process, call, f"the invocation crashes {action.removeprefix('crash')}".rstrip())
+            self._note(
+                process, call, f"the invocation crashes {action.removeprefix('crash')}".rstrip()
+            )
             return self._crash(process)
         if action == "throttled":
             self._note(process, call, "throttled")
@@ -545,7 +564,7 @@ class World:
             return self._note(process, call, "reads old rows", self._read_old(call))
         outcome = self._apply(process, call)
         if action in {"lost", "lost-twice"}:
-            self.clock.seconds += READ_TIMEOUT_SECONDS
+            self.clock.seconds += LOST_SECONDS
             self._note(process, call, f"the response is lost; it was {_short(outcome)}")
             if action == "lost-twice" and not repeated and call.service == "dynamodb":
                 process.forced = ("lost-twice", call)
@@ -779,11 +798,9 @@ class Handlers:
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         self._stack.enter_context(
-            virtual_time(SimpleNamespace(now=self.clock.now, sleep=lambda s: self._sleep(s)))
+            virtual_time(SimpleNamespace(now=self.clock.now, sleep=self._sleep))
         )
-        self._stack.enter_context(
-            answered_by(lambda *call: self._world_of_now().on_call(*call))
-        )
+        self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
     def _with_environment(self, name: str, module: ModuleType) -> ModuleType:
         """A handler that finds the queues of its function in the environment."""
@@ -828,6 +845,8 @@ class Handlers:
         """A run begins."""
         self._world = world
         self._caches.clear()
+        # What botocore draws its own jitter from.
+        random.seed(0)
 
     def leave(self) -> None:
         """A run has ended: what an invocation that crashed had counted must not stay."""
@@ -876,5 +895,3 @@ def _short(outcome: Any) -> str:
         return "ok"
     reasons = [reason["Code"] for reason in outcome.extra.get("CancellationReasons", ())]
     return f"cancelled {reasons}" if reasons else outcome.code
-
-

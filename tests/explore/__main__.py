@@ -1,0 +1,148 @@
+"""Explores schedules: all of them, or one that a failure printed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tests.conftest  # noqa: F401 - drops the caller's AWS settings first
+
+# isort: split
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.explore import mutants, workers
+from tests.explore.scenarios import SCENARIOS
+
+SEEDS = 1_000
+
+app = typer.Typer(add_completion=False, help=__doc__)
+console = Console()
+
+
+@app.command()
+def explore(
+    processes: Annotated[int, typer.Option(help="How many at once.")] = os.cpu_count() or 2,
+) -> None:
+    """All schedules of two rivals with one fault, 1,000 random ones of three with two, and all mutants."""
+    started = time.perf_counter()
+    tasks = _tasks()
+    done: list[workers.Done] = []
+    caught: list[tuple[str, workers.Done]] = []
+    with Progress(
+        *(TextColumn("{task.description:26}"), BarColumn(), MofNCompleteColumn()),
+        *(TextColumn("{task.fields[schedules]:>7,} schedules"), TimeElapsedColumn()),
+        console=console,
+    ) as progress:
+        bar = progress.add_task("Exploring", total=len(tasks), schedules=0)
+        for part in workers.run(tasks, processes):
+            done.append(part)
+            progress.update(bar, advance=1, schedules=sum(p.schedules for p in done))
+        names = [mutant.name for mutant in mutants.MUTANTS]
+        bar = progress.add_task("Mutants of the code", total=len(names), schedules=0)
+        for name, part in workers.catch(names, processes):
+            caught.append((name, part))
+            progress.update(bar, advance=1, schedules=sum(p.schedules for _, p in caught))
+    console.print(_table_of_scenarios(done), _table_of_mutants(caught))
+    problems = [part for part in done if part.failure or part.error]
+    missed = [(name, part) for name, part in caught if not part.failure]
+    for part in problems:
+        console.print(f"\n[bold]{escape(part.task.scenario)}[/]: {escape(part.error)}")
+        if part.failure:
+            console.print(escape(str(part.failure)))
+            console.print(escape(_how_to_repeat(part)))
+    for name, part in missed:
+        console.print(f"\n[bold]not seen: {escape(name)}[/] {escape(part.error)}")
+    console.print(
+        f"{sum(part.schedules for part in done):,} schedules, {len(problems)} failures; "
+        f"{len(caught) - len(missed)} of {len(caught)} mutants caught; "
+        f"{time.perf_counter() - started:.0f} s"
+    )
+    raise typer.Exit(1 if problems or missed else 0)
+
+
+def _tasks() -> list[workers.Task]:
+    """The parts, the longest first: the seeds are spread over the scenarios."""
+    seeds = range(0, SEEDS, len(SCENARIOS))
+    chunks = [
+        workers.Task(name, seeds=tuple(start + number for start in seeds if start + number < SEEDS))
+        for number, name in enumerate(SCENARIOS)
+    ]
+    return chunks + [task for name in SCENARIOS for task in workers.tasks_of(name)]
+
+
+def _table_of_scenarios(done: Sequence[workers.Done]) -> Table:
+    table = Table(title="Schedules", title_justify="left", box=None)
+    for column in ("scenario", "no fault", "one fault", "random", "longest", "clean"):
+        table.add_column(column, justify="left" if column == "scenario" else "right")
+    for name in SCENARIOS:
+        parts = [part for part in done if part.task.scenario == name]
+
+        def count(parts: Sequence[workers.Done]) -> str:
+            return f"{sum(part.schedules for part in parts):,}"
+
+        table.add_row(
+            name,
+            count([part for part in parts if part.task.kind == workers.NO_FAULT]),
+            count([part for part in parts if part.task.kind not in {"", workers.NO_FAULT}]),
+            count([part for part in parts if part.task.seeds]),
+            str(max((part.longest for part in parts), default=0)),
+            "no" if any(part.failure or part.error for part in parts) else "yes",
+        )
+    return table
+
+
+def _table_of_mutants(caught: Sequence[tuple[str, workers.Done]]) -> Table:
+    table = Table(title="Mutants", title_justify="left", box=None)
+    for column in ("mistake", "schedules", "seen as"):
+        table.add_column(column, justify="right" if column == "schedules" else "left")
+    order = [mutant.name for mutant in mutants.MUTANTS]
+    for name, part in sorted(caught, key=lambda entry: order.index(entry[0])):
+        seen = part.failure.message if part.failure else "MISSED"
+        table.add_row(name, f"{part.schedules:,}", escape(seen))
+    return table
+
+
+def _how_to_repeat(part: workers.Done) -> str:
+    assert part.failure is not None
+    return (
+        f"repeat: .venv/bin/python -m tests.explore replay {part.task.scenario!r} "
+        f'"{part.failure.schedule}" --rivals {part.failure.rivals} --faults {part.failure.faults}'
+    )
+
+
+@app.command()
+def replay(
+    scenario: str,
+    schedule: str,
+    rivals: int = 2,
+    faults: int = 1,
+    mutant: Annotated[str, typer.Option(help="Replay it on this mutant of the code.")] = "",
+) -> None:
+    """One schedule, as a failure prints it."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        trace, failure = pool.apply(workers.replay, (scenario, schedule, rivals, faults, mutant))
+    console.print(escape("\n".join(trace)))
+    console.print(escape(failure) if failure else "clean")
+    raise typer.Exit(1 if failure else 0)
+
+
+@app.command()
+def mutant(name: str) -> None:
+    """How one mutant is caught, step by step."""
+    ((_, done),) = workers.catch([name], 1)
+    console.print(escape(str(done.failure or done.error or "not caught")))
+    raise typer.Exit(0 if done.failure else 1)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(mutants.ROOT) / mutants.CODE))
+    app(args=sys.argv[1:] or ["explore"])

@@ -1,0 +1,266 @@
+"""Mistakes that one could make in this code, each by a small replacement of its text: the explorer must see them all."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from local import ROOT
+
+CODE = "layers/core/python"
+_PACKAGE = f"{CODE}/inventory_orders"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake.
+
+    Attributes:
+        name: What is wrong.
+        edits: (file, what stands there, what stands there instead); an empty text stands for the whole file.
+        scenarios: Where it shows.
+        kind: The fault that shows it first; empty if it needs none, or any.
+    """
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    scenarios: tuple[str, ...]
+    kind: str = ""
+
+
+def tree(folder: Path, mutant: Mutant) -> None:
+    """Copy the code into a folder, with the mistake in it.
+
+    Raises:
+        ValueError: The text that is to be replaced is not there, or not once: the mutant has to follow the code.
+    """
+    for name in (CODE, "functions"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in mutant.edits:
+        path = folder / name
+        text = path.read_text("utf-8")
+        if old and text.count(old) != 1:
+            raise ValueError(
+                f"mutant {mutant.name!r}: {old!r} stands {text.count(old)} times in {name}; rewrite the mutant"
+            )
+        path.write_text(text.replace(old, new) if old else new, "utf-8")
+
+
+def _mutant(name: str, file: str, old: str, new: str, *scenarios: str, kind: str = "") -> Mutant:
+    return Mutant(name, ((f"{_PACKAGE}/{file}", old, new),), scenarios, kind)
+
+
+LAST_UNIT = "order against order on the last unit"
+TWICE = "the same order twice at once"
+BATCHES = "batch against overlapping batch"
+CANCELLATION = "order against its cancellation"
+RECEIPT = "receipt twice against order"
+LEASE = "lease against order"
+SUCCESSOR = "expired lease against its successor"
+RELISTED = "delist and relist against order"
+RELISTED_CANCELLATION = "delist and relist against cancellation"
+BODIES = "conflicting bodies under one orderId"
+FIFO = "FIFO groups, redelivered"
+DECREMENTS = "atomic against optimistic decrement"
+EVENTS = "catalogue event against a later one"
+
+_AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
+_MINE = '_MINE = "#lockedBy = :owner AND #_version = #lockVersion"'
+_COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt"'
+
+MUTANTS = (
+    _mutant(
+        "version condition dropped",
+        *("store.py", _AS_READ),
+        'AS_READ = "#_version <= #_version AND (#_version = :version OR #_version <> :version) '
+        'AND #createdAt = :createdAt"',
+        *(LAST_UNIT, BATCHES),
+    ),
+    _mutant(
+        "createdAt condition dropped",
+        *("store.py", _AS_READ),
+        'AS_READ = "#_version = :version AND (#createdAt = :createdAt OR #createdAt <> :createdAt)"',
+        RELISTED,
+    ),
+    _mutant(
+        "record condition dropped",
+        *("store.py", '"attribute_not_exists(#key)"'),
+        '"attribute_not_exists(#key) OR attribute_exists(#key)"',
+        *(TWICE, RECEIPT),
+    ),
+    _mutant(
+        "version not raised",
+        *("store.py", '"nextVersion": after.version'),
+        '"nextVersion": before.version',
+        LAST_UNIT,
+    ),
+    _mutant(
+        "refusal from a stale read",
+        *("store.py", 'entry["ConsistentRead"] = True'),
+        'entry["ConsistentRead"] = False',
+        *(RECEIPT, RELISTED),
+        kind="stale",
+    ),
+    _mutant(
+        "stock not checked",
+        *("model.py", "if product.available < quantity:"),
+        "if product.available < 0:",
+        LAST_UNIT,
+    ),
+    _mutant(
+        "lines with another incarnation given back",
+        *(
+            "model.py",
+            'return product is not None and product.created_at == line["productCreatedAt"]',
+        ),
+        "return product is not None",
+        RELISTED_CANCELLATION,
+    ),
+    _mutant(
+        "cancelled whatever the order's state",
+        *("model.py", '{"_version": self.version, "status": OrderStatus.PENDING},'),
+        '{"orderId": self.order_id},',
+        CANCELLATION,
+        kind="again",
+    ),
+    _mutant(
+        "tombstone filled in twice",
+        *("model.py", '{"_version": self.version, "userId": None},'),
+        '{"orderId": self.order.order_id},',
+        CANCELLATION,
+        kind="again",
+    ),
+    _mutant(
+        "order placed over its tombstone's cancellation",
+        *("model.py", 'return CancelledBeforehand(self, _whole(record["_version"]))'),
+        "return Known.SAME_REQUEST",
+        CANCELLATION,
+    ),
+    _mutant(
+        "replay answered as refusal",
+        *("model.py", "return Known.SAME_REQUEST if same else Known.OTHER_REQUEST"),
+        "return Known.OTHER_REQUEST",
+        *(RECEIPT, DECREMENTS),
+        kind="again",
+    ),
+    _mutant(
+        "other body under a used id answered as replay",
+        *("model.py", 'if record["userId"] == self.user_id and stored == self.quantities:'),
+        'if record["userId"] == self.user_id or stored == self.quantities:',
+        BODIES,
+    ),
+    _mutant(
+        "acknowledged before commit",
+        *("intake.py", "            return Verdict(\n                End.RETURNED,"),
+        "            return Verdict(\n                End.APPLIED,",
+        LEASE,
+        kind="time",
+    ),
+    _mutant(
+        "dead letter taken for sent",
+        *("intake.py", "return poison.keys() - sent"),
+        "return set()",
+        BODIES,
+        kind="throttled",
+    ),
+    _mutant(
+        "followers of a returned message not held back",
+        *("intake.py", "if message in returned or message.group in stopped:"),
+        "if message in returned:",
+        FIFO,
+        kind="throttled",
+    ),
+    _mutant(
+        "backoff without deadline",
+        *("writer.py", "if seconds >= deadline.remaining():"),
+        "if seconds >= 3600.0:",
+        CANCELLATION,
+        kind="time",
+    ),
+    _mutant(
+        "token renewed after a lost response",
+        *("writer.py", "unknown = unknown or isinstance(failure, OutcomeUnknownError)"),
+        "unknown, token = False, uuid.uuid4().hex",
+        RELISTED,
+        kind="lost-twice",
+    ),
+    _mutant(
+        "lease taken while another is live",
+        *("store.py", 'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"'),
+        'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <> :now)"',
+        *(SUCCESSOR, LEASE),
+    ),
+    Mutant(
+        "lease without fencing",
+        (
+            (
+                *(f"{_PACKAGE}/lease.py", _MINE),
+                '_MINE = "(attribute_not_exists(#lockedBy) OR #lockedBy = :owner OR #lockedBy <> :owner)"',
+            ),
+            (
+                *(f"{_PACKAGE}/lease.py", _COMMIT),
+                'f"{_MINE} AND #_version >= :version AND (attribute_not_exists(#lockTime) OR #lockTime <> :now) '
+                'AND #createdAt = :createdAt"',
+            ),
+        ),
+        (SUCCESSOR, LEASE),
+        kind="time",
+    ),
+    _mutant(
+        "release without looking whose lease it is",
+        *("lease.py", "                _MINE,\n                self._values(),"),
+        '                "(#lockedBy = :owner OR attribute_exists(#lockedBy))",\n                self._values(),',
+        SUCCESSOR,
+        kind="time",
+    ),
+    _mutant(
+        "own lease not recognised after a lost response",
+        *("lease.py", 'if state.get("lockedBy") != lease.owner:'),
+        'if state.get("lockedBy") is not None:',
+        LEASE,
+        kind="lost",
+    ),
+    _mutant(
+        "atomic decrement below the threshold",
+        *("decrement.py", "#stockCount > :least"),
+        "#stockCount <> :least",
+        DECREMENTS,
+    ),
+    _mutant(
+        "older event applied after a newer one",
+        *("products.py", "#detailsEventTime < :time OR"),
+        "#detailsEventTime <> :time OR",
+        EVENTS,
+    ),
+    _mutant(
+        "delisted without closing its books",
+        *("products.py", '-state["stockCount"],'),
+        "0,",
+        RELISTED,
+    ),
+    Mutant(
+        "the literature: read, then put",
+        (
+            (
+                *("functions/place_orders/handler.py", ""),
+                Path(__file__).with_name("naive").joinpath("read_then_put.py").read_text("utf-8"),
+            ),
+        ),
+        (LAST_UNIT,),
+    ),
+    Mutant(
+        "the literature: a conditional decrement",
+        (
+            (
+                *("functions/place_orders/handler.py", ""),
+                Path(__file__)
+                .with_name("naive")
+                .joinpath("conditional_decrement.py")
+                .read_text("utf-8"),
+            ),
+        ),
+        (TWICE,),
+        kind="lost",
+    ),
+)

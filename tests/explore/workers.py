@@ -1,0 +1,194 @@
+"""Explorations as tasks for processes of their own: what a run replaces in its process is never put back."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from local import ROOT
+from local.invoke import function_names
+from tests.explore import mutants
+from tests.explore.explorer import Explorer, Failure
+from tests.explore.scenarios import SCENARIOS
+from tests.explore.world import Handlers, Step
+
+NO_FAULT = "no fault"
+KINDS = (
+    *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "crash", "crash-after"),
+    *("stale", "again", "time"),
+)
+_MODULES = ("inventory_orders", "functions", "local.books", "tests.explore.invariants")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of the exploration.
+
+    Attributes:
+        scenario: Its name.
+        kind: Complete search with two rivals: without a fault, or with one of this kind. Empty for seeds.
+        seeds: Random schedules with three rivals and two faults.
+        most: Stop after so many runs; None for all.
+    """
+
+    scenario: str
+    kind: str = ""
+    seeds: tuple[int, ...] = ()
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a task came to.
+
+    Attributes:
+        task: The task.
+        schedules: Runs, each another one.
+        pruned: Runs that were broken off as repetitions.
+        longest: Most steps in a run.
+        seconds: How long it took.
+        failure: What was found.
+        error: What went wrong with the exploration itself.
+    """
+
+    task: Task
+    schedules: int = 0
+    pruned: int = 0
+    longest: int = 0
+    seconds: float = 0.0
+    failure: Failure | None = None
+    error: str = ""
+
+
+def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
+    """The complete search of a scenario, in parts."""
+    return [Task(scenario, kind, most=most) for kind in KINDS]
+
+
+def run(tasks: Sequence[Task], processes: int) -> Iterator[Done]:
+    """Run tasks in parallel, and yield each as it ends."""
+    with multiprocessing.get_context("fork").Pool(processes, _quiet) as pool:
+        yield from pool.imap_unordered(_explore, tasks)
+
+
+def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
+    """Explore mutants in parallel until each is caught, and yield each as it ends."""
+    # One process each: a module that was imported with a mistake in it stays so.
+    with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(_catch, names)
+
+
+def _quiet() -> None:
+    warnings.simplefilter("ignore")
+
+
+_handlers: Handlers | None = None
+
+
+def handlers(root: Path = ROOT) -> Handlers:
+    """The handlers of a checkout, once a process."""
+    global _handlers  # noqa: PLW0603 - a process has one
+    if _handlers is None:
+        for name in [name for name in sys.modules if name.startswith(_MODULES)]:
+            del sys.modules[name]
+        sys.path.insert(0, str(root / mutants.CODE))
+        os.environ["POWERTOOLS_SERVICE_NAME"] = "inventory-orders-explored"
+        _handlers = Handlers(lambda name: _load(root, name), function_names())
+    return _handlers
+
+
+def _load(root: Path, name: str) -> ModuleType:
+    path = root / "functions" / name / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The clocks of this process become virtual.
+_now = time.perf_counter
+
+
+def _explore(task: Task) -> Done:
+    started = _now()
+    try:
+        found = explore(task)
+    except Exception:
+        return Done(task, error=traceback.format_exc())
+    return Done(
+        task,
+        **{name: getattr(found, name) for name in ("schedules", "pruned", "longest", "failure")},
+        seconds=_now() - started,
+    )
+
+
+def explore(task: Task) -> Done:
+    """Run a task in this process."""
+    scenario = SCENARIOS[task.scenario]
+    if task.seeds:
+        longest = 0
+        for count, seed in enumerate(task.seeds, 1):
+            result = Explorer(handlers(), scenario, rivals=3, faults=2).at_random(seed)
+            longest = max(longest, result.longest)
+            if result.failure is not None:
+                return Done(task, count, 0, longest, failure=result.failure)
+        return Done(task, len(task.seeds), 0, longest)
+
+    def is_first(step: Step) -> bool:
+        action = step.choice.action
+        return action == task.kind or (task.kind == "time" and not step.choice.process)
+
+    explorer = Explorer(handlers(), scenario, 2, 0 if task.kind == NO_FAULT else 1)
+    result = explorer.every(is_first, most=task.most)
+    return Done(task, result.schedules, result.pruned, result.longest, failure=result.failure)
+
+
+def _catch(name: str) -> tuple[str, Done]:
+    mutant = next(mutant for mutant in mutants.MUTANTS if mutant.name == name)
+    done = Done(Task(mutant.scenarios[0]))
+    schedules, started = 0, _now()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            mutants.tree(Path(folder), mutant)
+            handlers(Path(folder))
+            for scenario in mutant.scenarios:
+                tasks = tasks_of(scenario)
+                for task in sorted(tasks, key=lambda task: task.kind != mutant.kind):
+                    done = _explore(task)
+                    schedules += done.schedules
+                    if done.failure is not None or done.error:
+                        break
+                if done.failure is not None or done.error:
+                    break
+    except Exception:
+        done = Done(done.task, error=traceback.format_exc())
+    return name, Done(
+        done.task, schedules, 0, done.longest, _now() - started, done.failure, done.error
+    )
+
+
+def replay(
+    scenario: str, schedule: str, rivals: int, faults: int, name: str
+) -> tuple[list[str], str]:
+    """Run one schedule, on a mutant if one is named. Returns its trace, and what it breaks."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = ROOT
+        if name:
+            root = Path(folder)
+            mutants.tree(root, next(m for m in mutants.MUTANTS if m.name == name))
+        trace: list[str] = []
+        explorer = Explorer(handlers(root), SCENARIOS[scenario], rivals, faults)
+        result = explorer.replay(schedule, lambda world: trace.extend(world.trace))
+    return trace, result.failure.message if result.failure else ""
