@@ -175,7 +175,7 @@ class Explorer:
                 depth += 1
                 world.take(step.choice)
             world.check_end()
-            if world.faults_left < self._faults or not self._faults:
+            if world.faults_used or not self._faults:
                 result.schedules += 1
             result.longest = max(result.longest, len(world.schedule))
             seen(world)
@@ -188,7 +188,7 @@ class Explorer:
 
     def _steps(self, world: World, first_fault: Callable[[Step], bool]) -> list[Step]:
         steps = world.steps()
-        if world.faults_left < self._faults:
+        if world.faults_used:
             return steps
         return [step for step in steps if not step.is_fault or first_fault(step)]
 

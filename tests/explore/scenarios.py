@@ -129,7 +129,7 @@ def _counts(adjustment_id: str, found: int, seconds: int) -> Callable[[Client], 
 
 def _lease_and_order(world: World, rivals: int) -> None:
     world.product("p", 1)
-    world.client("A", "counts and finds one more", _counts("count", 1, seconds=1))
+    world.client("A", "counts and finds one more", _counts("count", 1, seconds=3))
     world.deliver("B", "place_orders", order("o", p=2))
     if rivals > 2:
         world.deliver("C", "adjust_stock", receipt("r", "p", 1))
@@ -137,8 +137,8 @@ def _lease_and_order(world: World, rivals: int) -> None:
 
 def _lease_and_successor(world: World, rivals: int) -> None:
     world.product("p", 5)
-    world.client("A", "counts and misses one", _counts("count-a", -1, seconds=1))
-    world.client("B", "counts and finds one more", _counts("count-b", 1, seconds=1))
+    world.client("A", "counts and misses one", _counts("count-a", -1, seconds=3))
+    world.client("B", "counts and finds one more", _counts("count-b", 1, seconds=3))
     if rivals > 2:
         world.deliver("C", "place_orders", order("o", p=1))
 
@@ -264,11 +264,11 @@ def _is_placed(world: World) -> None:
 
 
 def _decrements(world: World, rivals: int) -> None:
-    world.product("p", 3)
+    world.product("p", 2)
 
-    def script(mode: str, name: str) -> Callable[[Client], None]:
+    def script(mode: str, name: str, times: int) -> Callable[[Client], None]:
         def run(client: Client) -> None:
-            for number in range(2):
+            for number in range(times):
                 command = {
                     "action": "decrement",
                     "adjustmentId": f"{name}{number}",
@@ -280,8 +280,9 @@ def _decrements(world: World, rivals: int) -> None:
 
         return run
 
-    world.client("A", "decrements twice", script("atomic", "a"))
-    world.client("B", "decrements twice", script("optimistic", "b"))
+    # The first one teaches the process what the second one needs to know to be atomic.
+    world.client("A", "decrements twice", script("atomic", "a", 2))
+    world.client("B", "decrements", script("optimistic", "b", 1))
     if rivals > 2:
         world.deliver("C", "place_orders", order("o", p=1))
 
@@ -300,13 +301,13 @@ SCENARIOS = {
             check=_is_cancelled,
         ),
         Scenario("receipt twice against order", _receipt_twice),
-        Scenario("lease against order", _lease_and_order, jumps=(2.0, 17.9)),
-        Scenario("expired lease against its successor", _lease_and_successor, jumps=(2.0,)),
+        Scenario("lease against order", _lease_and_order, jumps=(4.0, 17.9)),
+        Scenario("expired lease against its successor", _lease_and_successor, jumps=(4.0,)),
         Scenario("delist and relist against order", _relisted),
         Scenario("delist and relist against cancellation", _relisted_and_cancelled),
         Scenario("catalogue event against a later one", _events, check=_newest_stands),
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
-        Scenario("atomic against optimistic decrement", _decrements),
+        Scenario("atomic against optimistic decrement", _decrements, one_fault=False),
     )
 }

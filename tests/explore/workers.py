@@ -72,7 +72,8 @@ class Done:
 
 def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
     """The complete search of a scenario, in parts."""
-    return [Task(scenario, kind, most=most) for kind in KINDS]
+    kinds = KINDS if SCENARIOS[scenario].one_fault else (NO_FAULT,)
+    return [Task(scenario, kind, most=most) for kind in kinds]
 
 
 def run(tasks: Sequence[Task], processes: int) -> Iterator[Done]:

@@ -1,8 +1,8 @@
 """A small world for the real handlers: tables and queues in memory, invocations that stop before every AWS call.
 
 Each invocation is a greenlet. Before a call it stops, and the explorer decides whose call happens next and what goes
-wrong with it. All that could differ from run to run is held still: time is virtual, tokens are counted, jitter is half
-of its bound, and nothing runs side by side but the invocations.
+wrong with it. All that could differ from run to run is held still: time is virtual, tokens are counted, jitter is always
+its bound, and nothing runs side by side but the invocations.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ LOST_SECONDS = 0.1
 # A scenario has a handful of invocations; a message that comes back for ever is a failure too.
 MOST_INVOCATIONS = 25
 MOST_STEPS = 400
+
+# Whoever waits for a lease asks again and again. Rivals may go on after each of the first refusals in a row, and after
+# the last; those between them differ in nothing but their number.
+MOST_REFUSALS = 2
 
 TABLES = {
     "Products": ("productId",),
@@ -140,6 +144,8 @@ class Process:
         forced: What will happen to the SDK's repetition of the last call.
         ends_at: Unix second at which its invocation is ended.
         begun: Number of the write after which its invocation made its first call; None before that.
+        asked: Its last call, if that changed nothing, and the number of writes before it.
+        refusals: How often it has asked the same in vain.
         environment: Its execution environment: what the process remembers between invocations.
         batch: The queue and the messages, for an event source.
     """
@@ -152,6 +158,8 @@ class Process:
     forced: tuple[str, Call] | None = None
     ends_at: float = float("inf")
     begun: int | None = None
+    asked: tuple[str, int] | None = None
+    refusals: int = 0
     environment: int = 0
     crashing: bool = False
     uuids: int = 0
@@ -191,14 +199,14 @@ class Scenario:
         set_up: Puts products into the world, and starts its processes; told how many rivals there are.
         jumps: Seconds by which time may jump, as a fault.
         check: What must hold at the end, besides the invariants.
-        duplicates: Whether a batch may be delivered again while it is being worked on.
+        one_fault: Whether the complete search with a fault is made; where not, random schedules have faults.
     """
 
     name: str
     set_up: Callable[[World, int], None]
     jumps: tuple[float, ...] = ()
     check: Callable[[World], None] = lambda _: None
-    duplicates: bool = True
+    one_fault: bool = True
 
 
 class World:
@@ -208,6 +216,7 @@ class World:
         self.handlers = handlers
         self.scenario = scenario
         self.faults_left = faults
+        self.faults_used = 0
         self.clock = handlers.clock
         self.clock.seconds = 1_800_000_000.0
         self.model = Model(self.clock.now)
@@ -431,6 +440,14 @@ class World:
     def steps(self) -> list[Step]:
         """All that can happen next: whose call, and what may go wrong. Empty at the very end."""
         steps: list[Step] = []
+        last = self.processes.get(self.schedule[-1].process) if self.schedule else None
+        if (
+            last is not None
+            and last.call is not None
+            and last.refusals >= MOST_REFUSALS
+            and (str(last.call), len(self.history)) == last.asked
+        ):
+            return [Step(Choice(last.name), last.call.reads, last.call.writes)]
         for process in list(self.processes.values()):
             if process.is_over or process.call is None:
                 continue
@@ -489,10 +506,13 @@ class World:
             return
         for seconds in self.scenario.jumps:
             yield Step(Choice("", f"{seconds}s"), is_fault=True, is_global=True)
-        if self.scenario.duplicates:
-            for process in self.processes.values():
-                if process.batch is None or process.duplicated or process.batch[1].is_fifo:
-                    continue
+        for process in self.processes.values():
+            # A FIFO queue delivers nothing again as long as it is hidden.
+            if (
+                process.batch is not None
+                and not process.duplicated
+                and not process.batch[1].is_fifo
+            ):
                 yield Step(Choice(process.name, "again"), is_fault=True)
 
     def _changed_since(self, call: Call) -> frozenset[Place]:
@@ -520,12 +540,12 @@ class World:
             raise ViolationError("nothing comes to rest")
         self.clock.seconds += TICK_SECONDS
         if not choice.process:
-            self.faults_left -= 1
+            self._use_fault()
             self._jump(float(choice.action.removesuffix("s")))
             return
         process = self.processes[choice.process]
         if choice.action == "again":
-            self.faults_left -= 1
+            self._use_fault()
             self._again(process)
             return
         call, forced = process.call, process.forced
@@ -534,8 +554,17 @@ class World:
             process.begun = len(self.history)
         process.call = process.forced = None
         if choice.action != "go" and forced is None:
-            self.faults_left -= 1
-        self._run(process, self._outcome(process, call, choice.action, repeated=forced is not None))
+            self._use_fault()
+        before = len(self.history)
+        outcome = self._outcome(process, call, choice.action, repeated=forced is not None)
+        asked = (str(call), before) if len(self.history) == before else None
+        process.refusals = process.refusals + 1 if asked and asked == process.asked else 0
+        process.asked = asked
+        self._run(process, outcome)
+
+    def _use_fault(self) -> None:
+        self.faults_left -= 1
+        self.faults_used += 1
 
     def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
         """What a process gets for its call."""
@@ -792,8 +821,8 @@ class Handlers:
         # Every run would otherwise find less of the quota for retries than the one before it.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
         patch.object(os, "urandom", self._random_bytes).start()
-        # Jitter: half of its bound.
-        patch.object(random, "_urandom", lambda count: b"\x80" + bytes(count - 1)).start()
+        # Jitter: always its bound, so that whoever polls does it as seldom as he ever would.
+        patch.object(random, "_urandom", lambda count: b"\xff" * count).start()
         # Held on to: it would be undone with the last reference to it.
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
