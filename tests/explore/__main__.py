@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated
 
 import tests.conftest  # noqa: F401 - drops the caller's AWS settings first
@@ -106,7 +107,7 @@ def _table_of_mutants(caught: Sequence[tuple[str, workers.Done]]) -> Table:
         table.add_column(column, justify="right" if column == "schedules" else "left")
     order = [mutant.name for mutant in mutants.MUTANTS]
     for name, part in sorted(caught, key=lambda entry: order.index(entry[0])):
-        seen = part.failure.message if part.failure else "MISSED"
+        seen = shorten(part.failure.message, 100) if part.failure else "MISSED"
         table.add_row(name, f"{part.schedules:,}", escape(seen))
     return table
 

@@ -224,7 +224,7 @@ MUTANTS = (
     _mutant(
         "atomic decrement below the threshold",
         *("decrement.py", "#stockCount > :least"),
-        "#stockCount <> :least",
+        "#stockCount >= :least",
         DECREMENTS,
     ),
     _mutant(

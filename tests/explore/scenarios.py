@@ -70,9 +70,12 @@ def _order_and_cancellation(world: World, rivals: int) -> None:
 
 
 def _is_cancelled(world: World) -> None:
-    require(statuses(world, "o") == ["CANCELLED"], f"it ended as {statuses(world, 'o')}")
+    (ended,), (other,) = statuses(world, "o"), statuses(world, "other")
+    # Where another order takes all units first, there is nothing to cancel.
+    allowed = {"CANCELLED"} if other == "NONE" else {"CANCELLED", "REJECTED"}
+    require(ended in allowed, f"it ended as {ended}")
     row = world.row("Products", "p")
-    sold = 2 if statuses(world, "other") == ["PENDING"] else 0
+    sold = 2 if other == "PENDING" else 0
     require(
         row is not None and row["stockCount"] == 2 - sold,
         "the units of the order did not come back",
