@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from urllib.parse import urlsplit
@@ -196,8 +196,8 @@ def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url)
 
 
 def values_in_logs(aws):
-    """The handlers' metrics by name and reason, and the durations of their runs, straight from every log stream."""
-    metrics, durations = defaultdict(list), defaultdict(list)
+    """The handlers' metrics by name and reason, their runs' durations and tracebacks, straight from every log stream."""
+    metrics, durations, errors = defaultdict(list), defaultdict(list), Counter()
     for output, group in aws.outputs.items():
         if not output.endswith("LogGroupName"):
             continue
@@ -212,13 +212,15 @@ def values_in_logs(aws):
                 if line.startswith("REPORT"):
                     duration = float(line.split("\tDuration: ")[1].split(" ms")[0])
                     durations[output.removesuffix("LogGroupName")].append(duration)
+                elif line.startswith("Traceback (most recent call last)"):
+                    errors[output.removesuffix("LogGroupName")] += 1
                 elif '"_aws"' in line:
                     fields = json.loads(line)
                     for directive in fields["_aws"]["CloudWatchMetrics"]:
                         for metric in directive["Metrics"]:
                             key = metric["Name"], fields.get("reason")
                             metrics[key] += fields[metric["Name"]]
-    return metrics, durations
+    return metrics, durations, errors
 
 
 def percentile(values, percent):
@@ -241,7 +243,7 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
     wait_for_number(aws, page, "rejected", rejected + ORDERS - pending)
 
     wait_for_more_looks(page)
-    metrics, durations = values_in_logs(aws)
+    metrics, durations, errors = values_in_logs(aws)
 
     def all_of(name):
         return metrics[name, None]
@@ -271,7 +273,7 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
             "INSUFFICIENT_STOCK": sum(metrics["OrdersRejected", "INSUFFICIENT_STOCK"])
         },
         "Duration, p95": {"PlaceOrders": percentile(durations["PlaceOrders"], 95)},
-        "Errors": {"PlaceOrders": 0},
+        "Errors": {"PlaceOrders": errors["PlaceOrders"]},
         "Waiting": {"StockQueue": 0},
     }
     for title, values in expected.items():
