@@ -94,6 +94,7 @@ class MemoryStore:
         self.owners: dict[str, str] = {}
         self.claims: list[tuple[str, str]] = []
         self.releases: list[tuple[str, str]] = []
+        self.release_errors: deque[Exception] = deque()
         self.claim_faults: deque[Fault] = deque()
         self._done: set[str] = set()
 
@@ -133,6 +134,8 @@ class MemoryStore:
 
     def release_claim(self, product_id: str, owner: str) -> None:
         self.releases.append((product_id, owner))
+        if self.release_errors:
+            raise self.release_errors.popleft()
         if self.owners.get(product_id) != owner or product_id not in self.products:
             raise ConditionFailedError(None)
         self._unlock(product_id)

@@ -229,6 +229,15 @@ class TestBatches:
         assert endings(report) == [Ending.RETURNED]
         assert bench.store.products["p"].lock_time is None
 
+    def test_a_release_that_is_throttled_is_tried_again(self):
+        bench = Bench(product("p", 5))
+        bench.engine.memory.met_rival("p")
+        bench.store.claim_faults.append(Fault(rival=lambda store: store.sell("p", 5)))
+        bench.store.release_errors.append(ThrottledError("ThrottlingException", "slow down"))
+        bench.apply(bench.order(p=5))
+        assert len(bench.store.releases) == 2
+        assert bench.store.products["p"].lock_time is None
+
 
 class TestPlanningFromMemory:
     def test_a_product_that_only_this_process_writes_is_not_read_again(self):

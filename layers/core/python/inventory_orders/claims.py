@@ -17,7 +17,6 @@ import math
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -56,6 +55,7 @@ _WEIGHT = 0.2
 # Mean age of those who wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
 _MEAN_AGE = 2 / math.pi
 
+_RELEASE_ATTEMPTS = 3
 _PRODUCTS = 10_000
 _WARY_BATCHES = 20
 
@@ -296,10 +296,22 @@ class Claims:
     def release(self) -> None:
         """Release all claims that no write has released. What cannot be released ends by itself."""
         for product_id, owner in list(self._owners.items()):
-            if self._deadline.remaining() > 0:
-                with suppress(ConditionFailedError, StoreError):
-                    self._writer.store.release_claim(product_id, owner)
+            self._release(product_id, owner)
             self.over(product_id)
+
+    def _release(self, product_id: str, owner: str) -> None:
+        for failures in range(1, _RELEASE_ATTEMPTS + 1):
+            if self._deadline.remaining() <= 0:
+                return
+            try:
+                self._writer.store.release_claim(product_id, owner)
+                return
+            except (ThrottledError, OutcomeUnknownError):
+                if not self._writer.pause(self._writer.policy.backoff(failures), self._deadline):
+                    return
+            except StoreError:
+                # It is over already, or nothing can be written at all.
+                return
 
 
 def outwait_claims(operation: Callable[[], T], deadline: Deadline, writer: Writer) -> T:

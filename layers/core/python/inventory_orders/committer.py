@@ -228,10 +228,11 @@ class _Work:
         fought = [product_id for product_id in wanted if memory.fought_over(product_id)]
         if fought and connected(self._leaders.values()):
             self._take_claims([memory.hottest(fought)])
-        recalled = {product_id: memory.recall(product_id) for product_id in wanted}
-        remembered = {key: product for key, product in recalled.items() if product is not None}
-        self._products |= remembered
-        self._remembered = set(remembered)
+        for product_id in wanted:
+            recalled = memory.recall(product_id)
+            if recalled is not None and product_id not in self._products:
+                self._products[product_id] = recalled
+                self._remembered.add(product_id)
         unknown = [product_id for product_id in wanted if product_id not in self._products]
         about_records_alone = not all(change.product_ids for change in self._leaders.values())
         if unknown or about_records_alone or memory.wary:
@@ -298,8 +299,9 @@ class _Work:
             for product_id in touched
             if (product := self._products[product_id]) is not None and product.lease_left(now) > 0
         }
-        wanted = claimed_by_others | (self._contested & touched)
-        if not wanted & held.keys():
+        guards = touched & held.keys()
+        wanted = claimed_by_others | (self._contested & touched) | guards
+        if not guards:
             fought = [product_id for product_id in touched if memory.fought_over(product_id)]
             if fought:
                 wanted.add(memory.hottest(fought))
