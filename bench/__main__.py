@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,9 +38,6 @@ class EngineName(StrEnum):
 
     EMBEDDED = "embedded"
     SIMULATED = "simulated"
-
-
-Measure = Callable[[Step], Cell | None]
 
 
 @app.command()
@@ -127,59 +128,67 @@ def _measure_cells(
     with ExitStack() as stack:
         stack.enter_context(progress)
         task = progress.add_task("Starting", total=len(steps), last="")
-        engines: dict[str, Measure] = {}
-        for step in steps:
+        here = [step for step in steps if step.workload != "real" or orders.is_file()]
+        if len(here) < len(steps):
+            notes[f"Real orders were left out: {orders} is not there (--orders FILE)."] = None
+        progress.update(task, total=len(here))
+        for step, cell in chain(
+            _embedded(stack, here, size, orders, seed), _simulated(stack, here, size, orders, seed)
+        ):
             title = contenders.describe(step.contender).title
-            progress.update(
-                task,
-                description=f"{step.engine} {step.workload}: {title}, {step.workers}",
-            )
-            if step.engine not in engines:
-                make = _embedded if step.engine == "embedded" else _simulated
-                engines[step.engine] = make(stack, size, orders, seed)
-            measure = engines[step.engine]
-            if step.workload == "real" and not orders.is_file():
-                notes[f"Real orders were left out: {orders} is not there (--orders FILE)."] = None
-            elif cell := measure(step):
+            last = "nothing to do"
+            if cell is not None:
                 cells.append(cell)
                 last = f"{title}: {cell.orders_per_second:,.0f} orders/s"
-                progress.update(task, last=last)
-                if not screen.is_terminal:
-                    screen.print(f"{step.engine} {step.workload}, {step.workers} workers, {last}")
-            progress.advance(task)
+            progress.update(
+                task,
+                advance=1,
+                description=f"{step.engine} {step.workload}, {step.workers} workers",
+                last=last,
+            )
+            if not screen.is_terminal:
+                screen.print(f"{step.engine} {step.workload}, {step.workers} workers, {last}")
     return cells, list(notes)
 
 
-def _embedded(stack: ExitStack, size: Size, orders: Path, seed: int) -> Measure:
+def _embedded(
+    stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
+) -> Iterator[tuple[Step, Cell | None]]:
+    """One cell after the other: they are timed."""
+    chosen = [step for step in steps if step.engine == "embedded"]
+    if not chosen:
+        return
     from bench import embedded  # noqa: PLC0415
 
     engine = stack.enter_context(embedded.started())
-
-    def measure(step: Step) -> Cell | None:
+    for step in chosen:
         made = plan.make(step.workload, size.orders[step.workload], seed, orders)
-        if made is None:
-            return None
-        return engine.run(step.contender, made, step.workers, seed, size.window[step.workload])
-
-    return measure
+        window = size.window[step.workload]
+        cell = engine.run(step.contender, made, step.workers, seed, window) if made else None
+        yield step, cell
 
 
-def _simulated(_stack: ExitStack, size: Size, orders: Path, seed: int) -> Measure:
+def _simulated(
+    stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
+) -> Iterator[tuple[Step, Cell | None]]:
+    """As many cells at once as there are processors: their time is virtual."""
+    chosen = [step for step in steps if step.engine == "simulated"]
+    pool = stack.enter_context(
+        ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=8)
+    )
+    simulate = functools.partial(_simulate, size=size, orders=orders, seed=seed)
+    yield from zip(chosen, pool.map(simulate, chosen), strict=True)
+
+
+def _simulate(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:
     from bench.simulator import engine  # noqa: PLC0415
 
-    def measure(step: Step) -> Cell | None:
-        count = engine.supply(step.contender, step.workers, size.rounds)
-        if step.workload == "sell-out":
-            # Its end is what it is about.
-            count, window = size.orders["sell-out"], None
-        else:
-            window = size.virtual_seconds
-        made = plan.make(step.workload, count, seed, orders)
-        if made is None:
-            return None
-        return engine.run(step.contender, made, step.workers, seed, window=window)
-
-    return measure
+    count = engine.supply(step.contender, step.workers, size.rounds)
+    if step.workload == "sell-out":
+        count = size.orders["sell-out"]
+    window = plan.virtual_window(step, size)
+    made = plan.make(step.workload, count, seed, orders)
+    return engine.run(step.contender, made, step.workers, seed, window=window) if made else None
 
 
 def _measure_overhead(size: Size) -> Any:

@@ -16,7 +16,7 @@ SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 # The literature, and both of ours: who runs on more than the hot product where time is short.
 _ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99")
 _THREE_OF_WORKERS = (1, 8, 16)
-_THREE_OF_SIMULATED_WORKERS = (1, 8, 50)
+_THREE_OF_SIMULATED_WORKERS = (1, 4, 8)
 # 200 workers that fight for each order cost half a minute of CPU or more.
 _RIVALS_IN_SHORT = (1, 10, 50)
 
@@ -46,7 +46,8 @@ class Size:
         orders: In the queue of the embedded engine, by workload; a sell-out is as large when it is simulated.
         window: Seconds after which no worker takes another batch, by workload; None to answer them all.
         rounds: Batches for each simulated worker, before the window ends.
-        virtual_seconds: The simulated window at the most.
+        virtual_seconds: The simulated window at the most, for contenders that place one order at a time. A line of
+            rivals with whole batches takes longer to show what it is like.
         repeats: Fresh processes for each cold start; half as many for each warm handler.
     """
 
@@ -58,9 +59,9 @@ class Size:
 
 
 QUICK = Size(
-    orders={"hot": 10_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
-    window={"hot": 2.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
-    rounds=1,
+    orders={"hot": 20_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
+    window={"hot": 3.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
+    rounds=2,
     virtual_seconds=4.0,
     repeats=5,
 )
@@ -105,6 +106,16 @@ def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Seque
             return _THREE_OF_SIMULATED_WORKERS
         return SIMULATED_WORKERS if full or contender.startswith("ours") else _RIVALS_IN_SHORT
     return WORKERS if workload == "hot" or full else _THREE_OF_WORKERS
+
+
+def virtual_window(step: Step, size: Size) -> float | None:
+    """The simulated window of a cell at the most, in virtual seconds; None to answer all orders."""
+    if step.workload == "sell-out":
+        # Its end is what it is about.
+        return None
+    if not step.contender.startswith("ours"):
+        return size.virtual_seconds
+    return size.virtual_seconds * (20 if step.workload == "hot" else 3)
 
 
 def make(name: str, count: int, seed: int, orders: Path) -> Workload | None:

@@ -191,6 +191,13 @@ MUTANTS = (
         'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <> :now)"',
         *(SUCCESSOR, LEASE),
     ),
+    _mutant(
+        "commit under a claim that another has taken over",
+        *("store.py", 'condition += f" AND {CLAIMED}"'),
+        'condition += " AND (#lockedBy = :owner OR #lockedBy <> :owner)"',
+        *(BATCHES, LAST_UNIT),
+        kind="time",
+    ),
     Mutant(
         "lease without fencing",
         (
