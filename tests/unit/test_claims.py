@@ -113,12 +113,22 @@ class TestBatches:
         bench = Bench(*(product(name, 10) for name in "cab"))
         bench.store.faults.append(Fault(rival=lambda store: [store.sell(n, 1) for n in "abc"]))
         bench.engine.memory.met_rival("b")
+        bench.engine.memory.met_rival("b")
         report = bench.apply(bench.order(c=1, a=1, b=1))
         assert endings(report) == [Ending.APPLIED]
         assert {name for name, _ in bench.store.claims} == {"b"}, "where most rivals were met"
 
+    def test_among_many_products_one_loss_is_no_fight_yet(self):
+        bench = Bench(*(product(name, 10) for name in "abcd"))
+        bench.store.faults.append(rival("a"))
+        report = bench.apply(bench.order(a=1, b=1, c=1, d=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert report.effort.claims == 0
+        assert len(report.effort.backoffs) == 1, "it waits a little instead"
+
     def test_a_new_loss_releases_all_claims_and_takes_the_whole_set_in_the_order_of_ids(self):
         bench = Bench(product("a", 10), product("b", 10))
+        bench.engine.memory.met_rival("b")
         bench.store.faults.extend([rival("b"), rival("a")])
         report = bench.apply(bench.order(a=1, b=1))
         assert endings(report) == [Ending.APPLIED]
@@ -141,6 +151,7 @@ class TestBatches:
 
     def test_a_claim_that_the_last_write_does_not_touch_is_released_after_it(self):
         bench = Bench(product("p", 10), product("q", 10), limits=Limits(changes=1))
+        bench.engine.memory.met_rival("p")
         bench.store.faults.append(rival("p"))
         report = bench.apply(bench.order(p=1, q=1), bench.order(q=1))
         assert endings(report) == [Ending.APPLIED] * 2

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -54,6 +54,9 @@ _WEIGHT = 0.2
 
 # Mean age of those who wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
 _MEAN_AGE = 2 / math.pi
+
+# Losses after which there is a fight for one product, whatever else is written with it.
+_CERTAIN = 4
 
 _RELEASE_ATTEMPTS = 3
 _PRODUCTS = 10_000
@@ -131,7 +134,23 @@ class Memory:
 
     def hottest(self, product_ids: Iterable[str]) -> str:
         """The product on which most rivals were met. Whoever waits for it makes it more so: all agree on it soon."""
-        return max(product_ids, key=lambda product_id: (self._trace(product_id).fights, product_id))
+        return max(product_ids, key=lambda product_id: (self._fights(product_id), product_id))
+
+    def guard(self, product_ids: Collection[str]) -> str | None:
+        """The product to claim before these are written; None as long as nothing calls for a claim.
+
+        A claim on one of many products keeps out only those rivals who want the same one, so it takes more losses to
+        believe in it than where there is just one product.
+        """
+        fought = [product_id for product_id in product_ids if self.fought_over(product_id)]
+        if not fought:
+            return None
+        hottest = self.hottest(fought)
+        return hottest if self._fights(hottest) >= min(_CERTAIN, len(product_ids)) else None
+
+    def _fights(self, product_id: str) -> int:
+        trace = self._traces.get(product_id)
+        return trace.fights if trace is not None else 0
 
     def met_rival(self, product_id: str, wait: float | None = None) -> None:
         """A transaction lost on the product, or a claim was refused.
@@ -147,6 +166,8 @@ class Memory:
         trace.product, trace.alone = None, False
         trace.fought_at = self._clock.monotonic()
         if wait is not None:
+            # Where others claim, nothing else is left.
+            trace.fights = max(trace.fights, _CERTAIN)
             trace.learn(wait)
 
     def claimed(

@@ -225,9 +225,9 @@ class _Work:
         memory = self._engine.memory
         memory.next_batch()
         wanted = self._product_ids()
-        fought = [product_id for product_id in wanted if memory.fought_over(product_id)]
-        if fought and connected(self._leaders.values()):
-            self._take_claims([memory.hottest(fought)])
+        guard = memory.guard(wanted)
+        if guard is not None and connected(self._leaders.values()):
+            self._take_claims([guard])
         for product_id in wanted:
             recalled = memory.recall(product_id)
             if recalled is not None and product_id not in self._products:
@@ -265,7 +265,7 @@ class _Work:
         if any(lost):
             self._failures += 1
             self._return_tired()
-            if not any(map(self._engine.memory.fought_over, self._product_ids())):
+            if self._engine.memory.guard(self._product_ids()) is None:
                 self._back_off()
         elif ready:
             if all(len(r.committed) == len(c) for r, c in zip(results, ready, strict=True)):
@@ -301,10 +301,8 @@ class _Work:
         }
         guards = touched & held.keys()
         wanted = claimed_by_others | (self._contested & touched) | guards
-        if not guards:
-            fought = [product_id for product_id in touched if memory.fought_over(product_id)]
-            if fought:
-                wanted.add(memory.hottest(fought))
+        if not guards and (guard := memory.guard(touched)) is not None:
+            wanted.add(guard)
         enough = now + CLAIM_SECONDS / 2
         return {product_id for product_id in wanted if held.get(product_id, 0.0) < enough}
 
