@@ -172,23 +172,14 @@ def _simulated(
     stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
 ) -> Iterator[tuple[Step, Cell | None]]:
     """As many cells at once as there are processors: their time is virtual."""
+    from bench.simulator import engine  # noqa: PLC0415
+
     chosen = [step for step in steps if step.engine == "simulated"]
     pool = stack.enter_context(
         ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=8)
     )
-    simulate = functools.partial(_simulate, size=size, orders=orders, seed=seed)
+    simulate = functools.partial(engine.measure, size=size, orders=orders, seed=seed)
     yield from zip(chosen, pool.map(simulate, chosen), strict=True)
-
-
-def _simulate(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:
-    from bench.simulator import engine  # noqa: PLC0415
-
-    count = engine.supply(step.contender, step.workers, size.rounds)
-    if step.workload == "sell-out":
-        count = size.orders["sell-out"]
-    window = plan.virtual_window(step, size)
-    made = plan.make(step.workload, count, seed, orders)
-    return engine.run(step.contender, made, step.workers, seed, window=window) if made else None
 
 
 def _measure_overhead(size: Size) -> Any:

@@ -60,7 +60,7 @@ class Size:
 
 QUICK = Size(
     orders={"hot": 20_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
-    window={"hot": 3.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
+    window={"hot": 2.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
     rounds=2,
     virtual_seconds=4.0,
     repeats=5,

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
@@ -27,9 +28,10 @@ from unittest import mock
 from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from bench import contenders
+from bench import contenders, plan
 from bench.capacity import Exchange
 from bench.figures import Cell, Observed, audit, reduce
+from bench.plan import Size, Step
 from bench.simulator.contention import ContendedDynamoDB
 from bench.simulator.model import (
     CPU,
@@ -499,3 +501,13 @@ def supply(contender: str, workers: int, rounds: int = ROUNDS) -> int:
     As many batches again as there are workers lie in the queue when the window ends.
     """
     return contenders.describe(contender).batch * (max(20, rounds * workers) + workers)
+
+
+def measure(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:
+    """One cell of the plan; None if its workload's file is not there."""
+    count = supply(step.contender, step.workers, size.rounds)
+    if step.workload == "sell-out":
+        count = size.orders["sell-out"]
+    window = plan.virtual_window(step, size)
+    made = plan.make(step.workload, count, seed, orders)
+    return run(step.contender, made, step.workers, seed, window=window) if made else None
