@@ -59,4 +59,4 @@ def test_a_window_ends_a_cell_before_all_orders_are_handed_out(engine):
     cell = engine.run("textbook", workloads.hot_product(100_000, 1), 1, 1, window=0.2)
     assert cell.clean, cell
     assert 0 < cell.orders < 100_000
-    assert cell.seconds <= 0.2
+    assert cell.seconds <= 0.2 + 1e-6, "a difference of two moments is rounded"
