@@ -50,7 +50,7 @@ browser: setup
 		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
-bench: setup $(VENV)/bench-installed ## measure beside the alternatives, under 8 minutes; FULL=1 all of it; ORDERS=FILE real orders
+bench: setup $(VENV)/bench-installed ## measure beside the alternatives; FULL=1 all of it; ORDERS=FILE real orders
 	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ORDERS),--orders $(ORDERS))
 
 up: setup ## start the embedded AWS with the stack deployed
