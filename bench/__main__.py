@@ -42,9 +42,7 @@ class EngineName(StrEnum):
 
 @app.command()
 def bench(
-    full: Annotated[
-        bool, typer.Option("--full", help="Everything, and longer: less than an hour.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Everything, and longer.")] = False,
     orders: Annotated[
         Path,
         typer.Option(

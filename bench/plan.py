@@ -1,4 +1,4 @@
-"""Which cells are measured: enough in minutes, or all of them in less than an hour."""
+"""Which cells are measured: enough in minutes, or all of them."""
 
 from __future__ import annotations
 
