@@ -1,8 +1,9 @@
 """What a warm process remembers of products: how it left them, who fights for them, and how long to wait in line.
 
 A batch is optimistic where nobody fights. A transaction of 100 actions that loses costs some 200 write units; a claim
-that is refused costs one. So a batch that meets a rival on a product claims it: it takes a lease of `CLAIM_SECONDS`,
-commits, and releases it in the same write.
+that is refused costs one. So where rivals were met a batch claims the product: it takes a lease of `CLAIM_SECONDS`,
+commits, and releases it in the same write. One loss is enough where there is just one product; among many, where a
+claim keeps out only some of the rivals, it takes more (`Memory.guard`).
 
 Waiting in line is the art of it. With equal chances at each release a few always wait several times the average. Here
 the rate at which somebody asks grows with the time that he has waited, so that waits spread as Rayleigh's

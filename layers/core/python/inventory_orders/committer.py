@@ -6,7 +6,7 @@ The rules of the engine:
 - A transaction that lost is planned again from the items that came back with its cancellation, without another
   read; what was committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
-- Where a rival was met, a product is claimed before the next attempt (`claims.py`), and the last write of the chain
+- Where there is a fight, a product is claimed before the next attempt (`claims.py`), and the last write of the chain
   releases it. One claim guards a whole chain, because its rivals want the same popular products: the one that was
   fought over most is where they meet. Where that does not do, one more is claimed after each loss, all in the order
   of their ids, so that no two batches wait for each other.
