@@ -13,7 +13,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def write(shop, order, shelf, token):
-    ((transaction,),) = plan([order], shelf).chains
+    (transaction,) = plan([order], shelf).transactions
     shop.store.write(shop.store.transaction_request(transaction, NOW), token)
 
 

@@ -112,13 +112,27 @@ class TestBatches:
     def test_one_claim_guards_the_whole_chain(self):
         bench = Bench(*(product(name, 10) for name in "cab"))
         bench.store.faults.append(Fault(rival=lambda store: [store.sell(n, 1) for n in "abc"]))
-        bench.engine.memory.met_rival("b")
-        bench.engine.memory.met_rival("b")
-        report = bench.apply(bench.order(c=1, a=1, b=1))
-        assert endings(report) == [Ending.APPLIED]
-        assert {name for name, _ in bench.store.claims} == {"b"}, "where most rivals were met"
+        report = bench.apply(bench.order(c=1, a=1, b=1), bench.order(b=1))
+        assert endings(report) == [Ending.APPLIED] * 2
+        assert {name for name, _ in bench.store.claims} == {"b"}, "what most want"
 
-    def test_among_many_products_one_loss_is_no_fight_yet(self):
+    def test_what_most_want_is_known_from_the_batches_before_too(self):
+        bench = Bench(*(product(name, 10) for name in "abc"))
+        for _ in range(3):
+            bench.apply(bench.order(a=1))
+        bench.store.faults.append(Fault(rival=lambda store: [store.sell(n, 1) for n in "abc"]))
+        bench.apply(bench.order(a=1, b=1, c=1))
+        assert {name for name, _ in bench.store.claims} == {"a"}
+
+    def test_where_others_claim_already_is_where_all_meet(self):
+        bench = Bench(*(product(name, 10) for name in "abc"))
+        for name in "abc":
+            bench.engine.memory.met_rival(name)
+        bench.engine.memory.met_rival("a", 0.1)
+        bench.apply(bench.order(a=1, b=1, c=1), bench.order(c=1))
+        assert {name for name, _ in bench.store.claims} == {"a"}, "although more want another"
+
+    def test_among_many_products_one_loss_on_one_is_no_fight_yet(self):
         bench = Bench(*(product(name, 10) for name in "abcd"))
         bench.store.faults.append(rival("a"))
         report = bench.apply(bench.order(a=1, b=1, c=1, d=1))
@@ -126,10 +140,28 @@ class TestBatches:
         assert report.effort.claims == 0
         assert len(report.effort.backoffs) == 1, "it waits a little instead"
 
-    def test_a_new_loss_releases_all_claims_and_takes_the_whole_set_in_the_order_of_ids(self):
+    def test_a_loss_on_many_products_at_once_is_a_fight(self):
+        bench = Bench(*(product(name, 10) for name in "abcdefgh"))
+        bench.store.faults.append(Fault(rival=lambda store: [store.sell(n, 1) for n in "abcd"]))
+        report = bench.apply(bench.order(**dict.fromkeys("abcdefgh", 1)))
+        assert endings(report) == [Ending.APPLIED]
+        assert report.effort.claims == 1
+
+    def test_in_a_fight_nothing_is_planned_from_a_memory(self):
+        bench = Bench(product("a", 10), product("b", 10))
+        for _ in range(2):
+            bench.apply(bench.order(a=1, b=1))
+        bench.engine.memory.met_rival("a")
+        bench.engine.memory.met_rival("a")
+        bench.store.sell("b", 1)
+        report = bench.apply(bench.order(a=1, b=1))
+        assert endings(report) == [Ending.APPLIED]
+        assert report.effort.version_conflicts == [False], "who fights for a has written b as well"
+
+    def test_losses_under_a_claim_release_it_and_take_one_more_in_the_order_of_ids(self):
         bench = Bench(product("a", 10), product("b", 10))
         bench.engine.memory.met_rival("b")
-        bench.store.faults.extend([rival("b"), rival("a")])
+        bench.store.faults.extend([rival("b"), rival("a"), rival("a")])
         report = bench.apply(bench.order(a=1, b=1))
         assert endings(report) == [Ending.APPLIED]
         names = [name for name, _ in bench.store.claims]
@@ -137,6 +169,14 @@ class TestBatches:
         assert [name for name, _ in bench.store.releases] == ["b"]
         owners = [owner for _, owner in bench.store.claims]
         assert len(set(owners)) == 3, "unique for each acquisition"
+
+    def test_the_first_claim_is_released_last(self):
+        bench = Bench(product("a", 10), product("b", 10))
+        claims = bench.claims()
+        claims.take("a")
+        claims.take("b")
+        claims.release()
+        assert [name for name, _ in bench.store.releases] == ["b", "a"]
 
     def test_a_long_chain_goes_on_with_its_claim(self):
         bench = Bench(product("p", 10), limits=Limits(changes=1))

@@ -1,5 +1,7 @@
 """The planner, by properties that hold for every input."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,17 +57,12 @@ limits = st.builds(
 )
 
 
-def in_order(planned):
-    """Transactions in an order in which they may be run: chain after chain."""
-    return [transaction for chain in planned.chains for transaction in chain]
-
-
 @given(changes, shelves, limits)
 def test_every_change_is_decided_exactly_once_and_whole(batch, shelf, limit):
     planned = plan(batch, shelf, limits=limit)
-    decided = [d.change.record_key for t in in_order(planned) for d in t.decisions]
+    decided = [d.change.record_key for t in planned.transactions for d in t.decisions]
     assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
-    for transaction in in_order(planned):
+    for transaction in planned.transactions:
         touched = {p for d in transaction.decisions for p in d.touched}
         assert touched == {update.before.product_id for update in transaction.updates}
 
@@ -74,7 +71,7 @@ def test_every_change_is_decided_exactly_once_and_whole(batch, shelf, limit):
 def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
     planned = plan(batch, shelf, limits=limit)
     state = dict(shelf)
-    for transaction in in_order(planned):
+    for transaction in planned.transactions:
         for update in transaction.updates:
             product_id = update.before.product_id
             delta = sum(d.touched.get(product_id, 0) for d in transaction.decisions)
@@ -90,7 +87,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
 
 @given(changes, shelves, limits)
 def test_limits_are_kept(batch, shelf, limit):
-    for transaction in in_order(plan(batch, shelf, limits=limit)):
+    for transaction in plan(batch, shelf, limits=limit).transactions:
         records = [d.change for d in transaction.decisions if d.has_record]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
         single = len(transaction.decisions) == 1
@@ -106,7 +103,7 @@ def test_decisions_are_those_of_the_arrival_order(batch, shelf, limit):
     """The plan answers each change as if all before it had been served one by one."""
     answered = {
         d.change.record_key: d.refusal
-        for t in in_order(plan(batch, shelf, limits=limit))
+        for t in plan(batch, shelf, limits=limit).transactions
         for d in t.decisions
     }
     state = dict(shelf)
@@ -119,22 +116,46 @@ def test_decisions_are_those_of_the_arrival_order(batch, shelf, limit):
                 state[product_id] = value.with_stock(value.stock_count + delta, value.version)
 
 
+def shared(earlier, later):
+    """What two changes have in common."""
+    products = set(earlier.product_ids) & set(later.product_ids)
+    same_group = earlier.group is not None and earlier.group == later.group
+    return products | ({"the group"} if same_group else set())
+
+
 @given(changes, shelves, limits)
-def test_order_is_kept_within_a_product_and_within_a_group(batch, shelf, limit):
+def test_what_runs_side_by_side_shares_nothing(batch, shelf, limit):
     planned = plan(batch, shelf, limits=limit)
-    position = {
-        d.change.record_key: (chain_number, number)
+    place = {
+        d.change.record_key: (chain_number, step_number, number)
         for chain_number, chain in enumerate(planned.chains)
-        for number, transaction in enumerate(chain)
+        for step_number, step in enumerate(chain)
+        for number, transaction in enumerate(step)
         for d in transaction.decisions
     }
-    for index, earlier in enumerate(batch):
-        for later in batch[index + 1 :]:
-            shared = set(earlier.product_ids) & set(later.product_ids)
-            if shared or (earlier.group is not None and earlier.group == later.group):
-                first, second = position[earlier.record_key], position[later.record_key]
-                assert first[0] == second[0], "what depends on one another is in one chain"
-                assert first[1] <= second[1]
+    for one, other in itertools.combinations(batch, 2):
+        if shared(one, other):
+            first, second = place[one.record_key], place[other.record_key]
+            assert first[0] == second[0], "what shares something is in one chain"
+            assert first == second or first[1] != second[1], "but not in one step, if apart"
+    assert all(step for chain in planned.chains for step in chain)
+
+
+@given(changes, shelves, limits)
+def test_order_is_kept_within_a_group_and_where_it_matters(batch, shelf, limit):
+    planned = plan(batch, shelf, limits=limit)
+    position, decided = {}, {}
+    for number, transaction in enumerate(planned.transactions):
+        for d in transaction.decisions:
+            position[d.change.record_key] = number
+            decided[d.change.record_key] = d
+    for earlier, later in itertools.combinations(batch, 2):
+        first, second = decided[earlier.record_key], decided[later.record_key]
+        common = shared(earlier, later)
+        refused = first.refusal is not None or second.refusal is not None
+        opposite = any(first.touched.get(p, 0) * second.touched.get(p, 0) < 0 for p in common)
+        if "the group" in common or (common and (refused or opposite)):
+            assert position[earlier.record_key] <= position[later.record_key]
 
 
 @given(changes, shelves, st.sets(st.sampled_from(PRODUCT_IDS)))
@@ -147,7 +168,7 @@ def test_blocked_products_hold_their_changes_and_the_groups_behind_them(batch, s
             expected.append(change)
             held_groups.add(change.group)
     assert list(planned.held) == expected
-    for transaction in in_order(planned):
+    for transaction in planned.transactions:
         assert all(u.before.product_id not in blocked for u in transaction.updates)
 
 
@@ -155,7 +176,7 @@ def test_orders_for_one_product_share_one_update():
     planned = plan(
         [Order(f"o{n}", "u", {"hot": 1}) for n in range(99)], {"hot": product("hot", 500)}
     )
-    (transaction,) = in_order(planned)
+    (transaction,) = planned.transactions
     (update,) = transaction.updates
     assert (update.after.stock_count, update.after.version) == (401, 2)
     assert len(transaction.decisions) == 99
@@ -164,7 +185,7 @@ def test_orders_for_one_product_share_one_update():
 def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
     shelf = {f"p{n}": product(f"p{n}", 5) for n in range(100)}
     planned = plan([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
-    assert [len(t.decisions) for t in in_order(planned)] == [50, 50]
+    assert [len(t.decisions) for t in planned.transactions] == [50, 50]
     assert len(planned.chains) == 2, "they share nothing, so they may run side by side"
 
 
@@ -176,23 +197,46 @@ def test_an_order_joins_the_transaction_that_has_its_products():
         Order("c", "u", {"p3": 1, "p4": 1}),
     ]
     planned = plan(orders, shelf, limits=Limits(actions=5))
-    together = [{d.change.order_id for d in t.decisions} for t in in_order(planned)]
+    together = [{d.change.order_id for d in t.decisions} for t in planned.transactions]
     assert together == [{"a"}, {"b", "c"}]
 
 
 def test_a_dependent_refusal_stands_with_what_it_depends_on():
     orders = [Order("first", "u", {"p": 1}), Order("second", "u", {"p": 1})]
     planned = plan(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
-    first, second = in_order(planned)
+    first, second = planned.transactions
     assert len(planned.chains) == 1
     assert first.decisions[0].refusal is None
     assert second.decisions[0].refusal.reason is RefusalReason.INSUFFICIENT_STOCK
     assert second.updates == ()
 
 
+def test_orders_that_share_nothing_run_side_by_side_between_orders_that_do():
+    """Two halves that only the last order joins: they are written at the same time, and it after them."""
+    shelf = {f"p{n}": product(f"p{n}", 50) for n in range(8)}
+    orders = [
+        Order("left", "u", {"p0": 1, "p1": 1, "p2": 1, "p3": 1}),
+        Order("joint", "u", {"p0": 1, "p4": 1}),
+        Order("right", "u", {"p4": 1, "p5": 1, "p6": 1, "p7": 1}),
+    ]
+    (chain,) = plan(orders, shelf, limits=Limits(actions=5)).chains
+    together = [[t.decisions[0].change.order_id for t in step] for step in chain]
+    assert together == [["left", "right"], ["joint"]]
+
+
+def test_who_comes_first_is_served_first_where_stock_ends():
+    """The large order could be written first as far as packing goes, but the small ones came before it."""
+    orders = [Order("a", "u", {"p": 1}), Order("b", "u", {"p": 1, "q": 1})]
+    orders.append(Order("c", "u", {"p": 1, "q": 1, "r": 1}))
+    shelf = {"p": product("p", 2), "q": product("q", 9), "r": product("r", 9)}
+    transactions = list(plan(orders, shelf, limits=Limits(changes=1)).transactions)
+    assert [t.decisions[0].change.order_id for t in transactions] == ["a", "b", "c"]
+    assert transactions[2].decisions[0].refusal.reason is RefusalReason.INSUFFICIENT_STOCK
+
+
 def test_status_changes_in_the_same_write():
     shelf = {"p": product("p", 10, low_stock_threshold=5)}
-    (transaction,) = in_order(plan([Order("o", "u", {"p": 5})], shelf))
+    (transaction,) = plan([Order("o", "u", {"p": 5})], shelf).transactions
     assert transaction.updates[0].after.status is ProductStatus.LOW_STOCK
-    (transaction,) = in_order(plan([Order("o", "u", {"p": 10})], shelf))
+    (transaction,) = plan([Order("o", "u", {"p": 10})], shelf).transactions
     assert transaction.updates[0].after.status is ProductStatus.OUT_OF_STOCK

@@ -30,9 +30,8 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def write(store, changes, shelf, now=NOW):
-    for chain in plan(changes, shelf).chains:
-        for transaction in chain:
-            store.write(store.transaction_request(transaction, now), "token")
+    for transaction in plan(changes, shelf).transactions:
+        store.write(store.transaction_request(transaction, now), "token")
 
 
 def put_product(value, **more):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -56,8 +56,11 @@ _WEIGHT = 0.2
 # Mean age of those who wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
 _MEAN_AGE = 2 / math.pi
 
-# Losses after which there is a fight for one product, whatever else is written with it.
+# Losses after which there is a fight, whatever else is written with the products.
 _CERTAIN = 4
+
+# What is left of a product's popularity after another batch.
+_POPULAR_FOR = 0.9
 
 _RELEASE_ATTEMPTS = 3
 _PRODUCTS = 10_000
@@ -73,7 +76,14 @@ class _Trace:
     alone: bool = False
     fought_at: float = -math.inf
     fights: int = 0
+    claimed: bool = False
+    demand: float = 0.0
+    batch: int = 0
     wait: float | None = None
+
+    def popularity(self, batch: int) -> float:
+        """How many changes wanted the product in this batch and, less and less, in those before."""
+        return self.demand * _POPULAR_FOR ** (batch - self.batch)
 
     def learn(self, wait: float) -> None:
         """Somebody has waited so long for the claim."""
@@ -94,6 +104,7 @@ class Memory:
         self._random = random
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._wary = 0
+        self._batches = 0
 
     # ------------------------------------------------------------------ alone with a product
 
@@ -133,25 +144,25 @@ class Memory:
         trace = self._traces.get(product_id)
         return trace is not None and self._clock.monotonic() - trace.fought_at <= _BELIEVED_SECONDS
 
-    def hottest(self, product_ids: Iterable[str]) -> str:
-        """The product on which most rivals were met. Whoever waits for it makes it more so: all agree on it soon."""
-        return max(product_ids, key=lambda product_id: (self._fights(product_id), product_id))
-
     def guard(self, product_ids: Collection[str]) -> str | None:
         """The product to claim before these are written; None as long as nothing calls for a claim.
 
-        A claim on one of many products keeps out only those rivals who want the same one, so it takes more losses to
-        believe in it than where there is just one product.
+        A claim on one of many products keeps out only those rivals who want the same one. So it takes more than one
+        loss where there are many, and all have to agree on the one: where somebody claims already, and else where
+        there are losses, it is what most changes want, which is the same wherever they arrive.
         """
         fought = [product_id for product_id in product_ids if self.fought_over(product_id)]
-        if not fought:
+        losses = sum(self._traces[product_id].fights for product_id in fought)
+        if losses < min(_CERTAIN, len(product_ids)) or not fought:
             return None
-        hottest = self.hottest(fought)
-        return hottest if self._fights(hottest) >= min(_CERTAIN, len(product_ids)) else None
+        claimed = [product_id for product_id in fought if self._traces[product_id].claimed]
+        if claimed:
+            return min(claimed)
+        return self.most_wanted(fought)
 
-    def _fights(self, product_id: str) -> int:
-        trace = self._traces.get(product_id)
-        return trace.fights if trace is not None else 0
+    def most_wanted(self, product_ids: Iterable[str]) -> str:
+        """The product that most changes want, as far as this process has seen."""
+        return max(product_ids, key=lambda p: (self._trace(p).popularity(self._batches), p))
 
     def met_rival(self, product_id: str, wait: float | None = None) -> None:
         """A transaction lost on the product, or a claim was refused.
@@ -162,13 +173,14 @@ class Memory:
         """
         trace = self._trace(product_id)
         if trace.wait is None or not self.fought_over(product_id):
-            trace.wait, trace.fights = _FIRST_WAIT, 0
+            trace.wait, trace.fights, trace.claimed = _FIRST_WAIT, 0, False
         trace.fights += 1
         trace.product, trace.alone = None, False
         trace.fought_at = self._clock.monotonic()
         if wait is not None:
             # Where others claim, nothing else is left.
             trace.fights = max(trace.fights, _CERTAIN)
+            trace.claimed = True
             trace.learn(wait)
 
     def claimed(
@@ -189,6 +201,7 @@ class Memory:
             trace.alone, trace.fought_at, trace.wait = True, -math.inf, None
             return
         trace.fought_at = self._clock.monotonic()
+        trace.claimed = True
         trace.learn(waited)
 
     def patience(self, product_id: str, waited: float) -> float:
@@ -221,9 +234,18 @@ class Memory:
         """A record was there already."""
         self._wary = _WARY_BATCHES
 
-    def next_batch(self) -> None:
-        """Another batch begins."""
+    def next_batch(self, product_ids: Iterable[str]) -> None:
+        """Another batch begins.
+
+        Args:
+            product_ids: The products that its changes want, as often as they are wanted.
+        """
         self._wary = max(0, self._wary - 1)
+        self._batches += 1
+        for product_id, changes in Counter(product_ids).items():
+            trace = self._trace(product_id)
+            trace.demand = trace.popularity(self._batches) + changes
+            trace.batch = self._batches
 
     def _trace(self, product_id: str) -> _Trace:
         trace = self._traces.setdefault(product_id, _Trace())
@@ -316,8 +338,11 @@ class Claims:
         return any(self.held.get(product_id, enough) < enough for product_id in product_ids)
 
     def release(self) -> None:
-        """Release all claims that no write has released. What cannot be released ends by itself."""
-        for product_id, owner in list(self._owners.items()):
+        """Release all claims that no write has released. What cannot be released ends by itself.
+
+        The first one is released last: whoever waits for it would find the others still taken.
+        """
+        for product_id, owner in sorted(self._owners.items(), reverse=True):
             self._release(product_id, owner)
             self.over(product_id)
 

@@ -7,9 +7,8 @@ The rules of the engine:
   read; what was committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - Where there is a fight, a product is claimed before the next attempt (`claims.py`), and the last write of the chain
-  releases it. One claim guards a whole chain, because its rivals want the same popular products: the one that was
-  fought over most is where they meet. Where that does not do, one more is claimed after each loss, all in the order
-  of their ids, so that no two batches wait for each other.
+  releases it. One claim guards a whole chain, because its rivals want the same popular products. Where that does not
+  do, one more is claimed after each loss, all in the order of their ids, so that no two batches wait for each other.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
 
@@ -33,7 +32,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.model import Change, Known, Product, ProductStatus, RecordKey, Refusal
-from inventory_orders.planner import Limits, Plan, Transaction, connected, plan
+from inventory_orders.planner import Chain, Limits, Plan, Transaction, plan
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store import (
     BATCH_GET_LIMIT,
@@ -117,7 +116,7 @@ class Committer:
         store: Where the tables are.
         policy: How to wait between attempts.
         clock: Source of time.
-        executor: Runs reads and chains of transactions side by side; None runs them one after the other.
+        executor: Runs reads and transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
     """
 
@@ -159,13 +158,30 @@ class Committer:
 
 
 @dataclass(slots=True)
+class _Attempt:
+    """A transaction that was sent, and what came of it."""
+
+    transaction: Transaction
+    claims: Mapping[str, ClaimUse]
+    error: StoreError | None = None
+    repeated: int = 0
+    effort: Effort = field(default_factory=Effort)
+
+
+@dataclass(slots=True)
 class _ChainResult:
     """How far a chain of transactions came."""
 
+    chain: Chain
+    guards: set[str]
+    steps: int = 0
     committed: list[Transaction] = field(default_factory=list)
-    failure: tuple[Transaction, StoreError] | None = None
-    retries: dict[RecordKey, int] = field(default_factory=dict)
-    effort: Effort = field(default_factory=Effort)
+    failures: list[tuple[Transaction, StoreError]] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is durable."""
+        return self.steps == len(self.chain) and not self.failures
 
 
 class _Work:
@@ -223,16 +239,16 @@ class _Work:
         before; by themselves they are worth a request only where such changes were met lately.
         """
         memory = self._engine.memory
-        memory.next_batch()
+        memory.next_batch(p for change in self._leaders.values() for p in change.product_ids)
         wanted = self._product_ids()
         guard = memory.guard(wanted)
-        if guard is not None and connected(self._leaders.values()):
-            self._take_claims([guard])
-        for product_id in wanted:
-            recalled = memory.recall(product_id)
-            if recalled is not None and product_id not in self._products:
-                self._products[product_id] = recalled
-                self._remembered.add(product_id)
+        if guard is not None:
+            self._take_claim(guard)
+        else:
+            for product_id in wanted:
+                if (recalled := memory.recall(product_id)) is not None:
+                    self._products[product_id] = recalled
+                    self._remembered.add(product_id)
         unknown = [product_id for product_id in wanted if product_id not in self._products]
         about_records_alone = not all(change.product_ids for change in self._leaders.values())
         if unknown or about_records_alone or memory.wary:
@@ -256,19 +272,20 @@ class _Work:
             return
         wanted = [self._to_claim(chain, now) for chain in planned.chains]
         ready = [chain for chain, claims in zip(planned.chains, wanted, strict=True) if not claims]
-        results = self._engine.side_by_side(self._run_chain, ready)
+        results = self._run_chains(ready)
         # First what is durable: an error of one chain must not be taken for the end of another's changes.
         for result in results:
-            self._absorb(result)
-        lost = [self._learn(*result.failure) for result in results if result.failure]
+            for transaction in result.committed:
+                self._absorb(transaction)
+        lost = [self._learn(*failure) for result in results for failure in result.failures]
         self._return_hopeless(planned.held, now)
         if any(lost):
             self._failures += 1
             self._return_tired()
-            if self._engine.memory.guard(self._product_ids()) is None:
+            if self._claims.held or self._engine.memory.guard(self._product_ids()) is None:
                 self._back_off()
         elif ready:
-            if all(len(r.committed) == len(c) for r, c in zip(results, ready, strict=True)):
+            if all(result.complete for result in results):
                 self._claims.release()
         elif self._pending and planned.chains:
             self._claim(planned.chains[0], wanted[0])
@@ -290,7 +307,7 @@ class _Work:
             if product is not None and product.lease_left(now) > CLAIM_SECONDS
         }
 
-    def _to_claim(self, chain: Sequence[Transaction], now: float) -> set[str]:
+    def _to_claim(self, chain: Chain, now: float) -> set[str]:
         """The products that have to be claimed before a chain may run."""
         touched = _touched(chain)
         memory, held = self._engine.memory, self._claims.held
@@ -299,86 +316,103 @@ class _Work:
             for product_id in touched
             if (product := self._products[product_id]) is not None and product.lease_left(now) > 0
         }
-        guards = touched & held.keys()
-        wanted = claimed_by_others | (self._contested & touched) | guards
-        if not guards and (guard := memory.guard(touched)) is not None:
+        wanted = claimed_by_others | (self._contested & touched)
+        if (guard := memory.guard(touched)) is not None:
             wanted.add(guard)
+        elif not wanted:
+            wanted = touched & held.keys()
         enough = now + CLAIM_SECONDS / 2
         return {product_id for product_id in wanted if held.get(product_id, 0.0) < enough}
 
-    def _run_chain(self, chain: Sequence[Transaction]) -> _ChainResult:
-        """Commit transactions one after the other, up to the first that fails. Runs beside other chains."""
-        result = _ChainResult()
-        guards = _touched(chain) & self._claims.held.keys()
-        for transaction in chain:
-            release = transaction is chain[-1]
-            if result.committed and self._claims.about_to_end(guards):
-                break
+    def _run_chains(self, chains: Iterable[Chain]) -> list[_ChainResult]:
+        """Commit chains side by side, each step by step, up to the first that fails."""
+        results = [
+            _ChainResult(chain, _touched(chain) & self._claims.held.keys()) for chain in chains
+        ]
+        while going_on := [result for result in results if self._goes_on(result)]:
+            steps = [self._next_step(result) for result in going_on]
+            self._engine.side_by_side(self._commit, [a for step in steps for a in step])
+            for result, step in zip(going_on, steps, strict=True):
+                result.steps += 1
+                for attempt in step:
+                    self._take_note(attempt, result)
+        return results
+
+    def _goes_on(self, result: _ChainResult) -> bool:
+        if result.failures or result.complete:
+            return False
+        return result.steps == 0 or not self._claims.about_to_end(result.guards)
+
+    def _next_step(self, result: _ChainResult) -> list[_Attempt]:
+        """The next transactions of a chain. The last one, if it can, releases all claims in the same write."""
+        step = result.chain[result.steps]
+        last = result.steps + 1 == len(result.chain) and len(step) == 1
+        release = last and result.guards <= step[0].after.keys()
+        attempts = []
+        for transaction in step:
             uses = (
                 (product_id, self._claims.use(product_id, release=release))
                 for product_id in transaction.after
             )
             claims = {product_id: use for product_id, use in uses if use is not None}
-            error = self._commit(transaction, claims, result)
-            if error is not None:
-                result.failure = (transaction, error)
-                break
-            result.committed.append(transaction)
-            if release:
-                for product_id in claims:
-                    self._claims.over(product_id)
-        return result
+            attempts.append(_Attempt(transaction, claims))
+        return attempts
 
-    def _commit(
-        self, transaction: Transaction, claims: Mapping[str, ClaimUse], result: _ChainResult
-    ) -> StoreError | None:
-        writer, effort = self._engine.writer, result.effort
-        request = writer.store.transaction_request(transaction, writer.clock.now(), claims)
+    def _commit(self, attempt: _Attempt) -> None:
+        """Send a transaction. Runs beside others."""
+        writer, transaction = self._engine.writer, attempt.transaction
+        request = writer.store.transaction_request(transaction, writer.clock.now(), attempt.claims)
         if not request:
-            return None
+            return
         claimable = [
             index
             for index, update in enumerate(transaction.updates)
-            if update.before.product_id not in claims
+            if update.before.product_id not in attempt.claims
         ]
-        error, repeated = writer.write(
-            request, len(transaction.updates), self._deadline, effort, claimable=claimable
+        attempt.error, attempt.repeated = writer.write(
+            request, len(transaction.updates), self._deadline, attempt.effort, claimable=claimable
         )
-        if repeated:
-            for decision in transaction.decisions:
-                key = decision.change.record_key
-                result.retries[key] = result.retries.get(key, 0) + repeated
-        if error is None:
-            effort.changes_per_transaction.append(len(transaction.decisions))
-            effort.low_stock += [
+        if attempt.error is None:
+            attempt.effort.changes_per_transaction.append(len(transaction.decisions))
+            attempt.effort.low_stock += [
                 update.after
                 for update in transaction.updates
                 if update.before.status is ProductStatus.ACTIVE
                 and update.after.status is not ProductStatus.ACTIVE
             ]
-        return error
+
+    def _take_note(self, attempt: _Attempt, result: _ChainResult) -> None:
+        """Add up what an attempt took, and how it ended."""
+        self._effort.add(attempt.effort)
+        if attempt.repeated:
+            for decision in attempt.transaction.decisions:
+                key = decision.change.record_key
+                self._retries[key] = self._retries.get(key, 0) + attempt.repeated
+        if attempt.error is not None:
+            result.failures.append((attempt.transaction, attempt.error))
+            return
+        result.committed.append(attempt.transaction)
+        for product_id, use in attempt.claims.items():
+            if use.release:
+                self._claims.over(product_id)
 
     # ------------------------------------------------------------------ learning from the answers
 
-    def _absorb(self, result: _ChainResult) -> None:
-        """Take over what a chain committed."""
-        self._effort.add(result.effort)
-        for key, retries in result.retries.items():
-            self._retries[key] = self._retries.get(key, 0) + retries
-        for transaction in result.committed:
-            after = transaction.after
-            self._products.update(after)
-            self._remembered -= after.keys()
-            for product in after.values():
-                self._engine.memory.left(product)
-            for decision in transaction.decisions:
-                change = decision.change
-                if decision.refusal is not None:
-                    outcome = Outcome(Ending.REFUSED, decision.refusal)
-                else:
-                    changed = {product_id: after[product_id] for product_id in decision.touched}
-                    outcome = Outcome(Ending.APPLIED, applied=change, after=changed)
-                self._settle(change, outcome)
+    def _absorb(self, committed: Transaction) -> None:
+        """Take over what was committed."""
+        after = committed.after
+        self._products.update(after)
+        self._remembered -= after.keys()
+        for product in after.values():
+            self._engine.memory.left(product)
+        for decision in committed.decisions:
+            change = decision.change
+            if decision.refusal is not None:
+                outcome = Outcome(Ending.REFUSED, decision.refusal)
+            else:
+                changed = {product_id: after[product_id] for product_id in decision.touched}
+                outcome = Outcome(Ending.APPLIED, applied=change, after=changed)
+            self._settle(change, outcome)
 
     def _learn(self, failed: Transaction, error: StoreError) -> bool:
         """Take note of why a transaction failed. Returns whether it lost against rivals, and so should wait."""
@@ -407,8 +441,9 @@ class _Work:
                 self._engine.memory.met_rival(product_id)
         if rivals:
             lost = True
-            if self._claims.held:
-                self._contested |= {*self._claims.held, self._engine.memory.hottest(rivals)}
+            if self._claims.held and self._failures > 1:
+                # The first one may have been in flight before the claim; another one is not kept out by it.
+                self._contested |= {*self._claims.held, self._engine.memory.most_wanted(rivals)}
         if codes <= TRANSIENT and not rivals:
             self._give_up(changes, "CONTENTION", str(error))
             return False
@@ -541,33 +576,30 @@ class _Work:
 
     # ------------------------------------------------------------------ claims
 
-    def _claim(self, chain: Sequence[Transaction], wanted: set[str]) -> None:
-        """Claim products for a chain in the order of their ids, and read the others that it touches.
+    def _claim(self, chain: Chain, wanted: set[str]) -> None:
+        """Claim the first of the products that a chain needs, and read the others that it touches.
 
-        What cannot be claimed is for the next round to judge.
+        The next one, if it is still needed, in the next round: always in the order of their ids, so that no two
+        batches wait for each other. What cannot be claimed is for the next round to judge.
         """
-        held = self._claims.held.keys()
-        if held and min(wanted) < max(held):
-            wanted = wanted | held
+        first = min(wanted)
+        if any(first < product_id for product_id in self._claims.held):
             self._claims.release()
-        self._take_claims(sorted(wanted))
+        self._take_claim(first)
         if others := sorted(_touched(chain) - self._claims.held.keys()):
             self._read(others)
 
-    def _take_claims(self, product_ids: Iterable[str]) -> None:
-        for product_id in product_ids:
-            try:
-                item = self._claims.take(product_id)
-            except ConditionFailedError as failed:
-                self._see(product_id, failed.item)
-                return
-            except ThrottledError as error:
-                touching = [c for c in self._pending.values() if product_id in c.product_ids]
-                self._give_up(touching, error.code, str(error))
-                return
-            except StoreError as error:
-                self._fail(error)
-                return
+    def _take_claim(self, product_id: str) -> None:
+        try:
+            item = self._claims.take(product_id)
+        except ConditionFailedError as failed:
+            self._see(product_id, failed.item)
+        except ThrottledError as error:
+            touching = [c for c in self._pending.values() if product_id in c.product_ids]
+            self._give_up(touching, error.code, str(error))
+        except StoreError as error:
+            self._fail(error)
+        else:
             self._note(product_id, item)
             product = self._products.get(product_id)
             if product is not None:
@@ -716,11 +748,12 @@ class _Work:
 def _refuses(planned: Plan) -> bool:
     return any(
         decision.refusal is not None
-        for chain in planned.chains
-        for transaction in chain
+        for transaction in planned.transactions
         for decision in transaction.decisions
     )
 
 
-def _touched(chain: Iterable[Transaction]) -> set[str]:
-    return {product_id for transaction in chain for product_id in transaction.after}
+def _touched(chain: Chain) -> set[str]:
+    return {
+        product_id for step in chain for transaction in step for product_id in transaction.after
+    }

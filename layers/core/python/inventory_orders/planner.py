@@ -7,8 +7,9 @@ write of its row; and they are packed so that as few transactions as possible ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from inventory_orders.model import Change, Product, Products, Refusal
 
@@ -21,6 +22,7 @@ class Limits:
         actions: Updates and records together. DynamoDB's quota for TransactWriteItems is 100.
         size: Bytes of all items together. DynamoDB's quota is 4 MB.
         changes: Changes. Lowered to find the one that DynamoDB refuses among its neighbours.
+        side_by_side: Transactions of one chain at a time. With more of them they are less full.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """
@@ -28,6 +30,7 @@ class Limits:
     actions: int = 100
     size: int = 4_000_000
     changes: int = 100
+    side_by_side: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,60 +74,70 @@ class Transaction:
         return {update.after.product_id: update.after for update in self.updates}
 
 
+Step = tuple[Transaction, ...]
+"""Transactions that share no product and no group: they may run side by side."""
+
+Chain = tuple[Step, ...]
+"""Steps that run one after the other, each building on those before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do with a set of changes.
 
     Attributes:
-        chains: Transactions of one chain run in order, each building on the one before; chains share no product
-            and no group, so they may run side by side.
+        chains: They share no product and no group, so they may run side by side.
         held: Changes that cannot be decided now, because a product of theirs is blocked or because they stand
             behind such a change in their group.
     """
 
-    chains: tuple[tuple[Transaction, ...], ...]
+    chains: tuple[Chain, ...]
     held: tuple[Change, ...]
 
+    @property
+    def transactions(self) -> Iterator[Transaction]:
+        """All of them, in an order in which they may run."""
+        return (transaction for chain in self.chains for step in chain for transaction in step)
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class _Draft:
     """A transaction that is still being filled."""
 
-    before: dict[str, Product] = field(default_factory=dict)
-    after: dict[str, Product] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    keys: set[object] = field(default_factory=set)
+    touched: set[str] = field(default_factory=set)
     actions: int = 0
     size: int = 0
 
-    def cost(self, decision: Decision, working: Products) -> tuple[int, int]:
+    def cost(self, decision: Decision, products: Products) -> tuple[int, int]:
         """Actions and bytes that a decision would add."""
-        new = [
-            product
-            for product_id in decision.touched
-            if product_id not in self.before and (product := working[product_id]) is not None
-        ]
-        size = sum(product.size for product in new)
+        actions = size = 0
+        for product_id in decision.touched:
+            if product_id not in self.touched and (product := products[product_id]) is not None:
+                actions += 1
+                size += product.size
         if decision.has_record:
-            return len(new) + 1, size + decision.change.record_size
-        return len(new), size
+            return actions + 1, size + decision.change.record_size
+        return actions, size
 
-    def add(self, decision: Decision, working: dict[str, Product | None]) -> None:
-        """Put a decision into the transaction, and its effect into the working state."""
-        actions, size = self.cost(decision, working)
+    def has_room(self, decision: Decision, products: Products, limits: Limits) -> bool:
+        """Whether a decision fits."""
+        actions, size = self.cost(decision, products)
+        return (
+            self.actions + actions <= limits.actions
+            and self.size + size <= limits.size
+            and len(self.decisions) < limits.changes
+        )
+
+    def add(self, decision: Decision, keys: Iterable[object], products: Products) -> None:
+        """Put a decision into the transaction."""
+        actions, size = self.cost(decision, products)
         self.actions += actions
         self.size += size
         self.decisions.append(decision)
-        for product_id, delta in decision.touched.items():
-            product = working[product_id]
-            if product is None:
-                raise ValueError(f"a change of the unknown product {product_id} was accepted")
-            before = self.before.setdefault(product_id, product)
-            after = product.with_stock(product.stock_count + delta, before.version + 1)
-            self.after[product_id] = working[product_id] = after
-
-    def finish(self) -> Transaction:
-        updates = (Update(self.before[key], self.after[key]) for key in self.before)
-        return Transaction(tuple(updates), tuple(self.decisions))
+        self.keys.update(keys)
+        self.touched.update(decision.touched)
 
 
 def plan(
@@ -146,12 +159,19 @@ def plan(
         Transactions in which each accepted change appears once, and each refusal stands in or after the last
         transaction that it depends on.
     """
+    decisions, held = _decide(changes, products, blocked)
+    packed = _pack(decisions, products, limits)
+    return Plan(_chains(_write_down(packed, products)), tuple(held))
+
+
+def _decide(
+    changes: Iterable[Change], products: Products, blocked: Collection[str]
+) -> tuple[list[Decision], list[Change]]:
+    """Decide each change as if all before it had been served one by one. Returns the held ones beside."""
     working = dict(products)
-    drafts: list[_Draft] = []
-    last_draft: dict[object, int] = {}
+    decisions: list[Decision] = []
     held: list[Change] = []
     held_groups: set[str] = set()
-
     for change in changes:
         group = change.group
         if group in held_groups or any(product_id in blocked for product_id in change.product_ids):
@@ -159,60 +179,131 @@ def plan(
             if group is not None:
                 held_groups.add(group)
             continue
-
         refusal = change.refusal(working)
         touched = change.deltas(working) if refusal is None else {}
-        decision = Decision(change, refusal, touched)
-        keys = _ordering_keys(change)
-        earliest = max((last_draft.get(key, 0) for key in keys), default=0)
-        index = _place(drafts, earliest, decision, working, limits)
-        drafts[index].add(decision, working)
-        for key in keys:
-            last_draft[key] = index
-
-    return Plan(_chains([draft.finish() for draft in drafts]), tuple(held))
+        for product_id, delta in touched.items():
+            product = working[product_id]
+            if product is None:
+                raise ValueError(f"a change of the unknown product {product_id} was accepted")
+            working[product_id] = product.with_stock(product.stock_count + delta, product.version)
+        decisions.append(Decision(change, refusal, touched))
+    return decisions, held
 
 
-def connected(changes: Iterable[Change]) -> bool:
-    """Whether all changes share products, however indirectly, so that one chain would hold them all."""
-    islands: list[set[str]] = []
-    for change in changes:
-        island = set(change.product_ids)
-        apart = [other for other in islands if other.isdisjoint(island)]
-        islands = [*apart, island.union(*(other for other in islands if other not in apart))]
-    return len(islands) <= 1
+def _pack(decisions: Sequence[Decision], products: Products, limits: Limits) -> list[_Draft]:
+    """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
+
+    Changes that all take stock of a product, or all return some, commute as long as none of them is refused: in
+    whatever order they are written, the stock stays above its floor and ends the same. Where that is not so, and
+    within a group, the order of arrival is kept.
+    """
+    strict = _ordered_keys(decisions)
+    left = [(decision, _keys(decision.change)) for decision in decisions]
+    if strict:
+        in_order = [entry for entry in left if not strict.isdisjoint(entry[1])]
+        free = [entry for entry in left if strict.isdisjoint(entry[1])]
+    else:
+        in_order, free = [], left
+    left = in_order + sorted(free, key=lambda entry: -len(entry[0].touched))
+    packed: list[_Draft] = []
+    while left:
+        drafts: list[_Draft] = []
+        later: list[tuple[Decision, list[object]]] = []
+        most = min(limits.side_by_side, _fewest_transactions(left, limits))
+        passed_over: set[object] = set()
+        for decision, keys in left:
+            draft = None
+            if passed_over.isdisjoint(keys):
+                draft = _draft_for(decision, keys, drafts, most, products, limits)
+            if draft is None:
+                later.append((decision, keys))
+                passed_over.update(strict.intersection(keys))
+            else:
+                draft.add(decision, keys, products)
+        packed += drafts
+        left = later
+    return packed
 
 
-def _ordering_keys(change: Change) -> list[object]:
-    """What orders a change among others: its products, and its group."""
+def _draft_for(
+    decision: Decision,
+    keys: Collection[object],
+    drafts: list[_Draft],
+    most: int,
+    products: Products,
+    limits: Limits,
+) -> _Draft | None:
+    """The draft to put a decision into, so that no two drafts share anything; None if it has to wait."""
+    sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
+    if len(sharing) > 1:
+        return None
+    if not sharing and len(drafts) < most:
+        drafts.append(_Draft())
+        return drafts[-1]
+    fitting = [d for d in sharing or drafts if d.has_room(decision, products, limits)]
+    return min(fitting, key=lambda draft: draft.actions, default=None)
+
+
+def _fewest_transactions(
+    entries: Collection[tuple[Decision, Collection[object]]], limits: Limits
+) -> int:
+    """How many transactions it takes at the least to hold decisions."""
+    touched = {product_id for decision, _ in entries for product_id in decision.touched}
+    records = sum(decision.has_record for decision, _ in entries)
+    return max(
+        1, ceil((len(touched) + records) / limits.actions), ceil(len(entries) / limits.changes)
+    )
+
+
+def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
+    """The groups, and the products on which it matters who comes first."""
+    strict: set[object] = set()
+    directions: dict[str, bool] = {}
+    for decision in decisions:
+        if decision.change.group is not None:
+            strict.add(("group", decision.change.group))
+        if decision.refusal is not None:
+            strict.update(decision.change.product_ids)
+        for product_id, delta in decision.touched.items():
+            if directions.setdefault(product_id, delta > 0) != (delta > 0):
+                strict.add(product_id)
+    return strict
+
+
+def _write_down(drafts: Iterable[_Draft], products: Products) -> list[Transaction]:
+    """Each transaction finds the products as those before it leave them."""
+    state = dict(products)
+    transactions = []
+    for draft in drafts:
+        deltas: dict[str, int] = {}
+        for decision in draft.decisions:
+            for product_id, delta in decision.touched.items():
+                deltas[product_id] = deltas.get(product_id, 0) + delta
+        updates = []
+        for product_id, delta in deltas.items():
+            before = state[product_id]
+            if before is not None:
+                after = before.with_stock(before.stock_count + delta, before.version + 1)
+                updates.append(Update(before, after))
+                state[product_id] = after
+        transactions.append(Transaction(tuple(updates), tuple(draft.decisions)))
+    return transactions
+
+
+def _keys(change: Change) -> list[object]:
+    """What a change may share with others: its products, and its group."""
     keys: list[object] = list(change.product_ids)
     if change.group is not None:
         keys.append(("group", change.group))
     return keys
 
 
-def _place(
-    drafts: list[_Draft], earliest: int, decision: Decision, working: Products, limits: Limits
-) -> int:
-    """Index of the draft to put a decision into: where it adds the fewest actions; a new one if none has room."""
-    best, fewest = len(drafts), limits.actions + 1
-    for index in range(earliest, len(drafts)):
-        draft = drafts[index]
-        actions, size = draft.cost(decision, working)
-        if (
-            actions < fewest
-            and draft.actions + actions <= limits.actions
-            and draft.size + size <= limits.size
-            and len(draft.decisions) < limits.changes
-        ):
-            best, fewest = index, actions
-    if best == len(drafts):
-        drafts.append(_Draft())
-    return best
-
-
-def _chains(transactions: Sequence[Transaction]) -> tuple[tuple[Transaction, ...], ...]:
-    """Group transactions that share a product or a group, however indirectly, keeping their order."""
+def _chains(transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
+    """Put transactions that share a product or a group, however indirectly, into one chain, each as early as it can."""
+    keys_of = [
+        {key for decision in transaction.decisions for key in _keys(decision.change)}
+        for transaction in transactions
+    ]
     chain_of: list[int] = list(range(len(transactions)))
 
     def root(index: int) -> int:
@@ -221,14 +312,20 @@ def _chains(transactions: Sequence[Transaction]) -> tuple[tuple[Transaction, ...
             index = chain_of[index]
         return index
 
-    first_user: dict[object, int] = {}
-    for index, transaction in enumerate(transactions):
-        for decision in transaction.decisions:
-            for key in _ordering_keys(decision.change):
-                earlier, later = sorted((root(first_user.setdefault(key, index)), root(index)))
-                chain_of[later] = earlier
+    step_of: list[int] = []
+    last_user: dict[object, int] = {}
+    for index, keys in enumerate(keys_of):
+        before = {last_user[key] for key in keys if key in last_user}
+        step_of.append(max((step_of[other] + 1 for other in before), default=0))
+        for other in before:
+            earlier, later = sorted((root(other), root(index)))
+            chain_of[later] = earlier
+        last_user.update(dict.fromkeys(keys, index))
 
-    chains: dict[int, list[Transaction]] = {}
+    chains: dict[int, list[list[Transaction]]] = {}
     for index, transaction in enumerate(transactions):
-        chains.setdefault(root(index), []).append(transaction)
-    return tuple(tuple(chain) for chain in chains.values())
+        chain = chains.setdefault(root(index), [])
+        while len(chain) <= step_of[index]:
+            chain.append([])
+        chain[step_of[index]].append(transaction)
+    return tuple(tuple(tuple(step) for step in chain) for chain in chains.values())

@@ -110,7 +110,7 @@ def committer(settings: Settings) -> Committer:
 
 @cache
 def executor() -> Executor | None:
-    """What runs reads and chains of transactions side by side."""
+    """What runs reads and transactions side by side."""
     return ThreadPoolExecutor(_SIDE_BY_SIDE)
 
 
