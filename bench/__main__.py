@@ -173,9 +173,7 @@ def _simulated(
     from bench.simulator import engine  # noqa: PLC0415
 
     chosen = [step for step in steps if step.engine == "simulated"]
-    pool = stack.enter_context(
-        ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=8)
-    )
+    pool = stack.enter_context(ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")))
     simulate = functools.partial(engine.measure, size=size, orders=orders, seed=seed)
     yield from zip(chosen, pool.map(simulate, chosen), strict=True)
 

@@ -60,15 +60,15 @@ class Size:
 
 QUICK = Size(
     orders={"hot": 20_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
-    window={"hot": 2.5, "zipf": 3.0, "real": 5.0, "sell-out": None},
-    rounds=2,
+    window={"hot": 2.5, "zipf": 3.0, "real": 7.0, "sell-out": None},
+    rounds=3,
     virtual_seconds=4.0,
     repeats=5,
 )
 FULL = Size(
     orders={"hot": 40_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
     window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
-    rounds=3,
+    rounds=5,
     virtual_seconds=30.0,
     repeats=7,
 )
