@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import process_time
 from typing import Annotated
 
 import typer
 
-from bench import workloads
+from bench import plan
 from bench.simulator import engine
 from bench.simulator.model import LATENCIES
-from bench.workloads import Workload
+from bench.workloads import REAL_ORDERS
 
-MAKERS: dict[str, Callable[[int, int], Workload | None]] = {
-    "hot": workloads.hot_product,
-    "zipf": workloads.zipf,
-    "sell-out": workloads.sell_out,
-    "real": lambda count, _seed: workloads.real_orders(count),
-}
 HEAD = (
     "workers orders/s  req/o   wu/o   ru/o confl/o  rate refused retries  p95  p50 ms   p99 ms  mean ms "
     "p99/mean given up unfinished  clean  cpu s"
@@ -27,7 +20,7 @@ HEAD = (
 
 def main(
     contender: Annotated[str, typer.Option(help="name of its module")] = "ours_99",
-    workload: Annotated[str, typer.Option(help=f"one of {', '.join(MAKERS)}")] = "hot",
+    workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "hot",
     workers: Annotated[str, typer.Option(help="so many, separated by commas")] = "1,10,50,100,200",
     latency: Annotated[str, typer.Option(help=f"one of {', '.join(LATENCIES)}")] = "published",
     rounds: Annotated[int, typer.Option(help="batches for each worker, 20 in all at least")] = 2,
@@ -38,9 +31,9 @@ def main(
     typer.echo(HEAD)
     for count in map(int, workers.split(",")):
         began = process_time()
-        made = MAKERS[workload](engine.supply(contender, count, rounds), seed)
+        made = plan.make(workload, engine.supply(contender, count, rounds), seed, REAL_ORDERS)
         if made is None:
-            raise typer.BadParameter(f"{workloads.REAL_ORDERS} is not there")
+            raise typer.BadParameter(f"{REAL_ORDERS} is not there")
         cell = engine.run(contender, made, count, seed, LATENCIES[latency], window)
         mean = 1000 * count * cell.batch / cell.orders_per_second
         typer.echo(

@@ -57,10 +57,6 @@ _KEYS = {
 }
 
 
-ROUNDS = 2
-"""Batches for each worker, on the average, before a window ends."""
-
-
 class InvocationTimeout(BaseException):
     """Lambda ends the invocation: nothing in the handler may catch that."""
 
@@ -495,7 +491,7 @@ def run(
     return simulation.cell()
 
 
-def supply(contender: str, workers: int, rounds: int = ROUNDS) -> int:
+def supply(contender: str, workers: int, rounds: int) -> int:
     """How many orders it takes for a steady state: so many batches for each worker, and 20 at the least.
 
     As many batches again as there are workers lie in the queue when the window ends.

@@ -2,8 +2,8 @@
 
 A batch is optimistic where nobody fights. A transaction of 100 actions that loses costs some 200 write units; a claim
 that is refused costs one. So where rivals were met a batch claims the product: it takes a lease of `CLAIM_SECONDS`,
-commits, and releases it in the same write. One loss is enough where there is just one product; among many, where a
-claim keeps out only some of the rivals, it takes more (`Memory.guard`).
+commits, and releases it in the same write. One loss is enough where there is just one product; among many it takes
+more, and all rivals have to agree on the one to claim (`Memory.guard`).
 
 Waiting in line is the art of it. With equal chances at each release a few always wait several times the average. Here
 the rate at which somebody asks grows with the time that he has waited, so that waits spread as Rayleigh's
@@ -69,7 +69,19 @@ _WARY_BATCHES = 20
 
 @dataclass(slots=True)
 class _Trace:
-    """What is remembered of one product. Moments are on the clock's monotonic scale."""
+    """What is remembered of one product. Moments are on the clock's monotonic scale.
+
+    Attributes:
+        product: As this process left it; None if that is not known.
+        at: When that was.
+        alone: Whether nobody else seemed to write it.
+        fought_at: When a rival was last met.
+        fights: Rivals met in this fight.
+        claimed: Whether somebody, this process too, has claimed it in this fight.
+        demand: How many changes wanted it, as of `batch`.
+        batch: Number of the last batch that wanted it.
+        wait: Average wait for a claim, in seconds; None without a fight.
+    """
 
     product: Product | None = None
     at: float = 0.0
@@ -147,18 +159,17 @@ class Memory:
     def guard(self, product_ids: Collection[str]) -> str | None:
         """The product to claim before these are written; None as long as nothing calls for a claim.
 
-        A claim on one of many products keeps out only those rivals who want the same one. So it takes more than one
-        loss where there are many, and all have to agree on the one: where somebody claims already, and else where
-        there are losses, it is what most changes want, which is the same wherever they arrive.
+        A claim on one of many products keeps out only those rivals who claim the same one. So it takes more than one
+        loss where there are many, and all have to agree: on one that somebody claims already, the first by id, because
+        claims are taken in that order; else, of those that were lost on, on what most changes want, which is much the
+        same wherever they arrive.
         """
         fought = [product_id for product_id in product_ids if self.fought_over(product_id)]
         losses = sum(self._traces[product_id].fights for product_id in fought)
-        if losses < min(_CERTAIN, len(product_ids)) or not fought:
+        if not fought or losses < min(_CERTAIN, len(product_ids)):
             return None
         claimed = [product_id for product_id in fought if self._traces[product_id].claimed]
-        if claimed:
-            return min(claimed)
-        return self.most_wanted(fought)
+        return min(claimed) if claimed else self.most_wanted(fought)
 
     def most_wanted(self, product_ids: Iterable[str]) -> str:
         """The product that most changes want, as far as this process has seen."""

@@ -234,9 +234,9 @@ class _Work:
     def _begin(self) -> None:
         """Read what the batch is about, but for products that only this process seems to write.
 
-        Where a fight is known to go on that concerns the whole batch, its claim comes first: what was read before the
-        wait would be stale after it. Records are read with the products, as a hint which changes were answered
-        before; by themselves they are worth a request only where such changes were met lately.
+        Where a fight is known to go on, its claim comes first: what was read before the wait would be stale after it,
+        and so would be what is remembered of the other products. Records are read with the products, as a hint which
+        changes were answered before; by themselves they are worth a request only where such changes were met lately.
         """
         memory = self._engine.memory
         memory.next_batch(p for change in self._leaders.values() for p in change.product_ids)
