@@ -161,7 +161,7 @@ def _embedded(
     engine = stack.enter_context(embedded.started())
     for step in chosen:
         made = plan.make(step.workload, size.orders[step.workload], seed, orders)
-        window = size.window[step.workload]
+        window = plan.window(step, size)
         cell = engine.run(step.contender, made, step.workers, seed, window) if made else None
         yield step, cell
 

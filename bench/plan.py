@@ -19,6 +19,7 @@ _THREE_OF_WORKERS = (1, 8, 16)
 _THREE_OF_SIMULATED_WORKERS = (1, 4, 8)
 # 200 workers that fight for each order, or for each ten, cost a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
+_OUR_SIMULATED_IN_SHORT = (1, 10, 50, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Size:
 
     Attributes:
         orders: In the queue of the embedded engine, by workload; a sell-out is as large when it is simulated.
-        window: Seconds after which no worker takes another batch, by workload; None to answer them all.
+        window: Seconds after which no worker of the embedded engine takes another batch, by workload; None to answer
+            them all.
         rounds: Batches for each simulated worker, before the window ends.
         virtual_seconds: The simulated window at the most, for contenders that place one order at a time. A line of
             rivals with whole batches takes longer to show what it is like.
@@ -59,14 +61,14 @@ class Size:
 
 
 QUICK = Size(
-    orders={"hot": 20_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
-    window={"hot": 2.5, "zipf": 3.0, "real": 7.0, "sell-out": None},
-    rounds=3,
+    orders={"hot": 25_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
+    window={"hot": 2.5, "zipf": 2.5, "real": 7.0, "sell-out": None},
+    rounds=4,
     virtual_seconds=4.0,
     repeats=5,
 )
 FULL = Size(
-    orders={"hot": 40_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
+    orders={"hot": 100_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
     window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
     rounds=5,
     virtual_seconds=30.0,
@@ -104,8 +106,20 @@ def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Seque
     if engine == "simulated":
         if workload != "hot":
             return _THREE_OF_SIMULATED_WORKERS
-        return SIMULATED_WORKERS if full or contender == "ours_99" else _SIMULATED_IN_SHORT
+        if full:
+            return SIMULATED_WORKERS
+        return _OUR_SIMULATED_IN_SHORT if contender == "ours_99" else _SIMULATED_IN_SHORT
     return WORKERS if workload == "hot" or full else _THREE_OF_WORKERS
+
+
+def window(step: Step, size: Size) -> float | None:
+    """The window of an embedded cell, in seconds; None to answer all orders.
+
+    A line of rivals with whole batches takes longer to show what it is like: all lose once at the start.
+    """
+    seconds = size.window[step.workload]
+    whole_batches = step.workload == "hot" and step.contender == "ours_99"
+    return seconds * 2 if seconds and whole_batches else seconds
 
 
 def virtual_window(step: Step, size: Size) -> float | None:

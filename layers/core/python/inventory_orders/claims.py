@@ -59,6 +59,9 @@ _MEAN_AGE = 2 / math.pi
 # Losses after which there is a fight, whatever else is written with the products.
 _CERTAIN = 4
 
+# The longer a claim has lasted, the likelier is its owner dead: nobody asks again before this part of that time is over.
+_DOUBT = 0.1
+
 # What is left of a product's popularity after another batch.
 _POPULAR_FOR = 0.9
 
@@ -228,8 +231,7 @@ class Memory:
         trace = self._traces.get(product_id)
         if trace is None or trace.wait is None:
             return 0.0
-        # Who has waited much longer than that knows better: the average has grown, or the owner is dead.
-        wait = max(trace.wait, _LEAST_WAIT, waited / 2)
+        wait = max(trace.wait, _LEAST_WAIT)
         exponential = -math.log(1.0 - self._random())
         step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS_PER_COMMIT
         return math.sqrt(waited**2 + step) - waited
@@ -310,8 +312,10 @@ class Claims:
                 self.over(product_id)
                 if not _is_claimed(failed, now.timestamp()):
                     raise
-                self._memory.met_rival(product_id, decode_product(failed.item or {}).lock_wait)
-                delay = self._memory.patience(product_id, waited)
+                rival = decode_product(failed.item or {})
+                self._memory.met_rival(product_id, rival.lock_wait)
+                lasted = CLAIM_SECONDS - rival.lease_left(now.timestamp())
+                delay = max(self._memory.patience(product_id, waited), lasted * _DOUBT)
             except (ThrottledError, OutcomeUnknownError) as error:
                 delay = self._memory.patience(product_id, waited)
                 if error.code != "TransactionConflictException":
