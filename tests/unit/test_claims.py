@@ -170,6 +170,17 @@ class TestBatches:
         owners = [owner for _, owner in bench.store.claims]
         assert len(set(owners)) == 3, "unique for each acquisition"
 
+    def test_a_chain_that_ends_side_by_side_releases_its_claim_when_all_is_written(self):
+        bench = Bench(*(product(name, 10) for name in "abcdef"), limits=Limits(actions=5))
+        for name in "abcd":
+            bench.engine.memory.met_rival(name)
+        first, left, right = dict.fromkeys("abcd", 1), {"a": 1, "e": 1}, {"d": 1, "f": 1}
+        report = bench.apply(bench.order(**first), bench.order(**left), bench.order(**right))
+        assert endings(report) == [Ending.APPLIED] * 3
+        ((claimed, owner),) = bench.store.claims
+        assert bench.store.releases == [(claimed, owner)]
+        assert bench.store.products[claimed].lock_time is None
+
     def test_the_first_claim_is_released_last(self):
         bench = Bench(product("a", 10), product("b", 10))
         claims = bench.claims()

@@ -411,6 +411,21 @@ def test_chains_run_side_by_side_and_a_loser_does_not_hold_up_the_others():
     assert sum(report.retries) == 1
 
 
+def test_a_loser_of_a_step_holds_up_what_builds_on_it_and_nothing_else():
+    """Two transactions side by side, and a third that needs both: the first loses, only the second is durable."""
+    bench = Bench(*(product(f"p{n}", 5) for n in range(8)), limits=Limits(actions=5))
+    left = Order("left", "u", dict.fromkeys(("p0", "p1", "p2", "p3"), 1))
+    joint = Order("joint", "u", {"p0": 1, "p4": 1})
+    right = Order("right", "u", dict.fromkeys(("p4", "p5", "p6", "p7"), 1))
+    bench.store.faults.append(Fault(rival=lambda store: store.sell("p0", 4)))
+    report = bench.apply(left, joint, right)
+    assert endings(report) == [Ending.APPLIED, Ending.REFUSED, Ending.APPLIED]
+    assert report.retries == (1, 0, 0), (
+        "the joint one was not tried on what the lost one left behind"
+    )
+    assert [bench.store.products[p].stock_count for p in ("p0", "p4")] == [0, 4]
+
+
 def test_an_adjustment_goes_through_the_same_engine():
     bench = Bench(product("p", 0, low_stock_threshold=2))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
