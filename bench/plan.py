@@ -71,7 +71,7 @@ FULL = Size(
     orders={"hot": 100_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
     window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
     rounds=5,
-    virtual_seconds=30.0,
+    virtual_seconds=12.0,
     repeats=7,
 )
 
