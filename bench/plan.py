@@ -62,10 +62,10 @@ class Size:
 
 QUICK = Size(
     orders={"hot": 25_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
-    window={"hot": 2.5, "zipf": 2.5, "real": 7.0, "sell-out": None},
+    window={"hot": 2.5, "zipf": 2.5, "real": 6.0, "sell-out": None},
     rounds=4,
-    virtual_seconds=4.0,
-    repeats=5,
+    virtual_seconds=3.0,
+    repeats=4,
 )
 FULL = Size(
     orders={"hot": 100_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
