@@ -129,7 +129,7 @@ def virtual_window(step: Step, size: Size) -> float | None:
         return None
     if not step.contender.startswith("ours"):
         return size.virtual_seconds
-    return size.virtual_seconds * (20 if step.workload == "hot" else 3)
+    return size.virtual_seconds * (25 if step.workload == "hot" else 4)
 
 
 def make(name: str, count: int, seed: int, orders: Path) -> Workload | None:
