@@ -15,8 +15,7 @@ SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 
 # The literature, and both of ours: who runs on more than the hot product where time is short.
 _ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99")
-_THREE_OF_WORKERS = (1, 8, 16)
-_THREE_OF_SIMULATED_WORKERS = (1, 4, 8)
+_THREE_OF_WORKERS = (1, 4, 8)
 # 200 workers that fight for each order, or for each ten, cost a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
 _OUR_SIMULATED_IN_SHORT = (1, 10, 50, 200)
@@ -105,7 +104,7 @@ def steps(
 def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Sequence[int]:
     if engine == "simulated":
         if workload != "hot":
-            return _THREE_OF_SIMULATED_WORKERS
+            return _THREE_OF_WORKERS
         if full:
             return SIMULATED_WORKERS
         return _OUR_SIMULATED_IN_SHORT if contender == "ours_99" else _SIMULATED_IN_SHORT
@@ -115,11 +114,12 @@ def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Seque
 def window(step: Step, size: Size) -> float | None:
     """The window of an embedded cell, in seconds; None to answer all orders.
 
-    A line of rivals with whole batches takes longer to show what it is like: all lose once at the start.
+    A line of rivals with whole batches takes longer to show what it is like: all lose once at the start, and a batch
+    for many products takes seconds.
     """
     seconds = size.window[step.workload]
-    whole_batches = step.workload == "hot" and step.contender == "ours_99"
-    return seconds * 2 if seconds and whole_batches else seconds
+    longer = step.workload in ("hot", "real") and step.contender == "ours_99"
+    return seconds * 2 if seconds and longer else seconds
 
 
 def virtual_window(step: Step, size: Size) -> float | None:

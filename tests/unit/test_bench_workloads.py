@@ -84,7 +84,7 @@ def test_a_short_run_has_all_on_the_hot_product_and_three_on_the_rest():
     assert len(on["hot"]) == 6 * 5
     for workload in ("zipf", "real", "sell-out"):
         assert {contender for contender, _ in on[workload]} == {"textbook", "ours_10", "ours_99"}
-        assert {workers for _, workers in on[workload]} == {1, 8, 16}
+        assert {workers for _, workers in on[workload]} == {1, 4, 8}
     chosen = list(
         plan.steps(
             full=False,
