@@ -275,17 +275,18 @@ class _Queue:
     unanswered: Any
     returned: Any
 
-    def take(self, count: int) -> list[tuple[int, int]]:
-        """Up to so many messages: position, and deliveries with this one."""
+    def take(self, count: int) -> list[tuple[int, int, float]]:
+        """Up to so many messages: position, deliveries with this one, and Unix second of the first."""
         with self.lock:
-            batch: list[tuple[int, int]] = []
+            batch: list[tuple[int, int, float]] = []
             while len(batch) < count and not self.returned.empty():
                 batch.append(self.returned.get())
             start = self.cursor.value
             self.cursor.value = min(self.size, start + count - len(batch))
-            return batch + [(position, 1) for position in range(start, self.cursor.value)]
+            now = time.time()
+            return batch + [(position, 1, now) for position in range(start, self.cursor.value)]
 
-    def settle(self, answered: int, returned: Sequence[tuple[int, int]]) -> None:
+    def settle(self, answered: int, returned: Sequence[tuple[int, int, float]]) -> None:
         """Take note of what became of a batch."""
         with self.lock:
             self.unanswered.value -= answered
@@ -323,7 +324,7 @@ def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _R
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     handler = contenders.load(task.contender.name).lambda_handler
     result = _Result()
-    event = workloads.sqs_event([(workloads.warm_up_order(task.number), 1)])
+    event = workloads.sqs_event([(workloads.warm_up_order(task.number), 1, time.time())])
     if handler(event, FakeContext("place_orders"))["batchItemFailures"]:
         raise LocalError("the order that warms a worker up was returned")
     record_exchanges(result.exchanges)
@@ -340,13 +341,17 @@ def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _R
 
 
 def _invoke(
-    handler: Any, batch: Sequence[tuple[int, int]], task: _Task, shared: _Queue, result: _Result
+    handler: Any,
+    batch: Sequence[tuple[int, int, float]],
+    task: _Task,
+    shared: _Queue,
+    result: _Result,
 ) -> None:
     event = workloads.sqs_event(
-        [(task.bodies[position][1], deliveries) for position, deliveries in batch]
+        [(task.bodies[position][1], deliveries, first) for position, deliveries, first in batch]
     )
     began = time.monotonic()
-    for position, deliveries in batch:
+    for position, deliveries, _ in batch:
         if deliveries == 1:
             result.received[task.bodies[position][0]] = began
     try:
@@ -358,14 +363,14 @@ def _invoke(
     result.invocations.append(time.monotonic() - began)
     result.deliveries += len(batch)
     returned = []
-    for place, (position, deliveries) in enumerate(batch):
+    for place, (position, deliveries, first) in enumerate(batch):
         order_id = task.bodies[position][0]
         if place not in failed:
             result.acknowledged.add(order_id)
         elif deliveries == MAX_DELIVERIES:
             result.given_up.add(order_id)
         else:
-            returned.append((position, deliveries + 1))
+            returned.append((position, deliveries + 1, first))
     shared.settle(len(batch) - len(returned), returned)
 
 

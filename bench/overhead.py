@@ -214,7 +214,7 @@ def _run_warm(name: str) -> float:
             )
             for position in range(batch)
         ]
-        event = workloads.sqs_event([(body, 1) for body in bodies])
+        event = workloads.sqs_event([(body, 1, time.time()) for body in bodies])
         if invocation == 0:
             stub.seconds, began = 0.0, time.process_time()
         answer = contender.lambda_handler(event, FakeContext("place_orders"))

@@ -46,7 +46,7 @@ class Size:
         orders: In the queue of the embedded engine, by workload; a sell-out is as large when it is simulated.
         window: Seconds after which no worker of the embedded engine takes another batch, by workload; None to answer
             them all.
-        rounds: Batches for each simulated worker, before the window ends.
+        rounds: Batches for each simulated worker, or for each of 40 if there are fewer, before the window ends.
         virtual_seconds: The simulated window at the most, for contenders that place one order at a time. A line of
             rivals with whole batches takes longer to show what it is like.
         repeats: Fresh processes for each cold start; half as many for each warm handler.

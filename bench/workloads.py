@@ -109,11 +109,12 @@ def warm_up_order(worker: int) -> str:
     return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
 
 
-def sqs_event(messages: Sequence[tuple[str, int]]) -> dict[str, Any]:
+def sqs_event(messages: Sequence[tuple[str, int, float]]) -> dict[str, Any]:
     """A batch as Lambda hands it over.
 
     Args:
-        messages: Body and number of deliveries, this one included; `messageId` is the position, as text.
+        messages: Body, number of deliveries, this one included, and Unix second of the first; `messageId` is the
+            position, as text.
     """
     return {
         "Records": [
@@ -125,7 +126,7 @@ def sqs_event(messages: Sequence[tuple[str, int]]) -> dict[str, Any]:
                     "ApproximateReceiveCount": str(deliveries),
                     "SentTimestamp": "1793491200000",
                     "SenderId": "bench",
-                    "ApproximateFirstReceiveTimestamp": "1793491200000",
+                    "ApproximateFirstReceiveTimestamp": str(int(first * 1000)),
                 },
                 "messageAttributes": {},
                 "md5OfBody": "",
@@ -133,7 +134,7 @@ def sqs_event(messages: Sequence[tuple[str, int]]) -> dict[str, Any]:
                 "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:bench",
                 "awsRegion": "us-east-1",
             }
-            for position, (body, deliveries) in enumerate(messages)
+            for position, (body, deliveries, first) in enumerate(messages)
         ]
     }
 

@@ -23,7 +23,7 @@ def main(
     workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "hot",
     workers: Annotated[str, typer.Option(help="so many, separated by commas")] = "1,10,50,100,200",
     latency: Annotated[str, typer.Option(help=f"one of {', '.join(LATENCIES)}")] = "published",
-    rounds: Annotated[int, typer.Option(help="batches for each worker, 20 in all at least")] = 2,
+    rounds: Annotated[int, typer.Option(help="batches for each of 40 workers or more")] = 2,
     window: Annotated[float, typer.Option(help="virtual seconds at the most")] = 30.0,
     seed: Annotated[int, typer.Option(help="of all chance")] = 0,
 ) -> None:

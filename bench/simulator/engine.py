@@ -14,11 +14,11 @@ import os
 import random
 import sys
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
+from heapq import heappop, heappush
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,18 +68,25 @@ class _Message:
     Attributes:
         order_id: Of the order that it carries.
         body: What the handler gets.
+        sent: Its place in the order of sending.
         deliveries: So far.
+        first_received: Unix second of the first of them.
         hidden: Seconds for which it stays hidden if it is returned.
     """
 
     order_id: str
     body: str
+    sent: int
     deliveries: int = 0
+    first_received: float = 0.0
     hidden: float = VISIBILITY_SECONDS
 
 
 class _Queue:
-    """A standard queue: hands out what is visible, and takes back what was returned.
+    """A standard queue: hands out what is visible, in the order of sending, and takes back what was returned.
+
+    Source of that order: "generally delivered in the same order as they are sent",
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
 
     Attributes:
         closed: Whether it hands nothing out any more.
@@ -87,7 +94,7 @@ class _Queue:
 
     def __init__(self, scheduler: Scheduler, messages: Sequence[_Message]) -> None:
         self._scheduler = scheduler
-        self._visible = deque(messages)
+        self._visible = [(message.sent, message) for message in messages]
         self._open = len(messages)
         self._idle: list[Task] = []
         self.closed = False
@@ -99,7 +106,7 @@ class _Queue:
             self._scheduler.block()
         if self.closed:
             return []
-        taken = [self._visible.popleft() for _ in range(min(most, len(self._visible)))]
+        taken = [heappop(self._visible)[1] for _ in range(min(most, len(self._visible)))]
         for message in taken:
             message.deliveries += 1
             message.hidden = VISIBILITY_SECONDS
@@ -124,7 +131,8 @@ class _Queue:
 
     def _show(self, delay: float, messages: Sequence[_Message]) -> None:
         self._scheduler.sleep(delay)
-        self._visible.extend(messages)
+        for message in messages:
+            heappush(self._visible, (message.sent, message))
         self._wake_idle()
 
     def _wake_idle(self) -> None:
@@ -209,7 +217,8 @@ class _Simulation:
         self._sqs = Sqs(self.now)
         self._dead_letters = self._sqs.create("DeadLetters")
         self._queue = _Queue(
-            self._scheduler, [_Message(*order) for order in workload.bodies.items()]
+            self._scheduler,
+            [_Message(*order, sent) for sent, order in enumerate(workload.bodies.items())],
         )
         self._acknowledged: set[str] = set()
         self.observed = Observed("Products", "Orders", 0.0, window)
@@ -395,6 +404,7 @@ class _Simulation:
         while batch := self._queue.take(self._contender.batch):
             for message in batch:
                 observed.received.setdefault(message.order_id, self._scheduler.now)
+                message.first_received = message.first_received or self.now()
             observed.deliveries += len(batch)
             self._scheduler.sleep(self._region.delivery())
             began = self._scheduler.now
@@ -411,7 +421,7 @@ class _Simulation:
             if worker.handler is None:
                 worker.handler = contenders.load(self._contender.name).lambda_handler
             self._compute(worker, CPU.message * len(batch))
-            event = sqs_event([(message.body, message.deliveries) for message in batch])
+            event = sqs_event([(m.body, m.deliveries, m.first_received) for m in batch])
             answer = worker.handler(event, _Context(self._scheduler, worker.deadline))
         except InvocationTimeout:
             # Lambda throws the environment away.
@@ -492,11 +502,11 @@ def run(
 
 
 def supply(contender: str, workers: int, rounds: int) -> int:
-    """How many orders it takes for a steady state: so many batches for each worker, and 20 at the least.
+    """How many orders it takes for a steady state: so many batches for each of 40 workers or more.
 
     As many batches again as there are workers lie in the queue when the window ends.
     """
-    return contenders.describe(contender).batch * (max(20, rounds * workers) + workers)
+    return contenders.describe(contender).batch * (rounds * max(40, workers) + workers)
 
 
 def measure(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:

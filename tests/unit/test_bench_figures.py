@@ -171,7 +171,7 @@ def test_a_bill_has_three_payees():
 
 def test_an_event_is_what_lambda_hands_over():
     workload = hot_product(2, 1)
-    event = sqs_event([(body, 2) for body in workload.bodies.values()])
+    event = sqs_event([(body, 2, 0.0) for body in workload.bodies.values()])
     assert [record["messageId"] for record in event["Records"]] == ["0", "1"]
     assert event["Records"][1]["attributes"]["ApproximateReceiveCount"] == "2"
 

@@ -287,6 +287,25 @@ def test_brookers_published_table(clients, runs, backoff):
     assert simulated.seconds == pytest.approx(published.seconds, rel=0.12)
 
 
+def test_the_queue_hands_out_in_the_order_of_sending():
+    scheduler = Scheduler()
+    queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", n) for n in range(4)])
+    taken = []
+
+    def work():
+        first = queue.take(2)
+        for message in first:
+            message.hidden = 1.0
+        queue.give_back(first)
+        taken.append([message.order_id for message in queue.take(1)])
+        scheduler.sleep(2.0)
+        taken.append([message.order_id for message in queue.take(3)])
+
+    scheduler.start(work)
+    scheduler.run()
+    assert taken == [["o-2"], ["o-0", "o-1", "o-3"]], "what was returned was sent before the rest"
+
+
 class TestHandlers:
     @pytest.mark.parametrize("contender", ["ours_10", "textbook"])
     def test_rivals_leave_balanced_books(self, contender):
