@@ -58,7 +58,7 @@ def _from_queue(event: object, context: LambdaContext, products: Products) -> di
     def parse(body: str, _group: str | None) -> CatalogueEvent:
         return parse_catalogue_event(body, now)
 
-    def decide(events: Sequence[CatalogueEvent]) -> list[Verdict]:
+    def decide(events: Sequence[CatalogueEvent], _since: float | None) -> list[Verdict]:
         late = Verdict(End.RETURNED, cause="OUT_OF_TIME")
         return [_apply(products, e, deadline) if deadline.remaining() > 0 else late for e in events]
 

@@ -22,6 +22,7 @@ from inventory_orders.writer import Effort
 from tests.memory import FakeClock, Fault, MemoryStore, product
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
+START = FakeClock().seconds
 RIVAL_AT_WORK = ThrottledError("TransactionConflictException", "a transaction is in flight")
 
 
@@ -366,6 +367,43 @@ class TestTheLine:
         memory = Memory(FakeClock(), random.Random(0).random)
         assert memory.patience("p", 0.0) == 0.0
 
+    def test_who_has_waited_longer_asks_sooner(self):
+        memory = Memory(FakeClock(), lambda: 0.5)
+        memory.met_rival("p", 1.0)
+        ages = [0.0, 0.1, 0.5, 1.0]
+        waits = [memory.patience("p", age) for age in ages]
+        assert waits == sorted(waits, reverse=True)
+        assert waits[-1] < waits[0] / 4
+
+    def test_who_is_older_than_a_line_explains_does_not_crowd_out_the_others(self):
+        """After an hour without DynamoDB all messages are an hour old, and a line for it is none."""
+        memory = Memory(FakeClock(), lambda: 0.5)
+        memory.met_rival("p", 1.0)
+        assert 0 < memory.patience("p", 3600.0) == memory.patience("p", 60.0)
+
+    def test_a_line_grows_faster_than_it_shrinks(self):
+        def after(*waits):
+            memory = Memory(FakeClock(), lambda: 0.5)
+            for wait in (*[1.0] * 100, *waits):
+                memory.met_rival("p", wait)
+            return memory.patience("p", 0.0)
+
+        assert after(1.5) - after() > 1.5 * (after() - after(0.5)) > 0
+
+    def test_waits_of_earlier_invocations_count(self):
+        """The second time around the same changes get their turn sooner."""
+
+        def seconds_in_line(age):
+            bench = Bench(product("p", 10))
+            for _ in range(20):
+                bench.engine.memory.met_rival("p", 5.0)
+            began = bench.clock.seconds
+            report = bench.engine.apply([bench.order(p=1)], Deadline.after(60.0, bench.clock), age)
+            assert endings(report) == [Ending.APPLIED]
+            return bench.clock.seconds - began
+
+        assert seconds_in_line(10.0) < seconds_in_line(0.0) / 3
+
     def test_an_old_wait_is_forgotten_with_the_fight(self):
         clock = FakeClock()
         memory = Memory(clock, lambda: 0.5)
@@ -405,6 +443,73 @@ class TestOneClaim:
         claims.take("p")
         assert claims.held["p"] == pytest.approx(bench.clock.seconds + CLAIM_SECONDS)
         assert len({owner for _, owner in bench.store.claims}) == 1
+
+    def test_going_on_with_a_claim_is_no_sign_of_peace(self):
+        bench = Bench(product("p", 10))
+        bench.engine.memory.met_rival("p", 0.1)
+        claims = bench.claims()
+        claims.take("p")
+        bench.engine.memory.left(bench.store.products["p"])
+        claims.take("p")
+        assert bench.engine.memory.guard(["p"]) == "p"
+
+
+class TestSeveralClaims:
+    def test_what_is_held_is_kept_while_another_is_waited_for(self):
+        """Or it would end, and be waited for anew, while others end: two that need both would never get there."""
+        bench = Bench(product("a", 10), product("b", 10))
+        claims = bench.claims()
+        claims.take("a")
+        bench.store.lock("b", 1.9)
+        bench.engine.memory.met_rival("b", 1.0)
+        claims.take("b")
+        now = bench.clock.seconds
+        assert now - START > 1.5
+        assert bench.store.products["a"].lease_left(now) > CLAIM_SECONDS / 4
+        assert {name: bench.store.owners[name] for name in "ab"} == dict(bench.store.claims)
+        assert bench.store.releases == []
+
+    def test_going_on_with_the_first_gives_no_other_up(self):
+        bench = Bench(product("a", 10), product("b", 10))
+        claims = bench.claims()
+        claims.take("a")
+        claims.take("b")
+        bench.clock.seconds += 1.5
+        claims.take("a")
+        assert bench.store.releases == []
+        assert claims.held.keys() == {"a", "b"}
+
+    def test_whoever_waits_for_a_product_holds_none_that_comes_later(self):
+        bench = Bench(product("a", 10), product("b", 10), product("c", 10))
+        claims = bench.claims()
+        claims.take("a")
+        claims.take("c")
+        claims.take("b")
+        assert [name for name, _ in bench.store.releases] == ["c"]
+        assert claims.held.keys() == {"a", "b"}
+
+    def test_a_claim_that_was_taken_over_is_waited_for_with_empty_hands(self):
+        bench = Bench(product("a", 10), product("b", 10))
+        claims = bench.claims()
+        claims.take("a")
+        claims.take("b")
+        bench.store.lock("a", 1.0)
+        claims.take("a")
+        assert [name for name, _ in bench.store.releases] == ["b"]
+        assert claims.held.keys() == {"a"}
+
+    def test_who_holds_a_claim_goes_first_in_the_next_line(self):
+        def seconds_in_line(*first):
+            bench = Bench(product("a", 10), product("b", 10))
+            for _ in range(100):
+                bench.engine.memory.met_rival("b", 4.0)
+            claims = bench.claims(seconds=60.0)
+            for name in first:
+                claims.take(name)
+            claims.take("b")
+            return bench.clock.seconds - START
+
+        assert seconds_in_line("a") < seconds_in_line() / 3
 
     def test_single_writes_outwait_claims_but_not_leases(self):
         bench = Bench()

@@ -4,11 +4,13 @@ import ast
 import json
 import re
 import sys
+import time
 from collections import Counter
 
 import boto3
 import pytest
 
+from inventory_orders.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.runtime import Settings
 from local import ROOT, emf
@@ -167,6 +169,24 @@ def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
             assert record["body"] not in output
             user = re.search(r'"userId": ?"([^"]+)"', record["body"])
             assert user is None or json.dumps(user[1]) not in output
+
+
+def test_messages_that_were_delivered_before_have_an_age(handle, monkeypatch):
+    ages = []
+    apply = Committer.apply
+
+    def recording(self, changes, deadline, age=0.0):
+        ages.append(age)
+        return apply(self, changes, deadline, age)
+
+    monkeypatch.setattr(Committer, "apply", recording)
+    for seconds in (60, -60):
+        event = sqs_event(order_body(f"o-{seconds}", {"tea-earl-grey": 1}), receive_count=2)
+        received = str(int((time.time() - seconds) * 1000))
+        event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = received
+        handle(event)
+    handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
+    assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], "clocks may differ, and SQS may not say"
 
 
 def test_a_missing_table_returns_everything_loudly(handle, monkeypatch, capsys):

@@ -63,9 +63,10 @@ class Bench:
         self.seconds_left = 30.0
 
     def process(self, event):
-        def decide(orders):
+        def decide(orders, since):
+            self.since = since
             deadline = Deadline.after(10, self.clock)
-            return decide_changes(self.engine, orders, deadline, "ORDER_ID_REUSED")[1]
+            return decide_changes(self.engine, orders, deadline, 0.0, "ORDER_ID_REUSED")[1]
 
         return self.intake.process(event, parse_order, decide, lambda: self.seconds_left)
 
@@ -185,6 +186,34 @@ def test_a_standard_queue_may_carry_groups_without_order():
     event = sqs_event(order_body("a", {"p": 1}))
     event["Records"][0]["attributes"]["MessageGroupId"] = "tenant-1"
     assert read_messages(event)[0].group is None
+
+
+@pytest.mark.parametrize(
+    ("stamps", "since"),
+    [
+        (["1790000002000", "1790000001500"], 1790000001.5),
+        (["1790000002000", None], 1790000002.0),
+        (["soon", "inf"], None),
+        (["9" * 400, None], None),
+    ],
+)
+def test_the_oldest_message_says_since_when_they_wait(stamps, since):
+    bench = Bench(product("p", 9))
+    event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}))
+    for record, stamp in zip(event["Records"], stamps, strict=True):
+        if stamp is not None:
+            record["attributes"]["ApproximateFirstReceiveTimestamp"] = stamp
+    assert ends(bench.process(event)) == [End.APPLIED] * 2
+    assert bench.since == since
+
+
+def test_what_was_delivered_together_comes_back_together():
+    bench = Bench(product("p", 9))
+    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
+    bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
+    batch = bench.process(sqs_event(*bodies, receive_count=6))
+    assert ends(batch) == [End.RETURNED] * 30
+    assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
 def test_an_empty_batch_is_done():

@@ -45,13 +45,18 @@ this is waited for in the same way, whoever holds it."""
 _BELIEVED_SECONDS = 5.0
 
 # Requests for one commit, of all who wait together. Fewer leave the product idle between two owners, more are refused.
-_REQUESTS_PER_COMMIT = 6.0
+_REQUESTS_PER_COMMIT = 3.0
+
+# The age from which on nobody asks more often, in average waits: hardly anybody gets that old in a line, and who comes
+# with messages that had to wait for something else does not crowd out the others.
+_OLD = 4.0
 
 # The average wait, in seconds: what is assumed at the first loss (about one commit of a rival), the least that is
-# believed, and the weight of each new observation.
+# believed, and the weight of each new observation, above the average and below: a line grows at once and shrinks slowly.
 _FIRST_WAIT = 0.02
 _LEAST_WAIT = 0.005
-_WEIGHT = 0.2
+_WEIGHT_ABOVE = 0.2
+_WEIGHT_BELOW = 0.1
 
 # Mean age of those who wait, as a part of the average wait: E[w^2] / (2 E[w]^2) of Rayleigh's distribution.
 _MEAN_AGE = 2 / math.pi
@@ -103,7 +108,8 @@ class _Trace:
     def learn(self, wait: float) -> None:
         """Somebody has waited so long for the claim."""
         average = _FIRST_WAIT if self.wait is None else self.wait
-        self.wait = average + _WEIGHT * (wait - average)
+        weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
+        self.wait = average + weight * (wait - average)
 
 
 class Memory:
@@ -218,7 +224,7 @@ class Memory:
         trace.claimed = True
         trace.learn(waited)
 
-    def patience(self, product_id: str, waited: float) -> float:
+    def patience(self, product_id: str, age: float) -> float:
         """Seconds until the next request for a claim on the product.
 
         A Poisson process whose rate is c times the time waited. n in line, who wait W on average, then ask
@@ -226,15 +232,16 @@ class Memory:
 
         Args:
             product_id: The product.
-            waited: Seconds since the claim was first wanted.
+            age: Seconds since the claim was first wanted, waits that came to nothing included.
         """
         trace = self._traces.get(product_id)
         if trace is None or trace.wait is None:
             return 0.0
         wait = max(trace.wait, _LEAST_WAIT)
+        age = min(age, _OLD * wait)
         exponential = -math.log(1.0 - self._random())
         step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS_PER_COMMIT
-        return math.sqrt(waited**2 + step) - waited
+        return math.sqrt(age**2 + step) - age
 
     # ------------------------------------------------------------------ replays
 
@@ -273,19 +280,33 @@ class Claims:
 
     Attributes:
         held: By product id, the Unix second at which the claim ends.
+
+    Args:
+        writer: How to write.
+        memory: What this process knows of its rivals.
+        deadline: When to give up.
+        effort: Where the requests are counted.
+        age: Seconds for which the changes have waited before, in earlier invocations.
     """
 
-    def __init__(self, writer: Writer, memory: Memory, deadline: Deadline, effort: Effort) -> None:
+    def __init__(
+        self, writer: Writer, memory: Memory, deadline: Deadline, effort: Effort, age: float = 0.0
+    ) -> None:
         self.held: dict[str, float] = {}
         self._writer = writer
         self._memory = memory
         self._deadline = deadline
         self._effort = effort
-        # Acquisitions that may not be over: those held, and those whose answer was lost.
+        self._age = age
+        # Acquisitions that may not be over, those whose answer was lost included: by whom, and after what wait.
         self._owners: dict[str, str] = {}
+        self._waited: dict[str, float] = {}
 
     def take(self, product_id: str) -> Item:
         """Wait in line for a product and claim it; or go on with a claim that is about to end.
+
+        Claims are taken in the order of their ids, so that no two batches wait for each other: while this one waits
+        for a product it holds none that comes later.
 
         Returns:
             The product as the claim left it.
@@ -296,41 +317,79 @@ class Claims:
             ThrottledError: No time was left to wait.
             StoreError: DynamoDB failed.
         """
-        writer, effort, clock = self._writer, self._effort, self._writer.clock
-        began = clock.monotonic()
-        delay = 0.0 if product_id in self._owners else self._memory.patience(product_id, 0.0)
+        memory, effort, clock = self._memory, self._effort, self._writer.clock
+        anew = product_id not in self._owners
+        if anew:
+            self._release_after(product_id)
         owner = self._owners.get(product_id, f"claim-{uuid.uuid4().hex}")
+        began = clock.monotonic() - self._waited.get(product_id, 0.0)
+        delay = memory.patience(product_id, self._priority(0.0)) if anew else 0.0
         refusals = throttles = 0
-        while writer.pause(delay, self._deadline):
+        while self._wait(product_id, delay):
             effort.lease_wait += delay
-            waited, now = clock.monotonic() - began, clock.now()
-            until = now.timestamp() + CLAIM_SECONDS
-            self._owners[product_id] = owner
+            waited = clock.monotonic() - began
             try:
-                item = writer.store.claim(product_id, owner, now, until, waited)
+                item = self._claim(product_id, owner, waited)
             except ConditionFailedError as failed:
+                now = clock.now().timestamp()
                 self.over(product_id)
-                if not _is_claimed(failed, now.timestamp()):
+                if not _is_claimed(failed, now):
                     raise
+                anew = True
+                self._release_after(product_id)
                 rival = decode_product(failed.item or {})
-                self._memory.met_rival(product_id, rival.lock_wait)
-                lasted = CLAIM_SECONDS - rival.lease_left(now.timestamp())
-                delay = max(self._memory.patience(product_id, waited), lasted * _DOUBT)
+                memory.met_rival(product_id, rival.lock_wait)
+                lasted = CLAIM_SECONDS - rival.lease_left(now)
+                delay = max(memory.patience(product_id, self._priority(waited)), lasted * _DOUBT)
             except (ThrottledError, OutcomeUnknownError) as error:
-                delay = self._memory.patience(product_id, waited)
+                delay = memory.patience(product_id, self._priority(waited))
                 if error.code != "TransactionConflictException":
                     throttles += 1
-                    delay = max(delay, writer.policy.backoff(throttles))
+                    delay = max(delay, self._writer.policy.backoff(throttles))
             else:
-                effort.claims += 1
-                self.held[product_id] = until
-                self._memory.claimed(
-                    product_id, item["createdAt"]["S"], int(item["_version"]["N"]), waited, refusals
-                )
+                if anew:
+                    created_at, version = item["createdAt"]["S"], int(item["_version"]["N"])
+                    memory.claimed(product_id, created_at, version, waited, refusals)
                 return item
             refusals += 1
             effort.claims_refused += 1
         raise ThrottledError("CONTENTION", "no time was left to wait for a claim")
+
+    def _claim(self, product_id: str, owner: str, waited: float) -> Item:
+        """Ask once for a claim, or for more time of one's own."""
+        now = self._writer.clock.now()
+        until = now.timestamp() + CLAIM_SECONDS
+        self._owners[product_id], self._waited[product_id] = owner, waited
+        item = self._writer.store.claim(product_id, owner, now, until, waited)
+        self._effort.claims += 1
+        self.held[product_id] = until
+        return item
+
+    def _priority(self, waited: float) -> float:
+        """The age that counts in line. Who holds another claim goes first: for that one others wait."""
+        return math.inf if self.held else self._age + waited
+
+    def _wait(self, product_id: str, delay: float) -> bool:
+        """Wait for a product, and keep what is held meanwhile. Returns False at once if there is no time for it."""
+        writer, clock = self._writer, self._writer.clock
+        if delay >= self._deadline.remaining():
+            return False
+        end = clock.monotonic() + delay
+        while True:
+            self._keep_all_but(product_id)
+            left = max(0.0, end - clock.monotonic())
+            if left <= CLAIM_SECONDS / 4:
+                return writer.pause(left, self._deadline)
+            writer.pause(CLAIM_SECONDS / 4, self._deadline)
+
+    def _keep_all_but(self, product_id: str) -> None:
+        """Go on with other claims that will end soon. Where that fails they are to be taken again."""
+        soon = self._writer.clock.now().timestamp() + CLAIM_SECONDS / 2
+        for other in [p for p, end in self.held.items() if p != product_id and end < soon]:
+            try:
+                self._claim(other, self._owners[other], self._waited[other])
+            except StoreError:
+                self.doubt(other)
 
     def use(self, product_id: str, *, release: bool) -> ClaimUse | None:
         """How a write says that it is made under the claim; None if there is none."""
@@ -342,6 +401,7 @@ class Claims:
         """A write has released the claim, or it was refused."""
         self.held.pop(product_id, None)
         self._owners.pop(product_id, None)
+        self._waited.pop(product_id, None)
 
     def doubt(self, product_id: str) -> None:
         """The product was seen as another left it, or read anew: whoever wants to write it has to claim it again."""
@@ -357,9 +417,13 @@ class Claims:
 
         The first one is released last: whoever waits for it would find the others still taken.
         """
-        for product_id, owner in sorted(self._owners.items(), reverse=True):
-            self._release(product_id, owner)
-            self.over(product_id)
+        self._release_after("")
+
+    def _release_after(self, product_id: str) -> None:
+        """Release the claims on products that come later in the order."""
+        for later in sorted((p for p in self._owners if p > product_id), reverse=True):
+            self._release(later, self._owners[later])
+            self.over(later)
 
     def _release(self, product_id: str, owner: str) -> None:
         for failures in range(1, _RELEASE_ATTEMPTS + 1):

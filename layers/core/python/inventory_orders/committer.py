@@ -133,17 +133,18 @@ class Committer:
         self.limits = limits or Limits()
         self._executor = executor
 
-    def apply(self, changes: Sequence[Change], deadline: Deadline) -> Report:
+    def apply(self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0) -> Report:
         """Apply each change once, or say why not.
 
         Args:
             changes: In the order in which they arrived. Of several with one record key the first counts.
             deadline: No request begins after it.
+            age: Seconds for which the first of them has been waiting: who has waited longer comes first.
 
         Returns:
             What became of each. Whatever goes wrong with DynamoDB is in there too; it raises nothing.
         """
-        work = _Work(self, changes, deadline)
+        work = _Work(self, changes, deadline, age)
         try:
             work.run()
         finally:
@@ -187,7 +188,9 @@ class _ChainResult:
 class _Work:
     """One batch of changes on its way through the engine."""
 
-    def __init__(self, engine: Committer, changes: Sequence[Change], deadline: Deadline) -> None:
+    def __init__(
+        self, engine: Committer, changes: Sequence[Change], deadline: Deadline, age: float
+    ) -> None:
         self._engine = engine
         self._deadline = deadline
         self._changes = changes
@@ -204,7 +207,7 @@ class _Work:
         self._failures = 0
         self._retries: dict[RecordKey, int] = {}
         self._effort = Effort()
-        self._claims = Claims(engine.writer, engine.memory, deadline, self._effort)
+        self._claims = Claims(engine.writer, engine.memory, deadline, self._effort, age)
         self._failure: StoreError | None = None
 
     def _elect_leaders(self) -> None:
@@ -582,10 +585,7 @@ class _Work:
         The next one, if it is still needed, in the next round: always in the order of their ids, so that no two
         batches wait for each other. What cannot be claimed is for the next round to judge.
         """
-        first = min(wanted)
-        if any(first < product_id for product_id in self._claims.held):
-            self._claims.release()
-        self._take_claim(first)
+        self._take_claim(min(wanted))
         if others := sorted(_touched(chain) - self._claims.held.keys()):
             self._read(others)
 

@@ -6,6 +6,7 @@ acknowledged only in the first three, and only once that is durable.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -62,6 +63,7 @@ class Message:
         receipt_handle: Names this delivery of it.
         body: As the sender wrote it.
         receive_count: Deliveries so far, this one included.
+        first_received: Unix second of its first delivery; None if SQS does not say.
         group: `MessageGroupId` if it came through a FIFO queue, else None.
     """
 
@@ -69,6 +71,7 @@ class Message:
     receipt_handle: str
     body: str
     receive_count: int
+    first_received: float | None
     group: str | None
 
     @property
@@ -190,7 +193,7 @@ class Intake:
         self,
         event: object,
         parse: Callable[[str, str | None], T],
-        decide: Callable[[Sequence[T]], Sequence[Verdict]],
+        decide: Callable[[Sequence[T], float | None], Sequence[Verdict]],
         time_left: Callable[[], float],
         may_be_early: frozenset[str] = frozenset(),
     ) -> BatchResult[T]:
@@ -199,7 +202,8 @@ class Intake:
         Args:
             event: What Lambda was invoked with.
             parse: Reads one message from its body and its group. Raises PoisonMessageError.
-            decide: Does the work, and judges each of the readable messages.
+            decide: Does the work, and judges each of the readable messages. It is told as well since when the first
+                of them has been waiting, in Unix seconds, as far as SQS says so.
             time_left: Seconds until the invocation is ended. No call to SQS begins that could not end before.
             may_be_early: Codes of dead letters that are given up only at the last delivery, because what they
                 lack may yet come.
@@ -221,9 +225,9 @@ class Intake:
         returned = self._dead_letter(verdicts, sqs)
         blocked = _with_followers(messages, returned)
         accepted = [message for message in contents if message not in blocked]
-        decided = dict(
-            zip(accepted, decide([contents[message] for message in accepted]), strict=True)
-        )
+        since = min((m.first_received for m in accepted if m.first_received), default=None)
+        judged = decide([contents[message] for message in accepted], since)
+        decided = dict(zip(accepted, judged, strict=True))
         for message, verdict in decided.items():
             decided[message] = self._not_yet(message, verdict, may_be_early)
         returned |= self._dead_letter(decided, sqs)
@@ -279,12 +283,14 @@ class Intake:
     def _delay(self, lease_left: Mapping[Message, float], sqs: _Sqs) -> None:
         """Hide returned messages for a backoff, or for what a lease has left. Best effort.
 
-        If SQS does not take it, the message comes back after the queue's visibility timeout.
+        What was delivered together comes back together. If SQS does not take it, the message comes back after the
+        queue's visibility timeout.
         """
+        delay = functools.cache(redelivery_delay)
         seconds = {
             message: min(
                 MAX_VISIBILITY_SECONDS,
-                max(ceil(left), redelivery_delay(message.receive_count)),
+                max(ceil(left), delay(message.receive_count)),
             )
             for message, left in lease_left.items()
         }
@@ -338,6 +344,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receipt_handle=_text(record, "receiptHandle"),
         body=_text(record, "body"),
         receive_count=_receive_count(attributes),
+        first_received=_first_received(attributes),
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
         group=(
             _text(attributes, "MessageGroupId")
@@ -360,6 +367,13 @@ def _receive_count(attributes: Mapping[str, Any]) -> int:
         return max(1, int(attributes["ApproximateReceiveCount"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return 1
+
+
+def _first_received(attributes: Mapping[str, Any]) -> float | None:
+    try:
+        return int(attributes["ApproximateFirstReceiveTimestamp"]) / 1000
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def unsupported(error: UnsupportedEventError, event: object) -> dict[str, Any]:
@@ -391,6 +405,7 @@ def decide_changes(
     committer: Committer,
     changes: Sequence[Change],
     deadline: Deadline,
+    age: float,
     id_reused_code: str,
     poison_refusals: frozenset[RefusalReason] = frozenset(),
 ) -> tuple[Report, list[Verdict]]:
@@ -400,13 +415,14 @@ def decide_changes(
         committer: The engine.
         changes: In the order of their arrival.
         deadline: When to stop starting work.
+        age: Seconds for which the first of them has been waiting.
         id_reused_code: `errorCode` of a message whose id belongs to another request.
         poison_refusals: Refusals that are no answer, so that the message must not just vanish.
 
     Returns:
         The engine's report, and a verdict for each change.
     """
-    report = committer.apply(changes, deadline)
+    report = committer.apply(changes, deadline, age)
     return report, [
         _verdict(outcome, id_reused_code, poison_refusals) for outcome in report.outcomes
     ]

@@ -174,9 +174,11 @@ def answer_queue(
     settings = Settings.from_environment()
     reports: list[Report] = []
 
-    def decide(changes: Sequence[C]) -> list[Verdict]:
+    def decide(changes: Sequence[C], since: float | None) -> list[Verdict]:
+        now = SystemClock().now().timestamp()
+        age = max(0.0, now - since) if since is not None else 0.0
         report, verdicts = queue_intake.decide_changes(
-            committer(settings), changes, deadline(context), id_reused_code, may_be_early
+            committer(settings), changes, deadline(context), age, id_reused_code, may_be_early
         )
         reports.append(report)
         return verdicts
