@@ -1,9 +1,9 @@
 """What a handler costs beside DynamoDB: cold start, the layer's size, and CPU per order.
 
-Both are CPU times of fresh processes, medians of several: a busy machine makes them vary, but not grow. The cold start is
-what an interpreter spends more than a bare one until the handler is imported and its clients are made, with the layer's
-bytecode compiled as it is deployed. The warm figure is the CPU of handler and SDK with the network replaced by a stub,
-whose own time is taken off.
+Both are CPU times of fresh processes, the least of several: whatever else the machine does can only add to them (as the
+documentation of `timeit` has it). The cold start is what an interpreter spends more than a bare one until the handler is
+imported and its clients are made, with the layer's bytecode compiled as it is deployed. The warm figure is the CPU of
+handler and SDK with the network replaced by a stub, whose own time is taken off.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import time
@@ -99,13 +98,13 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
             seconds = _cpu_of_process(program, path)
             if turn:
                 samples[name].append(seconds)
-    bare = statistics.median(samples.pop(""))
-    cold = {name: 1000 * (statistics.median(values) - bare) for name, values in samples.items()}
+    bare = min(samples.pop(""))
+    cold = {name: 1000 * (min(values) - bare) for name, values in samples.items()}
 
     warm = {}
     for name in [*contenders.NAMES, USUAL]:
         progress(f"warm CPU of {name}")
-        warm[name] = statistics.median(_warm(name) for _ in range((repeats + 1) // 2))
+        warm[name] = min(_warm(name) for _ in range((repeats + 1) // 2))
     size = sum(path.stat().st_size for path in layer.rglob("*") if path.is_file())
     return Overhead(cold, size, warm)
 

@@ -62,7 +62,7 @@ class Size:
 QUICK = Size(
     orders={"hot": 25_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
     window={"hot": 2.5, "zipf": 2.5, "real": 6.0, "sell-out": None},
-    rounds=4,
+    rounds=3,
     virtual_seconds=3.0,
     repeats=4,
 )
