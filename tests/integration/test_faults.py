@@ -80,7 +80,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
         while pending:
             rounds += 1
             assert rounds < 50
-            batch, rest = pending[:5], pending[5:]
+            batch, rest = pending[:2], pending[2:]
             report = committer.apply(batch, Deadline.after(20, SystemClock()))
             # What is returned is delivered again, as SQS would do.
             pending = rest + [
