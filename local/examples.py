@@ -155,7 +155,7 @@ def lost_update(stage: Stage) -> Story:
         return change
 
     stage.products.update_with_retry(product_id, add(3), soon())
-    after = stage.products.get(product_id)["wishes"]
+    after = stage.products.get(product_id, soon())["wishes"]
     story.ours(
         f"10, one adds 5, the other 3: {after}. The loser decided again, on {seen[-1]}.",
         holds=after == 18,
@@ -211,7 +211,7 @@ def stale_delete(stage: Stage) -> Story:
     stage.forget(naive)
 
     product_id = stage.create(1)
-    old = stage.products.get(product_id)["createdAt"]
+    old = stage.products.get(product_id, soon())["createdAt"]
     stage.products.delist(product_id, old, soon())
     stage.products.create(NewProduct(product_id, 7))
     deleted = stage.products.delist(product_id, old, soon())
@@ -305,7 +305,7 @@ def aba(stage: Stage) -> Story:
     stage.forget(naive)
 
     product_id = stage.create(10)
-    old = stage.products.get(product_id)
+    old = stage.products.get(product_id, soon())
     state = stage.store.read([product_id])
     stage.products.delist(product_id, old["createdAt"], soon())
     stage.products.create(NewProduct(product_id, 500))

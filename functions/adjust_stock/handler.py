@@ -73,5 +73,6 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             "version": product.version,
             "status": product.status.value,
         }
-    state = runtime.store(settings).get_product(product_id)
+    writer = runtime.committer(settings).writer
+    state = writer.read(lambda: writer.store.get_product(product_id), deadline)
     return result | (direct.of_product(state) if state is not None else {"productId": product_id})

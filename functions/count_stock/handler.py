@@ -49,6 +49,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         token["owner"],
         token["version"],
         Decimal(token["expiresAt"]),
+        deadline=deadline,
     )
     try:
         if command["action"] == "renew":

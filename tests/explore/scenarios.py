@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.explore.world import Client, Scenario, ViolationError, World
+from inventory_orders.runtime import RESERVED_SECONDS
+from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationError, World
 
+# After this time an invocation may begin no more work.
+WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 
 
@@ -296,15 +299,14 @@ SCENARIOS = {
         Scenario("order against order on the last unit", _last_unit, check=_one_winner),
         Scenario("the same order twice at once", _same_order_twice, check=_is_placed),
         Scenario("batch against overlapping batch", _overlapping_batches),
-        # Of an invocation's 30 s the last 12 are kept for its end: after 19 it may begin no more work.
         Scenario(
             "order against its cancellation",
             _order_and_cancellation,
-            jumps=(19.0,),
+            jumps=(WORKING_SECONDS + 1.0,),
             check=_is_cancelled,
         ),
         Scenario("receipt twice against order", _receipt_twice),
-        Scenario("lease against order", _lease_and_order, jumps=(4.0, 17.9)),
+        Scenario("lease against order", _lease_and_order, jumps=(4.0, WORKING_SECONDS - 0.1)),
         Scenario("expired lease against its successor", _lease_and_successor, jumps=(4.0,)),
         Scenario("delist and relist against order", _relisted),
         Scenario("delist and relist against cancellation", _relisted_and_cancelled),

@@ -141,7 +141,7 @@ class Process:
         what: What it does, in words.
         body: Runs inside the greenlet.
         call: The AWS call before which it stands.
-        forced: What will happen to the SDK's repetition of the last call.
+        forced: What will happen to the repetition of the last call.
         ends_at: Unix second at which its invocation is ended.
         begun: Number of the write after which its invocation made its first call; None before that.
         asked: Its last call, if that changed nothing, and the number of writes before it.

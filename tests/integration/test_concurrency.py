@@ -163,7 +163,7 @@ def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
         return own
 
     done = in_threads(add, 100)
-    assert products.get("update-100")["counter"] == 100
+    assert products.get("update-100", soon())["counter"] == 100
     assert shop.product("update-100").version == 101
     effort = Effort()
     for own in done:

@@ -1,4 +1,4 @@
-"""Faults below the SDK's own retries: the real client, the real engine, a network that misbehaves."""
+"""Faults below the SDK: the real client, the real engine, a network that misbehaves."""
 
 import random
 

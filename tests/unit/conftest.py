@@ -4,10 +4,11 @@ import os
 
 import boto3
 import pytest
+from botocore.config import Config
 from moto import mock_aws
 
 from inventory_orders.model import Table
-from inventory_orders.store import Store
+from inventory_orders.store import CLIENT_CONFIG, Store
 from local.invoke import create_table, moto_stack
 
 
@@ -21,7 +22,8 @@ def no_endpoint(monkeypatch):
 def moto_store():
     """A store on empty tables."""
     with mock_aws():
-        client = boto3.client("dynamodb")
+        checked = CLIENT_CONFIG.merge(Config(parameter_validation=True))
+        client = boto3.client("dynamodb", config=checked)
         for table in Table:
             create_table(client, table, table.value)
         yield Store(client, {table: table.value for table in Table})

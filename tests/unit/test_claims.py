@@ -404,6 +404,15 @@ class TestTheLine:
 
         assert seconds_in_line(10.0) < seconds_in_line(0.0) / 3
 
+    def test_the_wait_for_a_dead_owner_says_nothing_about_the_line(self):
+        """Those behind would ask too seldom for a long time, and leave the product idle."""
+        bench = Bench(product("p", 10))
+        bench.store.lock("p", CLAIM_SECONDS)
+        bench.claims().take("p")
+        assert bench.clock.seconds - START >= CLAIM_SECONDS
+        assert bench.store.products["p"].lock_wait < CLAIM_SECONDS / 4
+        assert bench.engine.memory.patience("p", 0.0) < CLAIM_SECONDS / 4
+
     def test_an_old_wait_is_forgotten_with_the_fight(self):
         clock = FakeClock()
         memory = Memory(clock, lambda: 0.5)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import boto3
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.committer import Committer, Ending
@@ -16,6 +15,7 @@ from inventory_orders.errors import (
     CorruptItemError,
     LeaseHeldError,
     LeaseLostError,
+    OutcomeUnknownError,
     ProductNotFoundError,
     RefusedError,
     TransactionCancelledError,
@@ -24,6 +24,7 @@ from inventory_orders.lease import Lease
 from inventory_orders.model import Adjustment, Order, adjustment_key
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.retry import RetryPolicy
+from tests.faults import lose_responses
 from tests.memory import FakeClock
 
 
@@ -53,6 +54,9 @@ class Bench:
             **more,
         )
 
+    def resume(self, *lease):
+        return Lease.resume(self.store, "p", *lease, deadline=self.soon(), clock=self.clock)
+
     def order(self, number=1, quantity=1, seconds=1.0):
         report = Committer(self.store, self.policy, self.clock).apply(
             [Order(f"o{number}", "u", {"p": quantity})], self.soon(seconds)
@@ -66,20 +70,8 @@ class Bench:
     def at(self, seconds):
         self.clock.seconds = float(seconds)
 
-    def lose_next_response(self, times=1):
-        """The request arrives, its answer does not: below the client's own retries."""
-        session = self.store._client._endpoint.http_session
-        send, left = self.store._client._endpoint._send, [times]
-
-        def lossy(request):
-            answer = send(request)
-            if left[0]:
-                left[0] -= 1
-                raise ReadTimeoutError(endpoint_url=request.url)
-            return answer
-
-        del session
-        self.store._client._endpoint._send = lossy
+    def lose_next_response(self, times=1, operation=""):
+        lose_responses(self.store._client, times, operation)
 
 
 @pytest.fixture
@@ -88,7 +80,7 @@ def bench(moto_store):
 
 
 def state(bench):
-    return bench.products.get("p")
+    return bench.products.get("p", bench.soon())
 
 
 # ---------------------------------------------------------------- optimistic updates
@@ -190,7 +182,7 @@ def test_events_converge_to_the_newest_in_every_order(moto_store):
             bench.products.change_details(
                 CatalogueEvent(product_id, item.event_id, item.event_time, item.details)
             )
-        final = bench.products.get(product_id)
+        final = bench.products.get(product_id, bench.soon())
         finals.add(
             tuple(
                 final.get(name)
@@ -402,12 +394,37 @@ def test_lost_responses_of_own_writes_are_recognised(bench, times):
     assert "lockedBy" not in state(bench)
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_reads_whose_answers_are_lost_are_repeated(bench, times):
+    created = bench.create()["createdAt"]
+    bench.lose_next_response(times)
+    assert state(bench)["stockCount"] == 10
+    lease = bench.acquire(30)
+    bench.lose_next_response(times)
+    resumed = bench.resume(lease.owner, lease.version, lease.expires_at)
+    resumed.commit(4, "count", bench.soon())
+    # Refused, so it reads whether that was its own.
+    bench.lose_next_response(times, "GetItem")
+    assert lease.commit(4, "count", bench.soon())["counted"] == 4
+    bench.lose_next_response(times)
+    assert bench.products.delist("p", created, bench.soon())
+
+
+@pytest.mark.parametrize(("seconds", "attempts"), [(60.0, 5), (0.012, 2)])
+def test_a_read_is_given_up_after_some_attempts_or_at_the_deadline(bench, seconds, attempts):
+    bench.create()
+    bench.lose_next_response(100)
+    with pytest.raises(OutcomeUnknownError):
+        bench.products.get("p", bench.soon(seconds))
+    assert len(bench.clock.slept) == attempts - 1
+
+
 def test_an_own_commit_is_recognised_by_its_row(bench):
     bench.create()
     lease = bench.acquire(30)
     row = lease.commit(4, "count", bench.soon())
     # The answer was lost with the invocation; another one takes the lease up and commits again.
-    resumed = Lease.resume(bench.store, "p", lease.owner, 2, lease.expires_at, bench.clock)
+    resumed = bench.resume(lease.owner, 2, lease.expires_at)
     assert resumed.commit(4, "count", bench.soon()) == row
     assert state(bench)["stockCount"] == 4
 
@@ -418,7 +435,7 @@ def test_a_renewal_whose_answer_never_came_locks_nobody_out(bench):
     old = (lease.owner, lease.version, lease.expires_at)
     lease.renew(50, bench.soon())
     for again in ("renew", "commit"):
-        resumed = Lease.resume(bench.store, "p", *old, bench.clock)
+        resumed = bench.resume(*old)
         if again == "renew":
             resumed.renew(40, bench.soon())
         else:

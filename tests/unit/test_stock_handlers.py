@@ -6,10 +6,12 @@ import sys
 import boto3
 import pytest
 
+from inventory_orders import runtime
 from local import ROOT, emf
 from local.invoke import FakeContext, load_handler
 from local.queues import peek_dead_letters
 from tests.conftest import order_body, sqs_event
+from tests.faults import lose_responses
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60
@@ -96,6 +98,12 @@ class TestAdjustStock:
         again = call("adjust_stock", sample("adjust_stock_direct"))
         assert again["result"] == "REPLAYED"
         assert {name: again[name] for name in expected} == expected
+
+    def test_directly_it_reads_again_where_an_answer_was_lost(self, call):
+        call("adjust_stock", sample("adjust_stock_direct"))
+        store = runtime.store(runtime.Settings.from_environment())
+        lose_responses(store._client, 2, "GetItem")
+        assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
 
     def test_directly_it_refuses_at_once(self, call):
         answer = call("adjust_stock", sample("adjust_stock_direct_bad"))

@@ -23,7 +23,8 @@ from inventory_orders.errors import (
 from inventory_orders.model import Adjustment, Known, Order, ProductStatus, Table
 from inventory_orders.planner import plan
 from inventory_orders.products import NewProduct, Products
-from inventory_orders.store import Store, decode_product
+from inventory_orders.store import CLIENT_CONFIG, Store, decode_product
+from local.model import ServiceError, answered_by
 from tests.memory import product, stored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -54,6 +55,22 @@ def test_an_order_and_its_decrement_are_written_together(moto_store):
     assert row["items"][0]["productVersion"] == 2
     assert row["items"][0]["productCreatedAt"] == before.created_at
     assert row["createdAt"] == "2026-01-02T03:04:05.000000+00:00"
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
+def test_the_client_leaves_every_retry_to_the_engine(code):
+    """It would sleep for up to a second after a throttle, while the engine holds a claim."""
+    asked = []
+
+    def answer(*call):
+        asked.append(call)
+        raise ServiceError(code)
+
+    with answered_by(answer):
+        store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), {Table.PRODUCTS: "Products"})
+        with pytest.raises((ThrottledError, OutcomeUnknownError)):
+            store.read(["p"])
+    assert len(asked) == 1
 
 
 def test_a_moved_version_cancels_and_gives_the_item_back(moto_store):

@@ -67,6 +67,9 @@ _CERTAIN = 4
 # The longer a claim has lasted, the likelier is its owner dead: nobody asks again before this part of that time is over.
 _DOUBT = 0.1
 
+# A claim that has lasted for this part of its time has a dead owner: who is alive has committed or renewed it by then.
+_DEAD = 0.75
+
 # What is left of a product's popularity after another batch.
 _POPULAR_FOR = 0.9
 
@@ -212,7 +215,7 @@ class Memory:
             product_id: The product.
             created_at: Its incarnation.
             version: As the claim found it.
-            waited: Seconds since it was first wanted.
+            waited: Seconds for which this process was in line.
             refusals: How often it was refused.
         """
         trace = self._trace(product_id)
@@ -323,13 +326,15 @@ class Claims:
             self._release_after(product_id)
         owner = self._owners.get(product_id, f"claim-{uuid.uuid4().hex}")
         began = clock.monotonic() - self._waited.get(product_id, 0.0)
+        # The wait for a dead owner says nothing about the line: who counted it would long ask too seldom.
+        in_line = began
         delay = memory.patience(product_id, self._priority(0.0)) if anew else 0.0
         refusals = throttles = 0
         while self._wait(product_id, delay):
             effort.lease_wait += delay
             waited = clock.monotonic() - began
             try:
-                item = self._claim(product_id, owner, waited)
+                item = self._claim(product_id, owner, clock.monotonic() - in_line)
             except ConditionFailedError as failed:
                 now = clock.now().timestamp()
                 self.over(product_id)
@@ -340,6 +345,8 @@ class Claims:
                 rival = decode_product(failed.item or {})
                 memory.met_rival(product_id, rival.lock_wait)
                 lasted = CLAIM_SECONDS - rival.lease_left(now)
+                if lasted >= _DEAD * CLAIM_SECONDS:
+                    in_line = clock.monotonic()
                 delay = max(memory.patience(product_id, self._priority(waited)), lasted * _DOUBT)
             except (ThrottledError, OutcomeUnknownError) as error:
                 delay = memory.patience(product_id, self._priority(waited))
@@ -349,7 +356,9 @@ class Claims:
             else:
                 if anew:
                     created_at, version = item["createdAt"]["S"], int(item["_version"]["N"])
-                    memory.claimed(product_id, created_at, version, waited, refusals)
+                    memory.claimed(
+                        product_id, created_at, version, self._waited[product_id], refusals
+                    )
                 return item
             refusals += 1
             effort.claims_refused += 1

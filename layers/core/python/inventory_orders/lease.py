@@ -162,23 +162,33 @@ class Lease:
         owner: str,
         version: int,
         expires_at: Decimal,
+        *,
+        deadline: Deadline,
         clock: Clock | None = None,
     ) -> Lease:
         """Take up a lease that was acquired in another invocation.
 
         Whether it is still good is for the next write to find out.
 
+        Args:
+            store: Where the product is.
+            product_id: The product.
+            owner: As the lease says.
+            version: The product's version, as far as the owner knows.
+            expires_at: Unix second at which the lease ends, as far as the owner knows.
+            deadline: When to give up.
+            clock: Source of time.
+
         Raises:
             ProductNotFoundError: There is no such product any more.
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        state = store.get_product(product_id)
+        lease = cls(store, product_id, owner, version, expires_at, {}, clock=clock or SystemClock())
+        state = lease._writer().read(lambda: store.get_product(product_id), deadline)
         if state is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
-        lease = cls(
-            store, product_id, owner, version, expires_at, state, clock=clock or SystemClock()
-        )
+        lease.state = state
         if state.get("lockedBy") == owner and state.get("lockVersion") == state["_version"]:
             # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
             lease._adopt(state)
@@ -289,14 +299,19 @@ class Lease:
             return row
         if not isinstance(error, TransactionCancelledError):
             raise error
-        return self._settle_commit(error, counted, adjustment_id)
+        return self._settle_commit(error, counted, adjustment_id, deadline)
 
     def _settle_commit(
-        self, error: TransactionCancelledError, counted: int, adjustment_id: str
+        self,
+        error: TransactionCancelledError,
+        counted: int,
+        adjustment_id: str,
+        deadline: Deadline,
     ) -> State:
         """What a cancelled commit means: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its row.
-        stored = self.store.get(adjustment_key(self.product_id, adjustment_id))
+        key = adjustment_key(self.product_id, adjustment_id)
+        stored = self._writer().read(lambda: self.store.get(key), deadline)
         if stored is not None:
             if (
                 (stored["reason"], stored.get("counted")) == ("COUNT", counted)

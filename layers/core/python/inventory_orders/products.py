@@ -136,15 +136,19 @@ class Products:
         self._writer = Writer(self.store, self.policy, self.clock)
         self._memory = Memory(self.clock, self.policy.random)
 
-    def get(self, product_id: str) -> State:
+    def get(self, product_id: str, deadline: Deadline) -> State:
         """Read a product, strongly consistent.
+
+        Args:
+            product_id: The product.
+            deadline: When to give up.
 
         Raises:
             ProductNotFoundError: There is none.
             CorruptItemError: It breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        state = self.store.get_product(product_id)
+        state = self._read(product_id, deadline)
         if state is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
         return state
@@ -180,7 +184,7 @@ class Products:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
-        before = self.get(product_id)
+        before = self.get(product_id, deadline)
         created_at = created_at or before["createdAt"]
         retries = 0
         with self._claims(deadline) as claims:
@@ -204,6 +208,9 @@ class Products:
                     return Updated(before, after, retries)
                 before, retries = self._after_conflict(product_id, error, retries, deadline)
                 claims.doubt(product_id)
+
+    def _read(self, product_id: str, deadline: Deadline) -> State | None:
+        return self._writer.read(lambda: self.store.get_product(product_id), deadline)
 
     @contextmanager
     def _claims(self, deadline: Deadline) -> Iterator[Claims]:
@@ -234,7 +241,7 @@ class Products:
             if left > deadline.remaining() or not self._writer.pause(wait, deadline):
                 raise LeaseHeldError(product_id, left)
             self.effort.lease_wait += wait
-            state = self.get(product_id)
+            state = self.get(product_id, deadline)
         return state
 
     def _lease_left(self, state: State) -> float:
@@ -504,7 +511,7 @@ class Products:
             return self._delist(product_id, created_at, deadline, claims)
 
     def _delist(self, product_id: str, created_at: str, deadline: Deadline, claims: Claims) -> bool:
-        state: State | None = self.store.get_product(product_id)
+        state = self._read(product_id, deadline)
         retries = 0
         while state is not None and state["createdAt"] == created_at:
             left = self._lease_left(state)

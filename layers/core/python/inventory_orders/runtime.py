@@ -29,8 +29,9 @@ from inventory_orders.store import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL
 
 C = TypeVar("C", bound=Change)
 
-# A call that began just before the deadline may take its worst case; the rest is for answering the queue.
-_RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
+RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
+"""What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
+rest is for answering the queue."""
 
 # Chains of transactions in flight at once. A function of 1 GB has little more than half a CPU, and a transaction
 # keeps it busy for 2 of its 10 ms or so.
@@ -146,7 +147,7 @@ def time_left(context: Any) -> Callable[[], float]:
 def deadline(context: Any) -> Deadline:
     """When to stop starting work, so that everything can still be answered before the invocation times out."""
     left = time_left(context)()
-    return Deadline.after(max(left - _RESERVED_SECONDS, left / 2), SystemClock())
+    return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
 
 
 def answer_queue(

@@ -1,11 +1,11 @@
-"""Sends one write request, and again as long as nothing speaks against this very request."""
+"""Sends one request, and again as long as nothing speaks against this very request."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.errors import (
@@ -17,6 +17,8 @@ from inventory_orders.errors import (
 from inventory_orders.model import Product
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store import Store
+
+T = TypeVar("T")
 
 CONDITION_FAILED = "ConditionalCheckFailed"
 RIVAL = "TransactionConflict"
@@ -64,7 +66,7 @@ class Effort:
 
 
 class Writer:
-    """Sends transactions, by three rules.
+    """Sends requests, by three rules.
 
     - While the outcome of a request is unknown, the same request is repeated with the same token: DynamoDB then
       recognises an attempt that arrived after all, and does not take it for a rival's.
@@ -178,6 +180,26 @@ class Writer:
             finally:
                 effort.version_conflicts.append(False)
                 effort.transaction_conflicts.append(rival)
+
+    def read(self, attempt: Callable[[], T], deadline: Deadline) -> T:
+        """Read until there is an answer.
+
+        Args:
+            attempt: Sends the request; called again after a throttle or a lost response.
+            deadline: No request but the first begins after it.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        failures = 0
+        while True:
+            try:
+                return attempt()
+            except (ThrottledError, OutcomeUnknownError):
+                failures += 1
+                delay = self.policy.backoff(failures)
+                if failures >= self.policy.max_attempts or not self.pause(delay, deadline):
+                    raise
 
     def pause(self, seconds: float, deadline: Deadline) -> bool:
         """Wait, unless that would reach the deadline: then return False at once."""
