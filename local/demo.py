@@ -216,25 +216,30 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
         raise LocalError(f"the shop could not be restocked: {failed[0]}")
 
 
-def _send_and_watch(
-    aws: Aws, emulator: Emulator, console: Console, workload: Workload
-) -> dict[str, Message]:
-    """Send everything, and show how the service works it off. Returns the messages by SQS's ids."""
-    total = len(workload.messages)
-    columns = (
+def progress_bar(console: Console) -> Progress:
+    """How far a queue has been worked off; each task has a `note`."""
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=36),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
+        console=console,
     )
+
+
+def _send_and_watch(
+    aws: Aws, emulator: Emulator, console: Console, workload: Workload
+) -> dict[str, Message]:
+    """Send everything, and show how the service works it off. Returns the messages by SQS's ids."""
+    total = len(workload.messages)
     sent = 0
 
     def count(more: int) -> None:
         nonlocal sent
         sent += more
 
-    with ThreadPoolExecutor(2) as pool, Progress(*columns, console=console) as progress:
+    with ThreadPoolExecutor(2) as pool, progress_bar(console) as progress:
         sending = [
             pool.submit(queues.send, aws, queue, messages, sent=count)
             for queue, messages in (

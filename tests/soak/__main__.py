@@ -27,19 +27,12 @@ from typing import Any  # noqa: E402
 
 import psutil  # noqa: E402
 from rich.console import Console  # noqa: E402
-from rich.progress import (  # noqa: E402
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table  # noqa: E402
 
 from local import emf, queues, shop, stack  # noqa: E402
 from local.aws import Aws, use_embedded  # noqa: E402
 from local.books import Books, read_books, read_rows  # noqa: E402
-from local.demo import stock_up  # noqa: E402
+from local.demo import progress_bar, stock_up  # noqa: E402
 from local.emulator import Emulator  # noqa: E402
 from local.process import LOGS, LocalError  # noqa: E402
 from tests.faults import Fault, FaultyProxy, Shares  # noqa: E402
@@ -132,13 +125,6 @@ def soak(
     aws: Aws, emulator: Emulator, proxy: FaultyProxy, work: Workload, seed: int, console: Console
 ) -> Run:
     """Send everything, do harm meanwhile, and wait until every message has ended or nothing moves any more."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=36),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
     sent = 0
     counting = threading.Lock()
 
@@ -150,7 +136,7 @@ def soak(
     killer = Killer(emulator, seed)
     began = last_change = time.monotonic()
     settled = 0
-    with ThreadPoolExecutor(len(work.messages)) as pool, Progress(*columns, console=console) as bar:
+    with ThreadPoolExecutor(len(work.messages)) as pool, progress_bar(console) as bar:
         task = bar.add_task("Messages", total=work.count, note="")
         sending: list[Future[list[str]]] = [
             pool.submit(queues.send, aws, queue, messages, sent=count)
