@@ -79,7 +79,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
     """Measure everything.
 
     Args:
-        repeats: Fresh processes for each cold start; half as many for each warm handler.
+        repeats: Fresh processes for each cold start; a quarter as many for each warm handler.
         progress: Told what is about to be measured.
     """
     layer = assets.layer(_RUNTIME).path
@@ -104,7 +104,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
     warm = {}
     for name in [*contenders.NAMES, USUAL]:
         progress(f"warm CPU of {name}")
-        warm[name] = min(_warm(name) for _ in range((repeats + 1) // 2))
+        warm[name] = min(_warm(name) for _ in range(max(1, repeats // 4)))
     size = sum(path.stat().st_size for path in layer.rglob("*") if path.is_file())
     return Overhead(cold, size, warm)
 

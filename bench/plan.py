@@ -49,7 +49,7 @@ class Size:
         rounds: Batches for each simulated worker, or for each of 40 if there are fewer, before the window ends.
         virtual_seconds: The simulated window at the most, for contenders that place one order at a time. A line of
             rivals with whole batches takes longer to show what it is like.
-        repeats: Fresh processes for each cold start; half as many for each warm handler.
+        repeats: Fresh processes for each cold start; a quarter as many for each warm handler.
     """
 
     orders: dict[str, int]
@@ -64,14 +64,14 @@ QUICK = Size(
     window={"hot": 2.5, "zipf": 2.5, "real": 6.0, "sell-out": None},
     rounds=3,
     virtual_seconds=3.0,
-    repeats=4,
+    repeats=8,
 )
 FULL = Size(
     orders={"hot": 100_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
     window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
     rounds=5,
     virtual_seconds=12.0,
-    repeats=7,
+    repeats=16,
 )
 
 
