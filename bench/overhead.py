@@ -104,7 +104,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
     warm = {}
     for name in [*contenders.NAMES, USUAL]:
         progress(f"warm CPU of {name}")
-        warm[name] = min(_warm(name) for _ in range(max(1, repeats // 4)))
+        warm[name] = min(_warm(name) for _ in range(repeats // 4))
     size = sum(path.stat().st_size for path in layer.rglob("*") if path.is_file())
     return Overhead(cold, size, warm)
 

@@ -331,7 +331,7 @@ def lost_response(stage: Stage) -> Story:
     story = Story()
     naive = stage.create(10)
     client = boto3.client("dynamodb")
-    _lose_next_response(client)
+    lose_responses(client)
     client.update_item(
         **stage.key(naive),
         UpdateExpression="SET stockCount = stockCount - :q",
@@ -345,7 +345,7 @@ def lost_response(stage: Stage) -> Story:
     client = boto3.client("dynamodb", config=CLIENT_CONFIG)
     store = Store(client, stage.tables)
     change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})
-    _lose_next_response(client, "TransactWriteItems")
+    lose_responses(client, "TransactWriteItems")
     (outcome,) = Committer(store).apply([change], soon()).outcomes
     after = stage.stock(product_id)
     story.ours(
@@ -524,17 +524,23 @@ def _version_conditioned_put(stage: Stage, item: dict[str, Any], stock: int) -> 
         raise ConditionFailedError(None) from error
 
 
-def _lose_next_response(client: Any, operation: str = "") -> None:
-    """The request arrives, its answer does not. Below the SDK's own retries."""
-    session = client._endpoint.http_session
-    send = session.send
-    left: list[int] = [1]
+def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
+    """The next requests of a client arrive, their answers do not. Below the SDK's own retries; moto may answer too.
 
-    def lossy(request: Any) -> Any:
-        answer = send(request)
-        if left[0] and operation in request.headers["X-Amz-Target"].decode():
-            left[0] = 0
-            raise ReadTimeoutError(endpoint_url=request.url)
-        return answer
+    Args:
+        client: Of boto3.
+        operation: Which: `TransactWriteItems`, ...; all by default.
+        times: How many.
+    """
+    # Where moto has answered already: it does so before the wire is reached.
+    endpoint = client._endpoint
+    send, left = endpoint._do_get_response, [times]
 
-    session.send = lossy
+    def lossy(request: Any, model: Any, context: Any) -> tuple[Any, Exception | None]:
+        answer, error = send(request, model, context)
+        if not left[0] or operation not in ("", model.name):
+            return answer, error
+        left[0] -= 1
+        return None, ReadTimeoutError(endpoint_url=request.url)
+
+    endpoint._do_get_response = lossy

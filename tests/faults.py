@@ -1,6 +1,6 @@
-"""A network that misbehaves: around a client, or in front of DynamoDB for functions that run in processes of their own.
+"""A network that misbehaves: an HTTP proxy in front of DynamoDB for functions that run in processes of their own.
 
-The latter is an HTTP proxy; `AWS_ENDPOINT_URL_DYNAMODB` of a deployed function leads to it. It listens on loopback only.
+`AWS_ENDPOINT_URL_DYNAMODB` of a deployed function leads to it. It listens on loopback only.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import urlsplit
-
-from botocore.exceptions import ReadTimeoutError
 
 from local.aws import CERTIFICATE
 
@@ -51,28 +48,6 @@ class Shares:
     server_error: float = 0.0
     conflict: float = 0.0
     lost_response: float = 0.0
-
-
-def lose_responses(client: Any, times: int, operation: str = "") -> None:
-    """The next requests of a client arrive, their answers do not.
-
-    Args:
-        client: Of boto3; moto may answer it.
-        times: How many.
-        operation: Which: `GetItem`, ...; all by default.
-    """
-    # Above moto, which answers in the place of the wire, and below the client's retries.
-    endpoint = client._endpoint
-    send, left = endpoint._do_get_response, [times]
-
-    def lossy(request: Any, model: Any, context: Any) -> tuple[Any, Exception | None]:
-        answer, error = send(request, model, context)
-        if not left[0] or operation not in ("", model.name):
-            return answer, error
-        left[0] -= 1
-        return None, ReadTimeoutError(endpoint_url=request.url)
-
-    endpoint._do_get_response = lossy
 
 
 class _Server(ThreadingHTTPServer):

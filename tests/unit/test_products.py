@@ -24,7 +24,7 @@ from inventory_orders.lease import Lease
 from inventory_orders.model import Adjustment, Order, adjustment_key
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.retry import RetryPolicy
-from tests.faults import lose_responses
+from local.examples import lose_responses
 from tests.memory import FakeClock
 
 
@@ -71,7 +71,7 @@ class Bench:
         self.clock.seconds = float(seconds)
 
     def lose_next_response(self, times=1, operation=""):
-        lose_responses(self.store._client, times, operation)
+        lose_responses(self.store._client, operation, times)
 
 
 @pytest.fixture

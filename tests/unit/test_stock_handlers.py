@@ -8,10 +8,10 @@ import pytest
 
 from inventory_orders import runtime
 from local import ROOT, emf
+from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
 from local.queues import peek_dead_letters
 from tests.conftest import order_body, sqs_event
-from tests.faults import lose_responses
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60
@@ -102,7 +102,7 @@ class TestAdjustStock:
     def test_directly_it_reads_again_where_an_answer_was_lost(self, call):
         call("adjust_stock", sample("adjust_stock_direct"))
         store = runtime.store(runtime.Settings.from_environment())
-        lose_responses(store._client, 2, "GetItem")
+        lose_responses(store._client, "GetItem", 2)
         assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
 
     def test_directly_it_refuses_at_once(self, call):
