@@ -5,7 +5,7 @@ URL ?=
 FUNCTION ?= place_orders
 EVENT ?= events/$(FUNCTION).json
 VENV := .venv
-RUN := $(VENV)/bin/python -m local
+RUN := $(VENV)/bin/inventory-orders
 
 # Bytecode is worth its files here: without it `import aws_cdk` takes seconds, each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,45 +13,18 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard screenshot test explore soak browser bench up down env invoke audit redrive example deploy destroy lock
+.PHONY: help setup demo dashboard up down env invoke audit redrive example deploy destroy lint format unit test explore soak bench browser screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/installed node_modules/installed ## the Python environment and the CDK command line (others call it)
+setup: $(VENV)/bin/inventory-orders node_modules/installed ## the Python environment and the CDK command line (others call it)
 
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, read the books; ORDERS=FILE replays real ones
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
 
 dashboard: setup ## the CloudWatch dashboard, live on this machine; URL=1 only prints its address
 	@$(RUN) dashboard $(if $(URL),--url)
-
-screenshot: demo ## docs/dashboard.png, anew, after a demo
-	@$(RUN) dashboard --png docs/dashboard.png --height 2064
-
-test: setup browser ## all checks: lint, types, unit, infra, integration, e2e
-	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
-	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/mypy --no-error-summary layers/core/python local bench $(wildcard functions/*/handler.py)
-	@$(VENV)/bin/python -m pytest
-
-explore: setup ## every schedule of two rival invocations with a fault, 1,000 random ones of three, and mutants of the code
-	@$(VENV)/bin/python -m tests.explore
-
-soak: setup ## 10,000 messages into a stack of its own while workers are killed and DynamoDB fails
-	@$(VENV)/bin/python -m tests.soak
-
-# The dashboard's page is tested in a real browser. Where none can be had those tests are skipped, and say so.
-browser: setup
-	@$(VENV)/bin/python -m local.dashboard.browser || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
-		echo "Installing Debian's chromium for the tests of the dashboard's page"; \
-		mkdir -p .local/logs; \
-		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
-			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
-
-bench: setup $(VENV)/bench-installed ## measure beside the alternatives; FULL=1 all of it; ORDERS=FILE real orders
-	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ORDERS),--orders $(ORDERS))
 
 up: setup ## start the embedded AWS with the stack deployed
 	@$(RUN) up
@@ -80,9 +53,46 @@ deploy: setup ## the stack on your AWS account: STAGE=dev or STAGE=prod
 destroy: setup ## remove the stack from your AWS account: STAGE=dev or STAGE=prod
 	@$(if $(STAGE),,echo "name a stage: make destroy STAGE=dev" >&2; exit 2;) $(RUN) destroy --stage $(STAGE)
 
+lint: setup ## formatting, style and types
+	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/mypy --no-error-summary layers/core/python operations local cli simulated_aws bench \
+		$(wildcard functions/*/handler.py)
+
+format: setup ## put the code into form
+	@$(VENV)/bin/ruff format --quiet .
+	@$(VENV)/bin/ruff check --fix .
+
+unit: setup ## the unit tests alone
+	@$(VENV)/bin/python -m pytest tests/unit
+
+test: lint browser ## all checks: lint, unit, infra, integration, e2e
+	@$(VENV)/bin/python -m pytest
+
+explore: setup ## every schedule of two rival invocations with a fault, 1,000 random ones of three, and mutants of the code
+	@$(VENV)/bin/python -m tests.explore
+
+soak: setup ## 10,000 messages into a stack of its own while workers are killed and DynamoDB fails
+	@$(VENV)/bin/python -m tests.soak
+
+bench: setup $(VENV)/bench-installed ## measure beside the alternatives; FULL=1 all of it; ORDERS=FILE real orders
+	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ORDERS),--orders $(ORDERS))
+
+# The dashboard's page is tested in a real browser. Where none can be had those tests are skipped, and say so.
+browser: setup
+	@$(VENV)/bin/python -m local.dashboard.browser || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
+		echo "Installing Debian's chromium for the tests of the dashboard's page"; \
+		mkdir -p .local/logs; \
+		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
+			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
+
+screenshot: demo ## a new docs/dashboard.png, after a demo
+	@$(RUN) dashboard --png docs/dashboard.png --height 2064
+
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 
-lock: setup ## pin anew what pyproject.toml asks for
+lock: $(VENV)/installed ## pin what pyproject.toml asks for
 	$(LOCK) pyproject.toml --group layer -o requirements.txt
 	$(LOCK) pyproject.toml --group dev -o requirements-dev.txt
 	$(LOCK) --group layer -o layers/core/requirements.txt
@@ -90,6 +100,14 @@ lock: setup ## pin anew what pyproject.toml asks for
 	$(LOCK) --group emulator -o local/emulator-requirements.txt
 
 # Setting up is silent on standard output, so that `eval "$$(make env)"` works the first time too.
+# After each list: uv takes away what is not in it. Offline: what is not there already is not installed.
+INSTALL_COMMAND = $(VENV)/bin/uv pip install --quiet --offline --no-deps --no-build-isolation \
+	--python $(VENV) --editable .
+
+$(VENV)/bin/inventory-orders: pyproject.toml $(VENV)/installed
+	@$(INSTALL_COMMAND) >&2
+	@touch $@
+
 $(VENV)/installed: requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -105,7 +123,8 @@ $(VENV)/installed: requirements-dev.txt
 $(VENV)/bench-installed: bench/requirements.txt $(VENV)/installed
 	@echo "Adding what the benchmarks need to $(VENV)" >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) bench/requirements.txt >&2
-	@touch $@
+	@$(INSTALL_COMMAND) >&2
+	@touch $@ $(VENV)/bin/inventory-orders
 
 node_modules/installed: package.json package-lock.json
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import contenders, plan, workloads
 from bench.figures import Cell
 from bench.plan import FULL, QUICK, Size, Step
-from local.process import LocalError
+from operations.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 screen = Console(highlight=False)
@@ -189,7 +189,7 @@ def main() -> None:
     """Run; what a person can act upon is printed without a traceback."""
     try:
         app()
-    except LocalError as error:
+    except UserError as error:
         Console(stderr=True, highlight=False).print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         sys.exit(1)
 

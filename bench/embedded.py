@@ -32,9 +32,9 @@ from bench.workloads import Workload
 from inventory_orders.model import Table
 from inventory_orders.store import PARTITION_KEYS, SORT_KEYS, decode
 from local import emulator
-from local.aws import embedded_environment
+from local.endpoint import embedded_environment
 from local.invoke import FakeContext
-from local.process import LocalError
+from operations.errors import UserError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -130,7 +130,7 @@ class Engine:
             window: Seconds after which no worker takes another batch.
 
         Raises:
-            LocalError: A worker failed, or did not come to an end.
+            UserError: A worker failed, or did not come to an end.
         """
         described = contenders.describe(contender)
         tables = self._create_tables(described)
@@ -326,7 +326,7 @@ def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _R
     result = _Result()
     event = workloads.sqs_event([(workloads.warm_up_order(task.number), 1, time.time())])
     if handler(event, FakeContext("place_orders"))["batchItemFailures"]:
-        raise LocalError("the order that warms a worker up was returned")
+        raise UserError("the order that warms a worker up was returned")
     record_exchanges(result.exchanges)
     barrier.wait(_READY_SECONDS)
     result.began = time.monotonic()
@@ -394,16 +394,16 @@ def _receive(pipe: Connection, give_up_at: float) -> _Result:
     """What a worker answers.
 
     Raises:
-        LocalError: It failed.
+        UserError: It failed.
     """
     if not pipe.poll(max(0.0, give_up_at - time.monotonic())):
-        raise LocalError("a worker of the benchmark did not come to an end")
+        raise UserError("a worker of the benchmark did not come to an end")
     try:
         answer = pipe.recv()
     except EOFError:
-        raise LocalError("a worker of the benchmark died") from None
+        raise UserError("a worker of the benchmark died") from None
     if not isinstance(answer, _Result):
-        raise LocalError(f"a worker of the benchmark failed:\n\n{answer}")
+        raise UserError(f"a worker of the benchmark failed:\n\n{answer}")
     return answer
 
 

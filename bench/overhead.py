@@ -27,7 +27,7 @@ from bench import contenders, workloads
 from bench.workloads import WARM_UP_PRODUCT
 from infra import assets
 from local import ROOT
-from local.aws import embedded_settings
+from local.endpoint import embedded_settings
 from local.invoke import FakeContext, function_names
 
 USUAL = "usual"

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from local import ROOT
-from local.shop import demand, read_baskets
+from local.sample_orders import demand
+from operations.orders_file import read_baskets
 
 REAL_ORDERS = ROOT.parent / "shared" / "data" / "online_retail_baskets.csv.gz"
 """Where the real orders are looked for: one order a line, product codes separated by commas."""

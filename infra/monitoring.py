@@ -184,7 +184,7 @@ class Monitoring(Construct):
                 self._of_queue(pair, "ApproximateNumberOfMessagesVisible", name, _RED, dead=True),
                 0,
                 f"Messages of {name} were put aside because they can never succeed, or were delivered too often. "
-                "First: look at errorCode and errorMessage of the dead letters (python -m local status); the "
+                "First: look at errorCode and errorMessage of the dead letters (inventory-orders status); the "
                 "message says what its sender has to fix.",
             )
             self._alarm(

@@ -24,12 +24,13 @@ from inventory_orders.messages import parse_order
 from inventory_orders.model import Adjustment, Known, Table
 from inventory_orders.products import NewProduct, Products
 from inventory_orders.store import Store
-from local import STATE, emf, queues, shop
-from local.aws import Aws
-from local.books import Account, Books, read_books
+from local import STATE, emf, sample_orders
 from local.emulator import Emulator
-from local.process import LocalError
-from local.shop import Message
+from operations import orders_file, queues
+from operations.audit import Account, Books, read_books
+from operations.aws import Aws
+from operations.errors import UserError
+from operations.orders_file import OrderMessage
 
 ORDERS = 2000
 BASKETS = 1000
@@ -50,12 +51,12 @@ class Workload:
     """
 
     products: Sequence[NewProduct]
-    standard: Sequence[Message]
-    fifo: Sequence[Message]
+    standard: Sequence[OrderMessage]
+    fifo: Sequence[OrderMessage]
     title: str
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[OrderMessage]:
         """All of them."""
         return [*self.standard, *self.fifo]
 
@@ -123,23 +124,26 @@ class Outcome:
 def tea_shop_day(run: str, count: int) -> Workload:
     """A third of the orders for a hot drop, 10 % delivered twice, 1 % poison of many kinds."""
     chance = random.Random(run)
-    good = shop.orders(run, count, chance)
-    bad = shop.poison(run, max(1, count // 100), good)
-    hot = [message for message in good if message.group == shop.HOT_PRODUCT]
+    good = sample_orders.orders(run, count, chance)
+    bad = sample_orders.poison(run, max(1, count // 100), good)
+    hot = [message for message in good if message.group == sample_orders.HOT_PRODUCT]
     # Every other order of the drop comes through the FIFO queue, the rest has to fight.
     fifo = hot[::2]
     through_fifo = {message.order_id for message in fifo}
     standard = [message for message in good if message.order_id not in through_fifo]
     for extra in [*chance.sample(good, count // 10), *bad]:
         standard.insert(chance.randrange(len(standard) + 1), extra)
-    return Workload(shop.catalogue(), standard, fifo, "A tea shop's day, with a hot drop")
+    return Workload(sample_orders.catalogue(), standard, fifo, "A tea shop's day, with a hot drop")
 
 
 def basket_day(run: str, path: Path) -> Workload:
     """Real orders, and a stock of which some products run out."""
-    messages = shop.read_baskets(path, run, BASKETS)
+    messages = orders_file.read_baskets(path, run, BASKETS)
     return Workload(
-        shop.stock_for(shop.demand(messages)), messages, [], f"Real orders from {path.name}"
+        sample_orders.stock_for(sample_orders.demand(messages)),
+        messages,
+        [],
+        f"Real orders from {path.name}",
     )
 
 
@@ -147,7 +151,7 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
     """Stock the shop, send the orders, wait until every message has ended, and read the books.
 
     Raises:
-        LocalError: Messages stay where they are, or the embedded AWS dies.
+        UserError: Messages stay where they are, or the embedded AWS dies.
     """
     run = f"d{uuid.uuid4().hex[:6]}"
     workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
@@ -180,7 +184,7 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
     )
 
 
-def _is_stored(message: Message, books: Books) -> bool:
+def _is_stored(message: OrderMessage, books: Books) -> bool:
     """Whether the orders hold this very request."""
     try:
         order = parse_order(message.body)
@@ -213,7 +217,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
     failed = [outcome for outcome in report.outcomes if outcome.ending is not Ending.APPLIED]
     if failed:
-        raise LocalError(f"the shop could not be restocked: {failed[0]}")
+        raise UserError(f"the shop could not be restocked: {failed[0]}")
 
 
 def progress_bar(console: Console) -> Progress:
@@ -230,7 +234,7 @@ def progress_bar(console: Console) -> Progress:
 
 def _send_and_watch(
     aws: Aws, emulator: Emulator, console: Console, workload: Workload
-) -> dict[str, Message]:
+) -> dict[str, OrderMessage]:
     """Send everything, and show how the service works it off. Returns the messages by SQS's ids."""
     total = len(workload.messages)
     sent = 0
@@ -264,8 +268,8 @@ def _send_and_watch(
             if done and waiting == 0:
                 break
             if now - last_change > _QUIET_SECONDS:
-                raise LocalError(
-                    f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `python -m local status` "
+                raise UserError(
+                    f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `inventory-orders status` "
                     "and .local/logs/emulator.log"
                 )
             time.sleep(0.1)
@@ -393,7 +397,7 @@ def _show_books(outcome: Outcome, console: Console) -> None:
     console.print()
 
     def interest(account: Account) -> tuple[bool, bool, bool, int]:
-        is_hot = account.product_id == shop.HOT_PRODUCT
+        is_hot = account.product_id == sample_orders.HOT_PRODUCT
         return (account.difference == 0, not is_hot, account.stock > 0, -account.sold)
 
     shown = sorted(outcome.accounts, key=interest)[:8]
@@ -410,7 +414,7 @@ def _show_books(outcome: Outcome, console: Console) -> None:
             f"{account.adjusted - account.sold:,}",
             f"{account.stock:,}",
             account.status,
-            style="bold" if account.product_id == shop.HOT_PRODUCT else "",
+            style="bold" if account.product_id == sample_orders.HOT_PRODUCT else "",
         )
     console.print(table)
     rest = len(outcome.accounts) - len(shown)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.telemetry import NAMESPACE
-from local.aws import Aws
 from local.logs import Tail
+from operations.aws import Aws
 
 
 @dataclass(frozen=True, slots=True)

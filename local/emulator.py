@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from local import ROOT, STATE
-from local.aws import environment_without_aws, opener_of
-from local.process import LOGS, LocalError, Server, run_logged, tail
+from local.endpoint import environment_without_aws, opener_of
+from local.process import LOGS, Server, run_logged, tail
+from operations.errors import UserError
 
 _FOLDER = STATE / "emulator"
 # Shared by all that run beside one another.
@@ -34,7 +35,7 @@ class Emulator(Server):
 
     Attributes:
         enforces_iam: Whether functions may do only what their roles allow, as on AWS. It then speaks TLS, with a
-            certificate of its own (`local.aws.CERTIFICATE`).
+            certificate of its own (`local.endpoint.CERTIFICATE`).
     """
 
     enforces_iam: bool = False
@@ -48,10 +49,10 @@ class Emulator(Server):
         """Make sure that it still runs.
 
         Raises:
-            LocalError: It died; the message ends with its last words.
+            UserError: It died; the message ends with its last words.
         """
         if not self.is_alive():
-            raise LocalError(f"the embedded AWS has stopped; its last lines:\n\n{tail(_LOG)}")
+            raise UserError(f"the embedded AWS has stopped; its last lines:\n\n{tail(_LOG)}")
 
 
 def running() -> Emulator | None:
@@ -69,7 +70,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         enforce_iam: Hold every function to its role, as AWS does.
 
     Raises:
-        LocalError: It does not come up.
+        UserError: It does not come up.
     """
     install()
     _clean()
@@ -103,7 +104,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     while not _is_ready(emulator):
         if process.poll() is not None or time.monotonic() > give_up_at:
             stop()
-            raise LocalError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
+            raise UserError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
         time.sleep(0.05)
     return emulator
 

@@ -24,7 +24,7 @@ from inventory_orders.lease import Lease
 from inventory_orders.model import Adjustment, Order, Table
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.store import CLIENT_CONFIG, Store
-from local.aws import Aws
+from operations.aws import Aws
 
 
 @dataclass

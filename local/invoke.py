@@ -17,9 +17,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from local import ROOT
-from local.aws import REGION, Aws, embedded_settings
-from local.process import LocalError
-from local.queues import peek_dead_letters
+from local.endpoint import REGION, embedded_settings
+from operations.aws import Aws
+from operations.errors import UserError
+from operations.queues import peek_dead_letters
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -52,7 +53,7 @@ def read_event(path: Path) -> Any:
     """Read an event file.
 
     Raises:
-        LocalError: It is not there, or no JSON.
+        UserError: It is not there, or no JSON.
     """
     try:
         return json.loads(path.read_text("utf-8"))
@@ -60,9 +61,9 @@ def read_event(path: Path) -> Any:
         samples = ", ".join(
             str(found.relative_to(ROOT)) for found in (ROOT / "events").glob("*.json")
         )
-        raise LocalError(f"{path} does not exist; samples are {samples}") from None
+        raise UserError(f"{path} does not exist; samples are {samples}") from None
     except ValueError as error:
-        raise LocalError(f"{path} is not JSON: {error}") from error
+        raise UserError(f"{path} is not JSON: {error}") from error
 
 
 def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
@@ -139,7 +140,7 @@ def load_handler(name: str) -> ModuleType:
     path = ROOT / "functions" / name / "handler.py"
     spec = importlib.util.spec_from_file_location(f"functions.{name}.handler", path)
     if spec is None or spec.loader is None:
-        raise LocalError(f"{path} cannot be imported")
+        raise UserError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -169,7 +170,7 @@ def moto_stack() -> Mapping[str, str]:
     from inventory_orders.model import Table  # noqa: PLC0415
     from inventory_orders.products import Products  # noqa: PLC0415
     from inventory_orders.store import Store  # noqa: PLC0415
-    from local.shop import catalogue  # noqa: PLC0415
+    from local.sample_orders import catalogue  # noqa: PLC0415
 
     dynamodb = boto3.client("dynamodb")
     for table in Table:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from local.aws import Aws
+from operations.aws import Aws
 
 # An event may become readable a little after a later one has.
 _OVERLAP_MILLISECONDS = 2000

@@ -12,12 +12,9 @@ from typing import Self
 import psutil
 
 from local import ROOT, STATE
+from operations.errors import UserError
 
 LOGS = STATE / "logs"
-
-
-class LocalError(Exception):
-    """Something that a person can act upon; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]
     """Run a program from the project's root, with its output in `.local/logs/<name>.log`.
 
     Raises:
-        LocalError: It failed; the message ends with the last lines of its output.
+        UserError: It failed; the message ends with the last lines of its output.
     """
     LOGS.mkdir(parents=True, exist_ok=True)
     path = LOGS / f"{name}.log"
@@ -108,9 +105,9 @@ def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]
                 check=False,
             )
         except FileNotFoundError as error:
-            raise LocalError(f"{command[0]} was not found; {_INSTALL}") from error
+            raise UserError(f"{command[0]} was not found; {_INSTALL}") from error
     if done.returncode != 0:
-        raise LocalError(
+        raise UserError(
             f"{name} failed (exit status {done.returncode}); the end of {path}:\n\n{tail(path)}"
         )
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 from local import ROOT, STATE, emulator
-from local.aws import ACCOUNT, REGION, embedded_environment
 from local.dashboard import background
 from local.emulator import Emulator
+from local.endpoint import ACCOUNT, REGION, embedded_environment
 from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"

@@ -9,8 +9,8 @@ import typer
 
 from bench import plan
 from bench.simulator import engine
-from bench.simulator.model import LATENCIES
 from bench.workloads import REAL_ORDERS
+from simulated_aws.latency import LATENCIES
 
 HEAD = (
     "workers orders/s  req/o   wu/o   ru/o confl/o  rate refused retries  p95  p50 ms   p99 ms  mean ms "

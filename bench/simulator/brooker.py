@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from bench.simulator.contention import ContendedDynamoDB
-from bench.simulator.model import MILLISECOND
-from bench.simulator.scheduler import Scheduler
-from local.model import DynamoDB, ServiceError
+from simulated_aws import DynamoDB, ServiceError
+from simulated_aws.contention import ContendedDynamoDB
+from simulated_aws.latency import MILLISECOND
+from simulated_aws.scheduler import Scheduler
 
 BASE, CAP = 5.0, 2000.0
 """Milliseconds."""

@@ -32,8 +32,12 @@ from bench import contenders, plan
 from bench.capacity import Exchange
 from bench.figures import Cell, Observed, audit, reduce
 from bench.plan import Size, Step
-from bench.simulator.contention import ContendedDynamoDB
-from bench.simulator.model import (
+from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
+from inventory_orders import runtime
+from inventory_orders.store import decode
+from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
+from simulated_aws.contention import ContendedDynamoDB
+from simulated_aws.latency import (
     CPU,
     INVOCATION_SECONDS,
     MAX_DELIVERIES,
@@ -42,11 +46,7 @@ from bench.simulator.model import (
     Latencies,
     Region,
 )
-from bench.simulator.scheduler import Scheduler, Task, VirtualExecutor, seeded
-from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
-from inventory_orders import runtime
-from inventory_orders.store import decode
-from local.model import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
+from simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
 _IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"

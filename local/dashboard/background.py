@@ -7,8 +7,9 @@ import sys
 import time
 
 from local import ROOT, STATE, emulator
-from local.aws import environment_without_aws
-from local.process import LOGS, LocalError, Server, tail
+from local.endpoint import environment_without_aws
+from local.process import LOGS, Server, tail
+from operations.errors import UserError
 
 _NOTE = STATE / "dashboard.json"
 _LOG = LOGS / "dashboard.log"
@@ -26,7 +27,7 @@ def start() -> Server:
     """Start the server where it does not run already. The embedded AWS has to run.
 
     Raises:
-        LocalError: It does not come up.
+        UserError: It does not come up.
     """
     with emulator.exclusive():
         return running() or _start()
@@ -50,7 +51,7 @@ def _start() -> Server:
     while (found := running()) is None:
         if process.poll() is not None or time.monotonic() > give_up_at:
             process.kill()
-            raise LocalError(f"the dashboard did not start; its last lines:\n\n{tail(_LOG)}")
+            raise UserError(f"the dashboard did not start; its last lines:\n\n{tail(_LOG)}")
         time.sleep(0.02)
     return found
 

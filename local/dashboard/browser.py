@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
-from local.process import LocalError
+from operations.errors import UserError
 
 _NAMES = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge"),
@@ -31,13 +31,13 @@ def find() -> str:
     """The path of a Chromium, or of a browser made from it.
 
     Raises:
-        LocalError: There is none; says what to install.
+        UserError: There is none; says what to install.
     """
     for name in _NAMES:
         path = shutil.which(name)
         if path is not None:
             return path
-    raise LocalError(
+    raise UserError(
         "there is no Chromium or Chrome on this machine to draw the page with. Install one: "
         "`apt-get install chromium` on Debian, `brew install --cask chromium` on macOS"
     )
@@ -48,7 +48,7 @@ def launched() -> Iterator[Browser]:
     """A browser of our own, with an empty profile; ended on the way out.
 
     Raises:
-        LocalError: There is none, or it does not start.
+        UserError: There is none, or it does not start.
     """
     path = find()
     # Chromium's sandbox refuses to run as root, as in a container.
@@ -59,7 +59,7 @@ def launched() -> Iterator[Browser]:
                 executable_path=path, args=[*_ARGUMENTS, *as_root], headless=True
             )
         except PlaywrightError as error:
-            raise LocalError(f"{path} does not start: {error}") from error
+            raise UserError(f"{path} does not start: {error}") from error
         try:
             yield browser
         finally:
@@ -75,7 +75,7 @@ def take_picture(url: str, file: Path, height: int | None) -> None:
         height: How much of it, from the top, in pixels; None for all.
 
     Raises:
-        LocalError: There is no browser, or the page does not come up.
+        UserError: There is no browser, or the page does not come up.
     """
     with launched() as browser:
         page = browser.new_page(viewport={"width": _WIDTH, "height": height or 1000})
@@ -84,12 +84,12 @@ def take_picture(url: str, file: Path, height: int | None) -> None:
             page.wait_for_selector("body[data-now]", timeout=_WAIT_MILLISECONDS)
             page.screenshot(path=file, full_page=height is None)
         except PlaywrightError as error:
-            raise LocalError(f"the page at {url} could not be drawn: {error}") from error
+            raise UserError(f"the page at {url} could not be drawn: {error}") from error
 
 
 if __name__ == "__main__":
     try:
         find()
-    except LocalError as missing:
+    except UserError as missing:
         print(f"No browser: {missing}", file=sys.stderr)
         sys.exit(1)

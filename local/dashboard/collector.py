@@ -12,10 +12,11 @@ from itertools import accumulate
 
 from inventory_orders import telemetry
 from local import emf
-from local.aws import Aws, opener_of
 from local.dashboard.metrics import RETENTION_SECONDS, Metric, Samples
+from local.endpoint import opener_of
 from local.logs import Event, Tail
-from local.queues import DEAD_LETTERS, QUEUES, depth
+from operations.aws import Aws
+from operations.queues import DEAD_LETTERS, QUEUES, depth
 
 _LOG_GROUP = "LogGroupName"
 _FUNCTION = "FunctionName"

@@ -17,11 +17,12 @@ from threading import Event, Thread
 from urllib.parse import parse_qs, urlsplit
 
 from local import ROOT, emulator
-from local.aws import use_embedded
 from local.dashboard import background
 from local.dashboard.service import LATEST, RANGES, Service
-from local.process import LocalError, Server
+from local.endpoint import use_embedded
+from local.process import Server
 from local.stack import STACK_NAME
+from operations.errors import UserError
 
 POLL_SECONDS = 1.0
 
@@ -97,7 +98,7 @@ def main() -> int:
     """Serve until told to stop, or until the embedded AWS is gone."""
     aws = emulator.running()
     if aws is None:
-        raise LocalError("the embedded AWS does not run")
+        raise UserError("the embedded AWS does not run")
     use_embedded(aws.endpoint)
     service = Service(STACK_NAME, aws.endpoint)
     stopped = Event()

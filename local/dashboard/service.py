@@ -11,11 +11,11 @@ from typing import Any
 
 import boto3
 
-from local.aws import Aws
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Window
+from operations.aws import Aws
 
 # Seconds shown, and seconds for each point. The last is what CloudWatch shows by default.
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}

@@ -20,13 +20,15 @@ import psutil
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
-from local import ROOT, demo, queues, shop
-from local.books import read_books
+from local import ROOT, demo, sample_orders
 from local.dashboard import background, browser
 from local.invoke import invoke_deployed
-from local.process import LocalError, Server
-from tests.conftest import order_body
-from tests.e2e.test_deployed_stack import cli, create, message, wait_until_settled
+from local.process import Server
+from operations import queues
+from operations.audit import read_books
+from operations.errors import UserError
+from tests.support.messages import order_body
+from tests.support.stack import cli, create, message, wait_until_settled
 
 ORDERS = 10_000
 
@@ -45,7 +47,7 @@ def url(aws):
 def chromium():
     try:
         browser.find()
-    except LocalError as error:
+    except UserError as error:
         pytest.skip(f"THE DASHBOARD'S PAGE IS NOT TESTED: {error}")
     with browser.launched() as launched:
         yield launched
@@ -231,8 +233,8 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
     open_dashboard(page, url)
     wait_until_settled(aws)
     placed, rejected = number(page, "placed"), number(page, "rejected")
-    demo.stock_up(aws, shop.catalogue(), "tenthousand")
-    orders = shop.orders("tt", ORDERS, random.Random("tt"))
+    demo.stock_up(aws, sample_orders.catalogue(), "tenthousand")
+    orders = sample_orders.orders("tt", ORDERS, random.Random("tt"))
     queues.send(aws, queues.STANDARD, orders)
     wait_until_settled(aws, 120)
     rows = [row for key, row in read_books(aws).orders.items() if key.startswith("tt-")]
@@ -321,7 +323,7 @@ def test_a_picture_without_a_window(aws, chromium, tmp_path):
 def test_without_a_browser_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(browser, "_NAMES", ("chromium",))
-    with pytest.raises(LocalError, match="apt-get install chromium"):
+    with pytest.raises(UserError, match="apt-get install chromium"):
         browser.take_picture("http://127.0.0.1:1", tmp_path / "x.png", None)
 
 

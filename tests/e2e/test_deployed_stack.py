@@ -3,51 +3,17 @@
 import json
 import os
 import subprocess
-import sys
 import time
 
 import psutil
 import pytest
 
-from local import ROOT, STATE, queues, stack
-from local.books import read_books
+from local import ROOT, STATE, stack
 from local.invoke import function_names, invoke_deployed
-from local.shop import Message
-from tests.conftest import order_body
-
-
-def cli(*arguments, check=True):
-    """The command line as a person runs it, on the tests' own embedded AWS."""
-    done = subprocess.run(
-        [sys.executable, "-m", "local", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-def wait_until_settled(aws, seconds=60):
-    give_up_at = time.monotonic() + seconds
-    while sum(queues.depth(aws, name).total for name in queues.QUEUES):
-        assert time.monotonic() < give_up_at, "messages stay in the queues"
-        time.sleep(0.1)
-
-
-def message(body, group="g", deduplication_id="d"):
-    return Message(
-        body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
-    )
-
-
-def create(aws, product_id, stock, **more):
-    command = {"action": "create", "productId": product_id, "openingStock": stock, **more}
-    answer = invoke_deployed(aws, "manage_products", command).answer
-    assert answer["result"] == "APPLIED", answer
-    return answer
+from operations import queues
+from operations.audit import read_books
+from tests.support.messages import order_body
+from tests.support.stack import COMMAND, cli, create, message, wait_until_settled
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +124,7 @@ def test_real_accounts_and_the_embedded_aws_are_not_mistaken_for_each_other(embe
     endpoint = embedded_aws[1].endpoint
     for arguments in (["status", "--account", "dev"], ["deploy", "--stage", "dev"]):
         refused = subprocess.run(
-            [sys.executable, "-m", "local", *arguments],
+            [COMMAND, *arguments],
             cwd=ROOT,
             env={**os.environ, "AWS_ENDPOINT_URL": endpoint},
             capture_output=True,

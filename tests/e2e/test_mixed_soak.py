@@ -7,13 +7,14 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from inventory_orders.clock import timestamp
-from local import queues, stack
-from local.aws import Aws
-from local.books import history, read_books
+from local import stack
 from local.invoke import invoke_deployed
-from local.shop import Message
-from tests.conftest import order_body
-from tests.e2e.test_deployed_stack import cli, create, wait_until_settled
+from operations import queues
+from operations.audit import history, read_books
+from operations.aws import Aws
+from operations.orders_file import OrderMessage
+from tests.support.messages import order_body
+from tests.support.stack import cli, create, wait_until_settled
 
 PRODUCTS = [f"soak-{number}" for number in range(12)]
 DELISTED, COUNTED = PRODUCTS[0], PRODUCTS[1]
@@ -21,7 +22,7 @@ ORDERS, CANCELLATIONS, RECEIPTS, EVENTS = 2000, 300, 250, 300
 
 
 def message(body):
-    return Message(json.dumps(body), None, "g", "d")
+    return OrderMessage(json.dumps(body), None, "g", "d")
 
 
 def workloads():

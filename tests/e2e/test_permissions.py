@@ -10,8 +10,8 @@ import pytest
 
 from inventory_orders.clock import SystemClock, timestamp
 from local.invoke import function_names, invoke_deployed
-from tests.conftest import order_body, sqs_event
-from tests.roles import allow, name_of, permissions
+from tests.support.messages import order_body, sqs_event
+from tests.support.roles import allow, name_of, permissions
 
 NOT_ENFORCED = {
     *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Annotated
 
-import tests.conftest  # noqa: F401 - drops the caller's AWS settings first
+import tests.support.environment  # noqa: F401 - drops the caller's AWS settings first
 
 # isort: split
 import typer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.claims import CLAIM_SECONDS
 from inventory_orders.model import ProductStatus, stock_status
-from local.books import read_books
+from operations.audit import read_books
 
 if TYPE_CHECKING:
     from tests.explore.world import Change, World

@@ -23,7 +23,7 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.retries.quota import RetryQuota
 from greenlet import getcurrent, greenlet
 
-from local.model import ManualClock, Model, Queue, ServiceError, answered_by, virtual_time
+from simulated_aws import ManualClock, Queue, ServiceError, SimulatedAws, answered_by, virtual_time
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
@@ -219,7 +219,7 @@ class World:
         self.faults_used = 0
         self.clock = handlers.clock
         self.clock.seconds = 1_800_000_000.0
-        self.model = Model(self.clock.now)
+        self.model = SimulatedAws(self.clock.now)
         self.processes: dict[str, Process] = {}
         self.history: list[Change] = []
         self.last: dict[Place, dict[str, Any] | None] = {}

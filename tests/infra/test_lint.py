@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.infra.test_template import SETTINGS, resources, synthesise
+from tests.support.template import SETTINGS, resources, synthesise
 
 
 def test_cfn_lint_accepts_the_template(tmp_path):

@@ -13,8 +13,8 @@ from inventory_orders.errors import CancellationReason, ThrottledError, Transact
 from inventory_orders.model import RefusalReason
 from local import emf
 from local.invoke import FakeContext, load_handler, moto_stack
-from tests.conftest import order_body, sqs_event
-from tests.infra.test_template import resources, synthesise
+from tests.support.messages import order_body, sqs_event
+from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
 
@@ -79,13 +79,6 @@ def metrics_of(widgets):
                 (namespace, name, dict(zip(dimensions[::2], dimensions[1::2], strict=True)))
             )
     return found
-
-
-def alarms_of(template):
-    return {
-        logical_id: alarm["Properties"]
-        for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items()
-    }
 
 
 def metric_of_alarm(properties):

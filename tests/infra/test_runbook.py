@@ -7,11 +7,10 @@ import pytest
 import typer
 from typer.exceptions import TyperException
 
+from cli.main import app
 from local import ROOT
-from local.__main__ import app
-from tests.infra.test_monitoring import alarms_of
-from tests.infra.test_template import synthesise
-from tests.runbook import RUNBOOK, aws_call, commands, families, sections
+from tests.support.runbook import RUNBOOK, aws_call, commands, families, sections
+from tests.support.template import alarms_of, synthesise
 
 PARTS = (
     "**Means.**",
@@ -69,8 +68,8 @@ def check(command):
     words = shlex.split(command)
     if words[0] == "aws":
         aws_call(command)
-    elif words[:3] == [".venv/bin/python", "-m", "local"]:
-        name, *arguments = words[3:]
+    elif words[0] == ".venv/bin/inventory-orders":
+        name, *arguments = words[1:]
         typer.main.get_command(app).commands[name].make_context(name, arguments)
     elif words[0] == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
@@ -85,7 +84,7 @@ def test_every_command_exists_with_these_options():
     assert len(found) > 15
     for command in found:
         check(command)
-    for inline in re.findall(r"`((?:make|\.venv/bin/python -m local) [^`]+)`", text):
+    for inline in re.findall(r"`((?:make|\.venv/bin/inventory-orders) [^`]+)`", text):
         check(inline)
 
 
@@ -93,8 +92,8 @@ def test_every_command_exists_with_these_options():
     "command",
     [
         "make coffee",
-        ".venv/bin/python -m local redrive --sned",
-        ".venv/bin/python -m local redirve",
+        ".venv/bin/inventory-orders redrive --sned",
+        ".venv/bin/inventory-orders redirve",
         "aws sqs purge-queues --queue-url u",
         "aws sqs purge-queue --queue u",
         "rm -r x",

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from local import ROOT
-from tests.infra.test_template import resources, stack_of, synthesise
+from tests.support.template import resources, stack_of, synthesise
 
 
 def findings(stage, **changes):

@@ -1,34 +1,11 @@
 """The synthesised template, where the embedded AWS drops or ignores what it says."""
 
-import json
-import os
-
 import pytest
 
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
-os.environ["CDK_VALIDATION"] = "false"
-
-import aws_cdk as cdk
-from aws_cdk.assertions import Template
-
 from infra.queues import MAX_RECEIVE_COUNT
-from infra.settings import Settings
-from infra.stack import InventoryOrdersStack
 from inventory_orders.model import Table
 from inventory_orders.store import PARTITION_KEYS, SORT_KEYS
-from local import ROOT
-
-SETTINGS = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
-
-
-def stack_of(stage, **changes):
-    settings = Settings.from_context(stage, SETTINGS | changes)
-    app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True})
-    return InventoryOrdersStack(app, settings.stack_name, settings=settings)
-
-
-def synthesise(stage, **changes):
-    return Template.from_stack(stack_of(stage, **changes))
+from tests.support.template import SETTINGS, resources, synthesise
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +16,6 @@ def dev():
 @pytest.fixture(scope="module")
 def prod():
     return synthesise("prod")
-
-
-def resources(template, kind):
-    return template.find_resources(kind)
 
 
 def by_name(template, kind, part):

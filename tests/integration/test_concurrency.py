@@ -13,11 +13,11 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.telemetry import metrics, record_effort
 from inventory_orders.writer import Effort
 from local import emf
-from local.books import read_books
 from local.examples import Stage
 from local.invoke import FakeContext, load_handler
-from tests.conftest import order_body, sqs_event
-from tests.integration.conftest import in_processes, in_threads, set_environment
+from operations.audit import read_books
+from tests.support.messages import order_body, sqs_event
+from tests.support.parallel import in_processes, in_threads, set_environment
 
 
 def soon():

@@ -7,7 +7,7 @@ import pytest
 from inventory_orders.errors import TransactionCancelledError
 from inventory_orders.model import Order
 from inventory_orders.planner import plan
-from tests.memory import stored
+from tests.support.memory_store import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

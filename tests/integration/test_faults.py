@@ -9,8 +9,8 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.committer import Ending
 from inventory_orders.model import Order
-from local.books import read_books
-from tests.integration.conftest import in_threads
+from operations.audit import read_books
+from tests.support.parallel import in_threads
 
 
 class RawBody:

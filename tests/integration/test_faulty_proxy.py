@@ -9,7 +9,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.committer import Committer, Ending
 from inventory_orders.model import Order
 from inventory_orders.store import CLIENT_CONFIG, Store
-from tests.faults import Fault, FaultyProxy, Shares
+from tests.support.faults import Fault, FaultyProxy, Shares
 
 ONCE = Config(retries={"total_max_attempts": 1})
 

@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
-from local import queues, redrive
-from local.redrive import MAY_SUCCEED_NOW, SEEN_IN_A_GROUP, Decision
-from tests.conftest import order_body
-from tests.e2e.test_deployed_stack import cli, create, wait_until_settled
+from operations import queues, redrive
+from operations.redrive import MAY_SUCCEED_NOW, SEEN_IN_A_GROUP, Decision
+from tests.support.messages import order_body
+from tests.support.stack import cli, create, wait_until_settled
 
 POISON = "INVALID_JSON"
 FAST = 10_000.0

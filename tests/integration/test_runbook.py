@@ -9,15 +9,15 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local import queues
-from local.books import read_books
 from local.emf import parse, read_samples, values_of
 from local.invoke import invoke_deployed
-from tests.conftest import order_body, sqs_event
-from tests.e2e.test_deployed_stack import cli, create, wait_until_settled
-from tests.faults import Fault, FaultyProxy, Shares
-from tests.integration.conftest import in_threads
-from tests.runbook import aws_call, commands, sections
+from operations import queues
+from operations.audit import read_books
+from tests.support.faults import Fault, FaultyProxy, Shares
+from tests.support.messages import order_body, sqs_event
+from tests.support.parallel import in_threads
+from tests.support.runbook import aws_call, commands, sections
+from tests.support.stack import cli, create, wait_until_settled
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"

@@ -29,15 +29,18 @@ import psutil  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from local import emf, queues, shop, stack  # noqa: E402
-from local.aws import Aws, use_embedded  # noqa: E402
-from local.books import Books, read_books, read_rows  # noqa: E402
+from local import emf, sample_orders, stack  # noqa: E402
 from local.demo import progress_bar, stock_up  # noqa: E402
 from local.emulator import Emulator  # noqa: E402
-from local.process import LOGS, LocalError  # noqa: E402
-from tests.faults import Fault, FaultyProxy, Shares  # noqa: E402
+from local.endpoint import use_embedded  # noqa: E402
+from local.process import LOGS  # noqa: E402
+from operations import queues  # noqa: E402
+from operations.audit import Books, read_books, read_rows  # noqa: E402
+from operations.aws import Aws  # noqa: E402
+from operations.errors import UserError  # noqa: E402
 from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
+from tests.support.faults import Fault, FaultyProxy, Shares  # noqa: E402
 
 SUMMARY = ROOT / ".local" / "soak.json"
 SHARES = Shares(throttled=0.08, server_error=0.03, conflict=0.04, lost_response=0.05)
@@ -301,7 +304,7 @@ def main() -> int:
         run_id = f"s{uuid.uuid4().hex[:6]}"
         work = workload(run_id, seed, datetime.now(UTC))
         say("Stocking the shop")
-        stock_up(aws, shop.catalogue(), run_id)
+        stock_up(aws, sample_orders.catalogue(), run_id)
         with FaultyProxy(emulator.endpoint, SHARES, seed) as proxy:
             prepare(aws, proxy)
             run = soak(aws, emulator, proxy, work, seed, console)
@@ -309,7 +312,7 @@ def main() -> int:
         books = read_books(aws)
         ledger, causes = read_ledger(aws, work, books)
         result = summary(seed, work, run, ledger, causes, books, aws)
-    except LocalError as error:
+    except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         return 1
     finally:

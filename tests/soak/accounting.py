@@ -16,7 +16,7 @@ from inventory_orders.messages import (
     parse_order,
 )
 from inventory_orders.model import Known
-from local import queues
+from operations import queues
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, ...], Row]

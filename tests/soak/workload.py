@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from inventory_orders.clock import timestamp
-from local import queues, shop
-from local.shop import Message
+from local import sample_orders
+from operations import queues
+from operations.orders_file import OrderMessage
 
 MESSAGES = 10_000
 DUPLICATES = MESSAGES * 15 // 100
@@ -33,7 +34,7 @@ _OTHER_POISON = {
 class Workload:
     """Messages by the queue that they go through, in order."""
 
-    messages: Mapping[str, Sequence[Message]]
+    messages: Mapping[str, Sequence[OrderMessage]]
 
     @property
     def count(self) -> int:
@@ -50,8 +51,8 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
         now: Catalogue events are from the hours before.
     """
     chance = random.Random(seed)
-    orders = shop.orders(run, _ORDERS, chance)
-    drop = [message for message in orders if message.group == shop.HOT_PRODUCT]
+    orders = sample_orders.orders(run, _ORDERS, chance)
+    drop = [message for message in orders if message.group == sample_orders.HOT_PRODUCT]
     # Every other order of the drop comes through the FIFO queue, the rest has to fight.
     through_fifo = {message.order_id for message in drop[::2]}
     receipts = [_receipt(run, number, chance) for number in range(_RECEIPTS)]
@@ -66,11 +67,11 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     }
     chance.shuffle(good[queues.CATALOGUE])
 
-    poison_orders = shop.poison(
+    poison_orders = sample_orders.poison(
         run, POISON - sum(_OTHER_POISON.values()) + _OTHER_POISON[queues.FIFO], orders
     )
     fifo_poison = poison_orders[: _OTHER_POISON[queues.FIFO]]
-    extra: dict[str, list[Message]] = {
+    extra: dict[str, list[OrderMessage]] = {
         queues.STANDARD: poison_orders[len(fifo_poison) :],
         queues.FIFO: fifo_poison,
         queues.STOCK: [
@@ -90,23 +91,23 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     for queue, message in chance.sample(all_good, DUPLICATES):
         # Under another deduplication id, or else the FIFO queue itself would drop it.
         again = f"{message.deduplication_id}-again"
-        extra[queue].append(Message(message.body, message.order_id, message.group, again))
+        extra[queue].append(OrderMessage(message.body, message.order_id, message.group, again))
     for queue, messages in extra.items():
         for message in messages:
             good[queue].insert(chance.randrange(len(good[queue]) + 1), message)
     return Workload(good)
 
 
-def _message(document: Mapping[str, object]) -> Message:
-    return Message(json.dumps(document), None, "", "")
+def _message(document: Mapping[str, object]) -> OrderMessage:
+    return OrderMessage(json.dumps(document), None, "", "")
 
 
-def _poisoned(body: str, number: int) -> Message:
-    return Message(body, None, "", f"poison-{number}")
+def _poisoned(body: str, number: int) -> OrderMessage:
+    return OrderMessage(body, None, "", f"poison-{number}")
 
 
 def _product(chance: random.Random) -> str:
-    return chance.choice(shop.catalogue()).product_id
+    return chance.choice(sample_orders.catalogue()).product_id
 
 
 def _receipt(run: str, number: int, chance: random.Random) -> dict[str, object]:
@@ -118,7 +119,7 @@ def _receipt(run: str, number: int, chance: random.Random) -> dict[str, object]:
     }
 
 
-def _event(run: str, number: int, now: datetime, chance: random.Random) -> Message:
+def _event(run: str, number: int, now: datetime, chance: random.Random) -> OrderMessage:
     moment = now - timedelta(hours=3) + timedelta(seconds=number)
     return _message(
         {
@@ -150,7 +151,7 @@ def _cancellation_poison(run: str, number: int) -> str:
 def _event_poison(run: str, number: int) -> str:
     event = {
         "eventId": f"{run}-bad-{number}",
-        "productId": shop.HOT_PRODUCT,
+        "productId": sample_orders.HOT_PRODUCT,
         "details": {"price": 1},
     }
     times = (timestamp(datetime(2999, 1, 1, tzinfo=UTC)), "yesterday")

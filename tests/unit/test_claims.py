@@ -19,7 +19,7 @@ from inventory_orders.model import Order, RefusalReason
 from inventory_orders.planner import Limits
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.writer import Effort
-from tests.memory import FakeClock, Fault, MemoryStore, product
+from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
 START = FakeClock().seconds

@@ -24,7 +24,7 @@ from inventory_orders.model import (
 )
 from inventory_orders.planner import Limits
 from inventory_orders.retry import RetryPolicy
-from tests.memory import FakeClock, Fault, MemoryStore, product
+from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
 THROTTLED = ThrottledError("ThrottlingException", "slow down")

@@ -30,7 +30,7 @@ from inventory_orders.products import NewProduct, Products
 from inventory_orders.store import Store
 from inventory_orders.telemetry import logger
 from local.invoke import FakeContext, create_table, function_names, load_handler
-from tests.conftest import sqs_event
+from tests.support.messages import sqs_event
 
 fuzz = settings(
     derandomize=True,

@@ -15,8 +15,8 @@ from inventory_orders.errors import ConfigurationError
 from inventory_orders.runtime import Settings
 from local import ROOT, emf
 from local.invoke import FakeContext, function_names, load_handler, readable
-from local.queues import peek_dead_letters
-from tests.conftest import order_body, sqs_event
+from operations.queues import peek_dead_letters
+from tests.support.messages import order_body, sqs_event
 
 EVENTS = ROOT / "events"
 

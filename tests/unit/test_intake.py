@@ -19,8 +19,8 @@ from inventory_orders.intake import (
 )
 from inventory_orders.messages import parse_order
 from inventory_orders.retry import RetryPolicy
-from tests.conftest import order_body, sqs_event
-from tests.memory import FakeClock, Fault, MemoryStore, product
+from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
+from tests.support.messages import order_body, sqs_event
 
 QUEUE = Queue("queue", "dead-letters")
 FIFO = Queue("queue.fifo", "dead-letters.fifo")

@@ -10,7 +10,7 @@ from inventory_orders.model import (
     RefusalReason,
     stock_status,
 )
-from tests.memory import product
+from tests.support.memory_store import product
 
 
 @pytest.mark.parametrize(

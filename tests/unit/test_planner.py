@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inventory_orders.model import Adjustment, Order, ProductStatus, RefusalReason
 from inventory_orders.planner import Limits, plan
-from tests.memory import product
+from tests.support.memory_store import product
 
 PRODUCT_IDS = [f"p{number}" for number in range(6)]
 

@@ -25,7 +25,7 @@ from inventory_orders.model import Adjustment, Order, adjustment_key
 from inventory_orders.products import CatalogueEvent, NewProduct, Products
 from inventory_orders.retry import RetryPolicy
 from local.examples import lose_responses
-from tests.memory import FakeClock
+from tests.support.memory_store import FakeClock
 
 
 class Bench:

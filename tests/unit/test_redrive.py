@@ -2,8 +2,8 @@
 
 import pytest
 
-from local.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
-from local.redrive import MAY_SUCCEED_NOW, Decision, Findings, Letter, Selection
+from operations.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
+from operations.redrive import MAY_SUCCEED_NOW, Decision, Findings, Letter, Selection
 
 
 def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message="why"):

@@ -7,11 +7,11 @@ import uuid
 import pytest
 
 from bench.simulator import brooker, engine
-from bench.simulator.contention import ContendedDynamoDB
-from bench.simulator.model import FAST, PUBLISHED, Percentiles, TokenBucket
-from bench.simulator.scheduler import Scheduler, SchedulerError, VirtualExecutor, seeded
 from bench.workloads import hot_product, sell_out
-from local.model import DynamoDB, ServiceError
+from simulated_aws import DynamoDB, ServiceError
+from simulated_aws.contention import ContendedDynamoDB
+from simulated_aws.latency import FAST, PUBLISHED, Percentiles, TokenBucket
+from simulated_aws.scheduler import Scheduler, SchedulerError, VirtualExecutor, seeded
 
 
 class TestScheduler:

@@ -8,10 +8,10 @@ import pytest
 
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages import parse_order
-from local import queues
-from tests.conftest import order_body
+from operations import queues
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.workload import DUPLICATES, MESSAGES, POISON, workload
+from tests.support.messages import order_body
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EARLY, LATE = "2026-11-21T09:00:00.000000+00:00", "2026-11-21T10:00:00.000000+00:00"

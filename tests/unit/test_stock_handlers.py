@@ -10,8 +10,8 @@ from inventory_orders import runtime
 from local import ROOT, emf
 from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
-from local.queues import peek_dead_letters
-from tests.conftest import order_body, sqs_event
+from operations.queues import peek_dead_letters
+from tests.support.messages import order_body, sqs_event
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60

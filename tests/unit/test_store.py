@@ -24,8 +24,8 @@ from inventory_orders.model import Adjustment, Known, Order, ProductStatus, Tabl
 from inventory_orders.planner import plan
 from inventory_orders.products import NewProduct, Products
 from inventory_orders.store import CLIENT_CONFIG, Store, decode_product
-from local.model import ServiceError, answered_by
-from tests.memory import product, stored
+from simulated_aws import ServiceError, answered_by
+from tests.support.memory_store import product, stored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.model import OrderStatus
 from inventory_orders.store import decode
-from local.aws import Aws
+from operations.aws import Aws
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -15,7 +15,16 @@ from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
 
-from local.model.values import Item, ServiceError, Value, checked, invalid, number, size_of, text_of
+from simulated_aws.values import (
+    Item,
+    ServiceError,
+    Value,
+    checked,
+    invalid,
+    number,
+    size_of,
+    text_of,
+)
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<sign><>|<=|>=|[=<>(),.\[\]+-])|(?P<name>#[A-Za-z0-9_]+)|(?P<value>:[A-Za-z0-9_]+)"

@@ -18,7 +18,7 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from local.aws import CERTIFICATE
+from local.endpoint import CERTIFICATE
 
 _ERROR = "com.amazonaws.dynamodb.v20120810#"
 _CONNECTION_HEADERS = {"connection", "transfer-encoding", "keep-alive", "date", "server"}

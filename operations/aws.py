@@ -1,12 +1,9 @@
-"""Which AWS is talked to: the embedded one, or the account of the caller's environment. Never one by mistake."""
+"""One deployed stack: clients for the AWS that holds it, and its outputs."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
-import ssl
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,8 +13,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local import STATE
-from local.process import LocalError
+from operations.errors import UserError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -25,12 +21,6 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_logs import CloudWatchLogsClient
     from mypy_boto3_sqs import SQSClient
-
-REGION = "us-east-1"
-ACCOUNT = "000000000000"
-
-CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
-"""Made by the embedded AWS when it speaks TLS; clients have to be told to trust it."""
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -49,69 +39,15 @@ def _is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return bool(mapped.is_loopback or mapped.is_unspecified)
 
 
-def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
-    """What asks the embedded AWS things that no AWS client can: without any proxy, this machine talks to itself."""
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-    if endpoint.startswith("https:"):
-        trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
-        handlers.append(urllib.request.HTTPSHandler(context=trusted))
-    return urllib.request.build_opener(*handlers)
-
-
-def embedded_settings(endpoint: str) -> dict[str, str]:
-    """What points any AWS client at the embedded AWS, and away from every real account.
-
-    Raises:
-        LocalError: The endpoint is not on this machine.
-    """
-    if not is_loopback(endpoint):
-        raise LocalError(f"{endpoint} is not on this machine; local commands refuse to use it")
-    trust = {"AWS_CA_BUNDLE": str(CERTIFICATE), "NODE_EXTRA_CA_CERTS": str(CERTIFICATE)}
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": REGION,
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        **(trust if endpoint.startswith("https:") else {}),
-    }
-
-
-def embedded_environment(endpoint: str) -> dict[str, str]:
-    """The caller's environment without any AWS setting of theirs, pointed at the embedded AWS."""
-    environment = environment_without_aws() | embedded_settings(endpoint)
-    # A proxy of the caller's must not stand between this machine and itself.
-    for name in ("NO_PROXY", "no_proxy"):
-        others = environment.get(name)
-        environment[name] = "127.0.0.1,localhost" + (f",{others}" if others else "")
-    return environment
-
-
-def environment_without_aws() -> dict[str, str]:
-    """The caller's environment without any AWS setting."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-
-
-def use_embedded(endpoint: str) -> None:
-    """Point this process at the embedded AWS for good."""
-    wanted = embedded_environment(endpoint)
-    for name in os.environ.keys() - wanted.keys():
-        del os.environ[name]
-    os.environ.update(wanted)
-
-
 def refuse_loopback(environment: Mapping[str, str]) -> None:
     """Make sure that the environment means a real account.
 
     Raises:
-        LocalError: It points at an emulator.
+        UserError: It points at an emulator.
     """
     for name, value in environment.items():
         if name.startswith("AWS_ENDPOINT_URL") and is_loopback(value):
-            raise LocalError(
+            raise UserError(
                 f"{name} points at this machine ({value}); this command is for a real account. "
                 f"Unset it and try again"
             )
@@ -136,7 +72,7 @@ class Aws:
         """Look a stack up.
 
         Raises:
-            LocalError: There is no such stack, or no access to it.
+            UserError: There is no such stack, or no access to it.
         """
         config = Config(
             connect_timeout=5,
@@ -156,7 +92,7 @@ class Aws:
                 functions=session.client("lambda", config=config),
             )
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
-            raise LocalError(
+            raise UserError(
                 f"the stack {stack_name} cannot be read: {error}. Deploy it first (`make up` on this machine, "
                 f"`make deploy STAGE=...` on an account)"
             ) from error

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from local.model.values import ServiceError
+from simulated_aws.values import ServiceError
 
 DEDUPLICATION_SECONDS = 300.0
 _MAX_BYTES = 1_048_576

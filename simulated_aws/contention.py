@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from bench.simulator.model import (
+from simulated_aws import DynamoDB, Item, Key, ServiceError
+from simulated_aws.latency import (
     BURST_SECONDS,
     PARTITION_READ_UNITS,
     PARTITION_WRITE_UNITS,
@@ -14,8 +15,7 @@ from bench.simulator.model import (
     Network,
     TokenBucket,
 )
-from bench.simulator.scheduler import Scheduler
-from local.model import DynamoDB, Item, Key, ServiceError
+from simulated_aws.scheduler import Scheduler
 
 Place = tuple[str, Key]
 """An item: its table and its key."""

@@ -14,7 +14,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.model import ManualClock, Model, answered_by
+from simulated_aws import ManualClock, SimulatedAws, answered_by
 
 CALLS = 1_500
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
@@ -347,7 +347,7 @@ def both(embedded_aws: Any) -> Any:
     """A client of the embedded AWS, and one whose answers come from the model."""
     aws = embedded_aws[0]
     real = boto3.client("dynamodb", config=CLIENT)
-    model = Model(ManualClock().now)
+    model = SimulatedAws(ManualClock().now)
     create_tables(real)
     with answered_by(model.answer):
         modelled = boto3.client("dynamodb", config=CLIENT)
@@ -384,7 +384,9 @@ def test_random_calls_are_answered_as_by_the_embedded_aws(both):
 class Messages:
     """The same random calls to a queue of the embedded AWS and to one of the model; ids are told apart by body."""
 
-    def __init__(self, real: Any, modelled: Any, model: Model, fifo: bool, seed: int) -> None:
+    def __init__(
+        self, real: Any, modelled: Any, model: SimulatedAws, fifo: bool, seed: int
+    ) -> None:
         self.random = random.Random(seed)
         self.clients = (real, modelled)
         self.model = model
@@ -489,7 +491,7 @@ class Messages:
 
 @pytest.mark.parametrize("fifo", [False, True])
 def test_random_messages_take_the_same_way_as_on_the_embedded_aws(embedded_aws, fifo):
-    model = Model(ManualClock().now)
+    model = SimulatedAws(ManualClock().now)
     real = boto3.client("sqs", config=CLIENT)
     messages = Messages(real, boto3.client("sqs", config=CLIENT), model, fifo, seed=7)
     for _ in range(500):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from local.model.expressions import (
+from simulated_aws.expressions import (
     Scope,
     UpdateError,
     parse_condition,
     parse_projection,
     parse_update,
 )
-from local.model.values import ServiceError, checked, size_of_item
+from simulated_aws.values import ServiceError, checked, size_of_item
 
 ITEM = {
     "n": {"N": "3"},

@@ -7,7 +7,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from local.model import ManualClock, Model, ServiceError, answered_by, virtual_time
+from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def clock():
 
 @pytest.fixture
 def model(clock):
-    model = Model(clock.now)
+    model = SimulatedAws(clock.now)
     model.dynamodb.answer(
         "CreateTable",
         {

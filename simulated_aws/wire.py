@@ -12,7 +12,7 @@ from unittest.mock import patch
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.httpsession import URLLib3Session
 
-from local.model.values import ServiceError
+from simulated_aws.values import ServiceError
 
 Answer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 """Answers `(service, operation, request)`, or raises ServiceError or one of botocore's HTTPClientErrors."""

@@ -17,7 +17,7 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
-from local.model.expressions import (
+from simulated_aws.expressions import (
     Both,
     Comparison,
     Condition,
@@ -35,7 +35,7 @@ from local.model.expressions import (
     parse_update,
     project,
 )
-from local.model.values import (
+from simulated_aws.values import (
     Item,
     ServiceError,
     Value,

@@ -5,7 +5,7 @@ in flight: each call is one atomic step. Whoever explores schedules or simulates
 what else goes wrong, in the function that answers.
 
     clock = ManualClock()
-    model = Model(clock.now)
+    model = SimulatedAws(clock.now)
     model.dynamodb.answer("CreateTable", {...})
     model.sqs.create("Queue", visibility=180, dead_letters=model.sqs.create("DeadLetters"), max_receive_count=20)
     with virtual_time(clock), answered_by(model.answer):
@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from local.model.clock import ManualClock, VirtualClock, virtual_time
-from local.model.dynamodb import Consumed, DynamoDB, Key, Table
-from local.model.sqs import Message, Queue, Sqs
-from local.model.values import Item, ServiceError
-from local.model.wire import Answer, answered_by
+from simulated_aws.clock import ManualClock, VirtualClock, virtual_time
+from simulated_aws.dynamodb import Consumed, DynamoDB, Key, Table
+from simulated_aws.sqs import Message, Queue, Sqs
+from simulated_aws.values import Item, ServiceError
+from simulated_aws.wire import Answer, answered_by
 
 
-class Model:
+class SimulatedAws:
     """DynamoDB and SQS of one account and region.
 
     Args:
@@ -63,9 +63,9 @@ __all__ = [
     "Key",
     "ManualClock",
     "Message",
-    "Model",
     "Queue",
     "ServiceError",
+    "SimulatedAws",
     "Sqs",
     "Table",
     "VirtualClock",

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import hashlib
-import json
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
+from collections.abc import Sequence
 
-from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages import parse_order
 from inventory_orders.products import NewProduct
+from operations.orders_file import OrderMessage, order_message
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
@@ -35,23 +28,6 @@ white-peony:White Peony:1440  yerba-mate:Yerba Mate:610  yunnan-gold:Yunnan Gold
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Something to send to an order queue.
-
-    Attributes:
-        body: As it goes over the wire.
-        order_id: Of a valid order; None if the service must refuse to read it.
-        group: `MessageGroupId` for the FIFO queue.
-        deduplication_id: `MessageDeduplicationId` for the FIFO queue.
-    """
-
-    body: str
-    order_id: str | None
-    group: str
-    deduplication_id: str
-
-
 def catalogue() -> list[NewProduct]:
     """Some 40 products, one of them a hot drop with little stock, some soon sold out."""
     chance = random.Random("tea")
@@ -65,7 +41,7 @@ def catalogue() -> list[NewProduct]:
     return products
 
 
-def orders(run: str, count: int, chance: random.Random) -> list[Message]:
+def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
     """Valid orders, a third of them for the hot product alone, the others for 1 to 4 teas."""
     teas = [product.product_id for product in catalogue() if product.product_id != HOT_PRODUCT]
     # A few best sellers and a long tail, as in every shop.
@@ -79,11 +55,11 @@ def orders(run: str, count: int, chance: random.Random) -> list[Message]:
             chosen = chance.choices(teas, popularity, k=chance.choice((1, 1, 2, 2, 3, 4)))
             lines = [(product_id, chance.choice((1, 1, 2, 3))) for product_id in chosen]
         user = f"user-{chance.randrange(count // 2)}"
-        messages.append(_order(f"{run}-{number:05}", user, lines))
+        messages.append(order_message(f"{run}-{number:05}", user, lines))
     return messages
 
 
-def poison(run: str, count: int, good: Sequence[Message]) -> list[Message]:
+def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
     """Messages that can never succeed, of every kind in turn. Some reuse the id of a good order."""
     many = ", ".join(_line(f"tea-{number}", "1") for number in range(100))
     kinds = [
@@ -106,7 +82,7 @@ def poison(run: str, count: int, good: Sequence[Message]) -> list[Message]:
         used = good[number * 7 % len(good)].order_id or ""
         bad_id = f"{run}-poison-{number}"
         body = kinds[number % len(kinds)].replace("{id}", bad_id).replace("{used}", used)
-        messages.append(Message(body, None, HOT_PRODUCT, bad_id))
+        messages.append(OrderMessage(body, None, HOT_PRODUCT, bad_id))
     return messages
 
 
@@ -118,31 +94,7 @@ def _line(product_id: str, quantity: str) -> str:
     return f'{{"productId": "{product_id}", "quantity": {quantity}}}'
 
 
-def read_orders(path: Path) -> Iterator[Message]:
-    """Orders from JSON lines, or from a basket file: one order a line, product codes separated by commas.
-
-    A file whose first line begins with `{` holds JSON lines. Either may be compressed (`.gz`).
-    """
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as lines:
-        first = lines.readline()
-        lines.seek(0)
-        if first.lstrip().startswith("{"):
-            yield from (_message(line.rstrip("\r\n")) for line in lines if line.strip())
-        else:
-            for number, codes in enumerate(csv.reader(lines), start=1):
-                yield _basket(f"basket-{number:06}", [code for code in codes if code])
-
-
-def read_baskets(path: Path, run: str, count: int) -> list[Message]:
-    """The first orders of a file, under ids of this run, so that each run places them anew."""
-    return [
-        _message(message.body.replace('"basket-', f'"{run}-basket-', 1))
-        for message in islice(read_orders(path), count)
-    ]
-
-
-def demand(messages: Sequence[Message]) -> dict[str, int]:
+def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
     """Units ordered by product, over all valid orders."""
     wanted: dict[str, int] = {}
     for message in messages:
@@ -160,27 +112,3 @@ def stock_for(wanted: dict[str, int]) -> list[NewProduct]:
         NewProduct(product_id, units * 3 // 4 if product_id in scarce else units, 5)
         for product_id, units in sorted(wanted.items())
     ]
-
-
-def _basket(order_id: str, codes: Sequence[str]) -> Message:
-    """The data has no quantities: 1 to 3, from a hash of the order and the product."""
-    lines = [
-        (code, hashlib.sha256(f"{order_id}/{code}".encode()).digest()[0] % 3 + 1) for code in codes
-    ]
-    return _order(order_id, f"customer-{order_id[-4:]}", lines)
-
-
-def _order(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> Message:
-    items = [{"productId": product_id, "quantity": quantity} for product_id, quantity in lines]
-    return _message(json.dumps({"orderId": order_id, "userId": user_id, "items": items}))
-
-
-def _message(body: str) -> Message:
-    """A body as a message, with what the FIFO queue asks for beside it."""
-    digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
-    try:
-        order = parse_order(body)
-    except PoisonMessageError:
-        # The service is to judge it, so it must get there: under a group of its own.
-        return Message(body, None, f"unreadable-{digest[:16]}", digest)
-    return Message(body, order.order_id, next(iter(order.quantities)), order.order_id)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from local.queues import TOO_MANY_DELIVERIES, DeadLetter, read_dead_letter
+from operations.queues import TOO_MANY_DELIVERIES, DeadLetter, read_dead_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -5,8 +5,8 @@ from typing import Any
 
 import boto3
 
-from local.aws import Aws
 from local.invoke import function_names
+from operations.aws import Aws
 
 # AWS counts a call for a batch as the single action; the embedded AWS as an action of its own.
 # Source: https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from local.aws import Aws
-from local.process import LocalError
-from local.shop import Message
+from operations.aws import Aws
+from operations.errors import UserError
+from operations.orders_file import OrderMessage
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -66,7 +66,7 @@ class DeadLetter:
 def send(
     aws: Aws,
     queue: str,
-    messages: Iterable[Message],
+    messages: Iterable[OrderMessage],
     *,
     rate: float | None = None,
     sent: Callable[[int], None] = lambda _: None,
@@ -84,18 +84,18 @@ def send(
         The ids that SQS gave them, in order.
 
     Raises:
-        LocalError: SQS refuses a message.
+        UserError: SQS refuses a message.
     """
     fifo = queue == FIFO
     url = aws.outputs[queue]
     started = time.monotonic()
 
-    def deliver(batch: Sequence[Message]) -> list[str]:
+    def deliver(batch: Sequence[OrderMessage]) -> list[str]:
         ids = _send_batch(aws, url, batch, fifo=fifo)
         sent(len(batch))
         return ids
 
-    def paced() -> Iterator[Sequence[Message]]:
+    def paced() -> Iterator[Sequence[OrderMessage]]:
         count = 0
         for batch in _batches(messages):
             if rate is not None:
@@ -173,13 +173,13 @@ def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
     )
 
 
-def _batches(messages: Iterable[Message]) -> Iterator[Sequence[Message]]:
+def _batches(messages: Iterable[OrderMessage]) -> Iterator[Sequence[OrderMessage]]:
     iterator = iter(messages)
     while batch := list(islice(iterator, _BATCH)):
         yield batch
 
 
-def _send_batch(aws: Aws, url: str, batch: Sequence[Message], *, fifo: bool) -> list[str]:
+def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool) -> list[str]:
     ids: dict[int, str] = {}
     for attempt in range(_TRIES):
         if attempt:
@@ -202,5 +202,5 @@ def _send_batch(aws: Aws, url: str, batch: Sequence[Message], *, fifo: bool) -> 
         refused = next((entry for entry in answer["Failed"] if entry["SenderFault"]), None)
         if refused is not None:
             body = batch[int(refused["Id"])].body
-            raise LocalError(f"SQS refuses a message ({refused.get('Message', '')}): {body[:200]}")
-    raise LocalError("SQS did not take all messages; it may be overloaded, so try again later")
+            raise UserError(f"SQS refuses a message ({refused.get('Message', '')}): {body[:200]}")
+    raise UserError("SQS did not take all messages; it may be overloaded, so try again later")

@@ -1,0 +1,1 @@
+"""The command line of this project, `inventory-orders`."""

@@ -1,0 +1,295 @@
+"""Commands for operators: they work on a stack, on an AWS account or on the embedded AWS."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.table import Table
+
+from cli.common import OnAccount, Stage, aside, aws_of, screen
+from local import ROOT, stack
+from operations import queues
+from operations.aws import refuse_loopback
+from operations.errors import UserError
+from operations.orders_file import OrderMessage, read_orders
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from operations.audit import Account, Entry
+    from operations.redrive import Findings
+
+app = typer.Typer()
+_PANEL = "Operators (the embedded AWS, or --account STAGE)"
+_ACCOUNT_PANEL = "Your AWS account"
+
+
+class QueueName(StrEnum):
+    """The two ways in for orders."""
+
+    STANDARD = "standard"
+    FIFO = "fifo"
+
+
+class AnyQueue(StrEnum):
+    """All queues, in the order of `queues.QUEUES`."""
+
+    STANDARD = "standard"
+    FIFO = "fifo"
+    STOCK = "stock"
+    CANCELLATION = "cancellation"
+    CATALOGUE = "catalogue"
+
+
+@app.command(rich_help_panel=_PANEL)
+def status(account: OnAccount = None) -> None:
+    """Show what the tables and queues hold, and why messages were dead-lettered."""
+    aws = aws_of(account)
+    tables = Table("table", "items", "", box=None)
+    note = "approximate, some hours old" if account else ""
+    for name in ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName"):
+        items = aws.dynamodb.describe_table(TableName=aws.outputs[name])["Table"]["ItemCount"]
+        tables.add_row(name.removesuffix("TableName"), f"{items:,}", note)
+    screen.print(tables, "")
+    depths = Table("queue", "waiting", "in flight", box=None)
+    for name in (*queues.QUEUES, *queues.DEAD_LETTERS):
+        depth = queues.depth(aws, name)
+        depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
+    screen.print(depths)
+    letters = [
+        letter
+        for name in queues.DEAD_LETTERS
+        for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
+    ]
+    if letters:
+        causes = Counter(letter.code for letter in letters)
+        example = {letter.code: letter.message for letter in letters}
+        dead = Table("dead letters", "", "for example", box=None)
+        for code, count in causes.most_common():
+            dead.add_row(code, f"{count:,}", example[code])
+        screen.print("", dead)
+
+
+@app.command(rich_help_panel=_PANEL)
+def audit(
+    product: Annotated[
+        str | None, typer.Argument(help="Explain this product's stock, change by change.")
+    ] = None,
+    account: OnAccount = None,
+) -> None:
+    """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
+
+    Meant for a time when nothing writes: it reads the three tables one after the other.
+    """
+    from operations.audit import history, read_books  # noqa: PLC0415
+
+    aws = aws_of(account)
+    with aside.status("Reading all three tables"):
+        books = read_books(aws)
+    chosen = [a for a in books.accounts if product is None or a.product_id == product]
+    if product is not None and not chosen:
+        raise UserError(f"there is no product {product}, and no row speaks of one")
+    wrong = [entry for entry in chosen if entry.difference]
+    if product is not None:
+        for entry in chosen:
+            _show_history(entry, history(books, entry))
+    for entry in wrong:
+        screen.print(
+            f"[bold red]{entry.product_id}[/] has {entry.stock:,}, but its rows say "
+            f"{entry.adjusted - entry.sold:,}: {entry.difference:+,} unexplained"
+        )
+    if wrong:
+        raise typer.Exit(1)
+    screen.print(
+        f"[green]The books balance:[/] {len(chosen):,} products, {len(books.adjustments):,} adjustments, "
+        f"{len(books.orders):,} orders, no difference."
+    )
+
+
+def _show_history(account: Account, entries: list[Entry]) -> None:
+    table = Table(
+        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.stock:,}?",
+        title_justify="left",
+        box=None,
+    )
+    for heading, justify in (("version", "right"), ("change", "right"), ("stock", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]  # a literal each
+    table.add_column("what")
+    table.add_column("when")
+    for entry in entries:
+        version = "" if entry.version is None else str(entry.version)
+        change = f"{entry.delta:+,}" if entry.at else ""
+        style = "" if entry.at else "dim"
+        table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:26], style=style)
+    screen.print(table)
+
+
+@app.command(rich_help_panel=_PANEL)
+def redrive(
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Really send them back. Without it nothing is changed."),
+    ] = False,
+    queue: Annotated[
+        AnyQueue | None,
+        typer.Option(help="Only the dead letters of this queue; those of all without it."),
+    ] = None,
+    cause: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE",
+            help="Send back this errorCode and no other; may be given more than once. Without it: "
+            "TOO_MANY_DELIVERIES, UNKNOWN_PRODUCT and BELOW_FLOOR, whose causes may have been repaired since.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(min=0.1, help="Letters a second at the most, so that the queue keeps up."),
+    ] = 20.0,
+    account: OnAccount = None,
+) -> None:
+    """Show the dead letters by cause, and send back those that may succeed now.
+
+    What can never succeed (bad JSON, a broken schema, a used id) stays: its sender has to send it anew. Safe to
+    interrupt and to repeat: a letter is sent first and deleted then, and the service recognises what it has seen.
+    """
+    from operations import redrive as redriving  # noqa: PLC0415
+
+    aws = aws_of(account)
+    causes = frozenset(cause) if cause else redriving.MAY_SUCCEED_NOW
+    findings: dict[str, redriving.Findings] = {}
+    pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
+    for name, dead_letters, source in pairs:
+        if queue not in (None, name):
+            continue
+        url = aws.outputs[dead_letters]
+        with aside.status(f"Reading the dead letters of {name}") as spinner:
+
+            def progress(
+                so_far: redriving.Findings, name: str = name, spinner: Status = spinner
+            ) -> None:
+                back = so_far.count(redriving.Decision.SEND_BACK)
+                spinner.update(f"{name}: {back:,} sent back")
+
+            try:
+                findings[name] = (
+                    redriving.redrive(
+                        aws.sqs, url, aws.outputs[source], causes, rate=rate, told=progress
+                    )
+                    if send
+                    else redriving.look(aws.sqs, url, causes)
+                )
+            except (BotoCoreError, ClientError) as error:
+                raise UserError(
+                    f"{name}: {error}. Nothing is lost: repair that, and run this again"
+                ) from error
+    _show_dead_letters(findings)
+    back = sum(found.count(redriving.Decision.SEND_BACK) for found in findings.values())
+    if send:
+        screen.print(
+            f"{back:,} sent back. [dim]`inventory-orders status` shows what becomes of them.[/]"
+        )
+    else:
+        screen.print(f"Nothing was changed. [dim]With --send, {back:,} go back.[/]")
+
+
+def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
+    table = Table("queue", "cause", "letters", "", "for example", box=None)
+    for name, found in findings.items():
+        for group in found.groups.values():
+            for decision, count in group.decisions.items():
+                table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
+        if found.crowded:
+            aside.print(
+                f"[dim]Of {len(found.crowded):,} groups of {name} only the first letters are visible at once; "
+                "more may stand behind them, and --send gets there.[/]"
+            )
+    screen.print(table if table.row_count else "There are no dead letters.")
+
+
+@app.command(rich_help_panel=_PANEL)
+def send(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Orders as JSON lines, or a basket file (product codes of one order a line, separated by "
+            "commas); either may end in .gz.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ],
+    queue: Annotated[QueueName, typer.Option(help="Which queue.")] = QueueName.STANDARD,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Orders a second; as fast as it goes without it.")
+    ] = None,
+    duplicates: Annotated[
+        float, typer.Option(min=0, max=100, help="Percentage of messages to send twice.")
+    ] = 0.0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send only the first so many.")] = None,
+    account: OnAccount = None,
+) -> None:
+    """Send orders through SQS. Bodies are sent as they are: the service judges them."""
+    aws = aws_of(account)
+    count = 0
+
+    def progress(more: int) -> None:
+        nonlocal count
+        count += more
+        spinner.update(f"{count:,} messages sent")
+
+    messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
+    output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
+    began = time.monotonic()
+    with aside.status("Sending") as spinner:
+        queues.send(aws, output, messages, rate=rate, sent=progress)
+    seconds = time.monotonic() - began
+    screen.print(
+        f"{count:,} messages sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
+        f"[dim]`inventory-orders status` shows what becomes of them.[/]"
+    )
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def deploy(stage: Annotated[Stage, typer.Option(help="dev or prod; must be named.")]) -> None:
+    """Deploy the stack to the AWS account of your environment."""
+    _cdk("deploy", stage)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def destroy(stage: Annotated[Stage, typer.Option(help="dev or prod; must be named.")]) -> None:
+    """Remove the stack from the AWS account of your environment. Asks first."""
+    typer.confirm(
+        f"Destroy the stack InventoryOrders-{stage.value} on the AWS account of your environment?",
+        abort=True,
+    )
+    _cdk("destroy", stage, "--force")
+
+
+def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
+    chance = random.Random(0)
+    return chain.from_iterable(
+        (message, message) if chance.random() < share else (message,) for message in messages
+    )
+
+
+def _cdk(command: str, stage: Stage, *options: str) -> None:
+    refuse_loopback(os.environ)
+    cdk = ROOT / "node_modules" / ".bin" / "cdk"
+    done = subprocess.run(
+        [str(cdk), command, "--no-notices", "-c", f"stage={stage.value}", *options],
+        cwd=ROOT,
+        env=stack.cdk_environment(dict(os.environ)),
+        check=False,
+    )
+    raise typer.Exit(done.returncode)

@@ -1,0 +1,71 @@
+"""The way to the embedded AWS: the settings that point a process there, and away from every real account."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import urllib.request
+
+from local import STATE
+from operations.aws import is_loopback
+from operations.errors import UserError
+
+REGION = "us-east-1"
+ACCOUNT = "000000000000"
+
+CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
+"""Made by the embedded AWS when it speaks TLS; clients have to be told to trust it."""
+
+
+def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
+    """What asks the embedded AWS things that no AWS client can: without any proxy, this machine talks to itself."""
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if endpoint.startswith("https:"):
+        trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+        handlers.append(urllib.request.HTTPSHandler(context=trusted))
+    return urllib.request.build_opener(*handlers)
+
+
+def embedded_settings(endpoint: str) -> dict[str, str]:
+    """What points any AWS client at the embedded AWS, and away from every real account.
+
+    Raises:
+        UserError: The endpoint is not on this machine.
+    """
+    if not is_loopback(endpoint):
+        raise UserError(f"{endpoint} is not on this machine; local commands refuse to use it")
+    trust = {"AWS_CA_BUNDLE": str(CERTIFICATE), "NODE_EXTRA_CA_CERTS": str(CERTIFICATE)}
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **(trust if endpoint.startswith("https:") else {}),
+    }
+
+
+def embedded_environment(endpoint: str) -> dict[str, str]:
+    """The caller's environment without any AWS setting of theirs, pointed at the embedded AWS."""
+    environment = environment_without_aws() | embedded_settings(endpoint)
+    # A proxy of the caller's must not stand between this machine and itself.
+    for name in ("NO_PROXY", "no_proxy"):
+        others = environment.get(name)
+        environment[name] = "127.0.0.1,localhost" + (f",{others}" if others else "")
+    return environment
+
+
+def environment_without_aws() -> dict[str, str]:
+    """The caller's environment without any AWS setting."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+
+
+def use_embedded(endpoint: str) -> None:
+    """Point this process at the embedded AWS for good."""
+    wanted = embedded_environment(endpoint)
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted)

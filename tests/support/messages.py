@@ -1,0 +1,33 @@
+"""Messages and events as the service gets them."""
+
+import json
+from typing import Any
+
+
+def sqs_event(*bodies: Any, group: str | None = None, receive_count: int = 1) -> dict[str, Any]:
+    """An SQS event as Lambda makes it; bodies that are no strings are written as JSON."""
+    fifo = ".fifo" if group is not None else ""
+    attributes = {"ApproximateReceiveCount": str(receive_count)}
+    if group is not None:
+        attributes["MessageGroupId"] = group
+    return {
+        "Records": [
+            {
+                "messageId": f"m-{number}",
+                "receiptHandle": f"r-{number}",
+                "body": body if isinstance(body, str) else json.dumps(body),
+                "attributes": dict(attributes),
+                "eventSource": "aws:sqs",
+                "eventSourceARN": f"arn:aws:sqs:us-east-1:123456789012:queue{fifo}",
+            }
+            for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def order_body(order_id: str, lines: dict[str, int], user_id: str = "u-1") -> dict[str, Any]:
+    """An order message."""
+    items = [
+        {"productId": product_id, "quantity": quantity} for product_id, quantity in lines.items()
+    ]
+    return {"orderId": order_id, "userId": user_id, "items": items}

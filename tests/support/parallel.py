@@ -1,0 +1,36 @@
+"""Real processes and threads that work at the same time."""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+
+def _call(barrier: Any, results: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    barrier.wait()
+    results.put(work(*arguments))
+
+
+def in_processes(work: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
+    """Run a function in as many processes as there are tuples of arguments, all from the same moment."""
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(len(arguments)), context.Queue()
+    processes = [context.Process(target=_call, args=(barrier, results, work, a)) for a in arguments]
+    for process in processes:
+        process.start()
+    answers = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join(timeout=30)
+        assert process.exitcode == 0
+    return answers
+
+
+def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
+    """Run a function in threads."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
+def set_environment(environment: dict[str, str]) -> None:
+    os.environ.update(environment)

@@ -1,0 +1,42 @@
+"""The deployed tables, as tests use them."""
+
+from typing import Any
+
+import boto3
+
+from inventory_orders.committer import Committer
+from inventory_orders.model import Table
+from inventory_orders.products import NewProduct, Products
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store import CLIENT_CONFIG, Store
+
+
+class Shop:
+    """The deployed tables, and the handlers' environment."""
+
+    def __init__(self, aws: Any) -> None:
+        self.aws = aws
+        outputs = aws.outputs
+        self.tables = {
+            Table.PRODUCTS: outputs["ProductsTableName"],
+            Table.ORDERS: outputs["OrdersTableName"],
+            Table.STOCK_ADJUSTMENTS: outputs["StockAdjustmentsTableName"],
+        }
+        function = aws.functions.get_function_configuration(
+            FunctionName=outputs["PlaceOrdersFunctionName"]
+        )
+        self.environment = function["Environment"]["Variables"]
+        self.store = self.new_store()
+
+    def new_store(self) -> Store:
+        return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), self.tables)
+
+    def new_committer(self, **options: Any) -> Committer:
+        return Committer(self.new_store(), RetryPolicy(1000), **options)
+
+    def create(self, product_id: str, stock: int, **more: Any) -> None:
+        created, _ = Products(self.store).create(NewProduct(product_id, stock, **more))
+        assert created
+
+    def product(self, product_id: str) -> Any:
+        return self.store.read([product_id]).products[product_id]

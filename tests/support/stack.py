@@ -1,0 +1,49 @@
+"""The deployed stack as its users work with it: commands, messages, and waiting."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from local import ROOT
+from local.invoke import invoke_deployed
+from operations import queues
+from operations.orders_file import OrderMessage
+
+COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
+
+
+def cli(*arguments, check=True):
+    """The command line as a person runs it, on the tests' own embedded AWS."""
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def wait_until_settled(aws, seconds=60):
+    give_up_at = time.monotonic() + seconds
+    while sum(queues.depth(aws, name).total for name in queues.QUEUES):
+        assert time.monotonic() < give_up_at, "messages stay in the queues"
+        time.sleep(0.1)
+
+
+def message(body, group="g", deduplication_id="d"):
+    return OrderMessage(
+        body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
+    )
+
+
+def create(aws, product_id, stock, **more):
+    command = {"action": "create", "productId": product_id, "openingStock": stock, **more}
+    answer = invoke_deployed(aws, "manage_products", command).answer
+    assert answer["result"] == "APPLIED", answer
+    return answer

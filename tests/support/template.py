@@ -1,0 +1,37 @@
+"""The synthesised stack as CloudFormation gets it."""
+
+import json
+import os
+
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+os.environ["CDK_VALIDATION"] = "false"
+
+import aws_cdk as cdk
+from aws_cdk.assertions import Template
+
+from infra.settings import Settings
+from infra.stack import InventoryOrdersStack
+from local import ROOT
+
+SETTINGS = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
+
+
+def stack_of(stage, **changes):
+    settings = Settings.from_context(stage, SETTINGS | changes)
+    app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True})
+    return InventoryOrdersStack(app, settings.stack_name, settings=settings)
+
+
+def synthesise(stage, **changes):
+    return Template.from_stack(stack_of(stage, **changes))
+
+
+def resources(template, kind):
+    return template.find_resources(kind)
+
+
+def alarms_of(template):
+    return {
+        logical_id: alarm["Properties"]
+        for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items()
+    }
