@@ -56,8 +56,8 @@ destroy: setup ## remove the stack from your AWS account: STAGE=dev or STAGE=pro
 lint: setup ## formatting, style and types
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/mypy --no-error-summary layers/core/python operations local cli simulated_aws bench \
-		$(wildcard functions/*/handler.py)
+	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
+		operations local cli simulated_aws bench tests/support
 
 format: setup ## put the code into form
 	@$(VENV)/bin/ruff format --quiet .

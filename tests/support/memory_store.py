@@ -200,11 +200,11 @@ class MemoryStore:
             if key in claims and claims[key].release:
                 self._unlock(key)
         for decision, record in zip(decisions, records, strict=True):
-            key = decision.change.record_key
+            stored_at = decision.change.record_key
             if isinstance(record, Put):
-                self.records[key] = dict(record.row)
+                self.records[stored_at] = dict(record.row)
             else:
-                self.records[key] = {**self.records[key], **record.values}
+                self.records[stored_at] = {**self.records[stored_at], **record.values}
 
     def _may_write(self, current: Product, claim: ClaimUse | None) -> bool:
         if claim is not None:

@@ -6,16 +6,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from local import ROOT
 from local.invoke import invoke_deployed
 from operations import queues
+from operations.aws import Aws
 from operations.orders_file import OrderMessage
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
 
-def cli(*arguments, check=True):
+def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """The command line as a person runs it, on the tests' own embedded AWS."""
     done = subprocess.run(
         [COMMAND, *arguments],
@@ -29,20 +31,20 @@ def cli(*arguments, check=True):
     return done
 
 
-def wait_until_settled(aws, seconds=60):
+def wait_until_settled(aws: Aws, seconds: float = 60) -> None:
     give_up_at = time.monotonic() + seconds
     while sum(queues.depth(aws, name).total for name in queues.QUEUES):
         assert time.monotonic() < give_up_at, "messages stay in the queues"
         time.sleep(0.1)
 
 
-def message(body, group="g", deduplication_id="d"):
+def message(body: Any, group: str = "g", deduplication_id: str = "d") -> OrderMessage:
     return OrderMessage(
         body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
     )
 
 
-def create(aws, product_id, stock, **more):
+def create(aws: Aws, product_id: str, stock: int, **more: Any) -> Any:
     command = {"action": "create", "productId": product_id, "openingStock": stock, **more}
     answer = invoke_deployed(aws, "manage_products", command).answer
     assert answer["result"] == "APPLIED", answer

@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 os.environ["CDK_VALIDATION"] = "false"
@@ -16,21 +18,21 @@ from local import ROOT
 SETTINGS = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
 
 
-def stack_of(stage, **changes):
+def stack_of(stage: str, **changes: Any) -> InventoryOrdersStack:
     settings = Settings.from_context(stage, SETTINGS | changes)
     app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True})
     return InventoryOrdersStack(app, settings.stack_name, settings=settings)
 
 
-def synthesise(stage, **changes):
+def synthesise(stage: str, **changes: Any) -> Template:
     return Template.from_stack(stack_of(stage, **changes))
 
 
-def resources(template, kind):
+def resources(template: Template, kind: str) -> Mapping[str, Mapping[str, Any]]:
     return template.find_resources(kind)
 
 
-def alarms_of(template):
+def alarms_of(template: Template) -> dict[str, Any]:
     return {
         logical_id: alarm["Properties"]
         for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items()
