@@ -29,8 +29,7 @@ from bench import contenders, figures, workloads
 from bench.capacity import Exchange
 from bench.figures import Cell, Observed
 from bench.workloads import Workload
-from inventory_orders.model import Table
-from inventory_orders.store import PARTITION_KEYS, SORT_KEYS, decode
+from inventory_orders.store.rows import KEYS, Table, decode
 from local import emulator
 from local.endpoint import embedded_environment
 from local.invoke import FakeContext
@@ -59,8 +58,8 @@ _TABLES = {
 # What workers need, imported once in the server that they are forked from. Nothing here makes a client.
 _PRELOADED = [
     "bench.embedded",
-    "inventory_orders.runtime",
-    "inventory_orders.telemetry",
+    "inventory_orders.invocation.runtime",
+    "inventory_orders.invocation.telemetry",
     "pynamodb.models",
     "pynamodb.transactions",
     "aws_lambda_powertools.utilities.batch",
@@ -198,7 +197,7 @@ class Engine:
         names = {}
         for variable, table in _TABLES.items():
             names[variable] = f"{table.value}-{run}"
-            keys = [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
+            keys = list(KEYS[table])
             self._create_table(names[variable], keys, by_user=table is Table.ORDERS)
         for variable, key in contender.tables.items():
             names[variable] = f"{variable}-{run}"

@@ -50,10 +50,9 @@ _ENVIRONMENT = {
 
 _INITIALISE = """
 import handler
-from inventory_orders import runtime
-settings = runtime.Settings.from_environment()
-runtime.committer(settings)
-runtime.intake(settings)
+from inventory_orders.invocation import runtime
+runtime.committer()
+runtime.queues()
 """
 # It has no queue, so it makes no client for one.
 _WITHOUT_QUEUE = {"count_stock"}
@@ -87,7 +86,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
     for name in function_names():
         program = _INITIALISE
         if name in _WITHOUT_QUEUE:
-            program = program.replace("runtime.intake(settings)\n", "")
+            program = program.replace("runtime.queues()\n", "")
         programs[name] = program, [assets.function(name, _RUNTIME).path, layer / "python"]
     programs[USUAL] = f"import {USUAL}", [ROOT / "bench" / "contenders"]
     samples: dict[str, list[float]] = {name: [] for name in programs}

@@ -18,12 +18,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Committer, Ending
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages import parse_order
-from inventory_orders.model import Adjustment, Known, Table
-from inventory_orders.products import NewProduct, Products
-from inventory_orders.store import Store
+from inventory_orders.messages.parse import parse_order
+from inventory_orders.products.catalogue import Products
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Table, read_order
 from local import STATE, emf, sample_orders
 from local.emulator import Emulator
 from operations import orders_file, queues
@@ -191,7 +195,7 @@ def _is_stored(message: OrderMessage, books: Books) -> bool:
     except PoisonMessageError:
         return False
     row = books.orders.get(order.order_id)
-    return row is not None and order.recognise(row) is Known.SAME_REQUEST
+    return row is not None and order.recognise(read_order(row)) is IdempotencyMatch.SAME_REQUEST
 
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
@@ -215,7 +219,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
             if delta:
                 adjustments.append(Adjustment(product_id, f"restock-{run}", delta, "CORRECTION"))
     report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
-    failed = [outcome for outcome in report.outcomes if outcome.ending is not Ending.APPLIED]
+    failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]
     if failed:
         raise UserError(f"the shop could not be restocked: {failed[0]}")
 

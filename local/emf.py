@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from inventory_orders.telemetry import NAMESPACE
+from inventory_orders.invocation.telemetry import NAMESPACE
 from local.logs import Tail
 from operations.aws import Aws
 

@@ -8,22 +8,26 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from inventory_orders.claims import Memory
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.committer import Committer, Ending
-from inventory_orders.decrement import AtomicDecrement
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import ConditionFailedError, LeaseLostError
-from inventory_orders.lease import Lease
-from inventory_orders.model import Adjustment, Order, Table
-from inventory_orders.products import CatalogueEvent, NewProduct, Products
-from inventory_orders.store import CLIENT_CONFIG, Store
+from inventory_orders.products.catalogue import Products
+from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.lease import Lease
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
 from operations.aws import Aws
 
 
@@ -100,10 +104,10 @@ class Stage:
         """Units on hand."""
         return int(self.get(product_id)["stockCount"]["N"])
 
-    def order(self, product_id: str, quantity: int) -> Ending:
+    def order(self, product_id: str, quantity: int) -> ChangeStatus:
         """Place an order through the engine."""
         change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: quantity})
-        return self.committer.apply([change], soon()).outcomes[0].ending
+        return self.committer.apply([change], soon()).outcomes[0].status
 
     def forget(self, *product_ids: str) -> None:
         """Take away what naive code left, so that the audit is not blamed for it."""
@@ -143,19 +147,19 @@ def lost_update(stage: Stage) -> Story:
     product_id = stage.create(10)
     seen = []
 
-    def add(units: int) -> Callable[[Any], Any]:
-        def change(state: Any) -> Any:
-            wishes = state.get("wishes", 10)
+    def add(units: int) -> Callable[[Product], Product]:
+        def change(product: Product) -> Product:
+            wishes = product.other.get("wishes", 10)
             seen.append(wishes)
             if units == 3 and len(seen) == 1:
                 # The rival comes between our read and our write.
                 stage.products.update_with_retry(product_id, add(5), soon())
-            return {**state, "wishes": wishes + units}
+            return replace(product, other={**product.other, "wishes": wishes + units})
 
         return change
 
     stage.products.update_with_retry(product_id, add(3), soon())
-    after = stage.products.get(product_id, soon())["wishes"]
+    after = stage.products.get(product_id, soon()).other["wishes"]
     story.ours(
         f"10, one adds 5, the other 3: {after}. The loser decided again, on {seen[-1]}.",
         holds=after == 18,
@@ -180,21 +184,21 @@ def overdraft(stage: Stage) -> Story:
     stage.forget(naive)
 
     product_id = stage.create(5)
-    read, endings = stage.store.read, []
+    read, statuses = stage.store.read, []
 
     def read_while_a_rival_buys(keys: Any) -> Any:
         found = read(keys)
         stage.store.read = read  # type: ignore[method-assign]
-        endings.append(stage.order(product_id, 4))
+        statuses.append(stage.order(product_id, 4))
         return found
 
     stage.store.read = read_while_a_rival_buys  # type: ignore[method-assign]
-    endings.append(stage.order(product_id, 4))
+    statuses.append(stage.order(product_id, 4))
     after = stage.stock(product_id)
-    told = ", ".join(ending.name.lower() for ending in endings)
+    told = ", ".join(status.name.lower() for status in statuses)
     story.ours(
         f"5 in stock, two read 5 and order 4 each: {told}; {after} left.",
-        holds=after == 1 and endings == [Ending.APPLIED, Ending.REFUSED],
+        holds=after == 1 and statuses == [ChangeStatus.APPLIED, ChangeStatus.REJECTED],
     )
     return story
 
@@ -211,7 +215,7 @@ def stale_delete(stage: Stage) -> Story:
     stage.forget(naive)
 
     product_id = stage.create(1)
-    old = stage.products.get(product_id, soon())["createdAt"]
+    old = stage.products.get(product_id, soon()).created_at
     stage.products.delist(product_id, old, soon())
     stage.products.create(NewProduct(product_id, 7))
     deleted = stage.products.delist(product_id, old, soon())
@@ -240,12 +244,12 @@ def out_of_order_event(stage: Stage) -> Story:
 
     product_id = stage.create(1)
     for number, (at, price) in enumerate(((newer, 200), (older, 150))):
-        applied, state = stage.products.change_details(
+        applied, product = stage.products.change_details(
             CatalogueEvent(product_id, f"e-{number}", at, {"price": price})
         )
     story.ours(
-        f"the same, on condition of detailsEventTime: {state['price']}; the older one is stale.",
-        holds=state["price"] == 200 and not applied,
+        f"the same, on condition of detailsEventTime: {product.price}; the older one is stale.",
+        holds=product.price == 200 and not applied,
     )
     return story
 
@@ -275,7 +279,7 @@ def expired_lease(stage: Stage) -> Story:
     product_id = stage.create(10)
     first = Lease.acquire(stage.store, product_id, 0.05, deadline=soon())
     time.sleep(0.06)
-    ending = stage.order(product_id, 4)
+    status = stage.order(product_id, 4)
     try:
         first.commit(10, "late-count", soon())
         refused = False
@@ -283,7 +287,7 @@ def expired_lease(stage: Stage) -> Story:
         refused = True
     after = stage.stock(product_id)
     story.ours(
-        f"lease expired, 4 {ending.name.lower()}, the late count is refused by version and expiry: {after}.",
+        f"lease expired, 4 {status.name.lower()}, the late count is refused by version and expiry: {after}.",
         holds=refused and after == 6,
     )
     return story
@@ -306,20 +310,20 @@ def aba(stage: Stage) -> Story:
 
     product_id = stage.create(10)
     old = stage.products.get(product_id, soon())
-    state = stage.store.read([product_id])
-    stage.products.delist(product_id, old["createdAt"], soon())
+    snapshot = stage.store.read([product_id])
+    stage.products.delist(product_id, old.created_at, soon())
     stage.products.create(NewProduct(product_id, 500))
     committer = Committer(stage.store)
     reader = stage.store.read
     # The engine plans from what was read before: the old incarnation.
-    stage.store.read = lambda keys: state if product_id in keys else reader(keys)  # type: ignore[method-assign]
+    stage.store.read = lambda keys: snapshot if product_id in keys else reader(keys)  # type: ignore[method-assign]
     (outcome,) = committer.apply(
         [Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})], soon()
     ).outcomes
     stage.store.read = reader  # type: ignore[method-assign]
     after = stage.stock(product_id)
     story.ours(
-        f"the same, on condition of createdAt too: planned again on the new one, {outcome.ending.name.lower()}, "
+        f"the same, on condition of createdAt too: planned again on the new one, {outcome.status.name.lower()}, "
         f"{after} left.",
         holds=after == 499,
     )
@@ -349,8 +353,8 @@ def lost_response(stage: Stage) -> Story:
     (outcome,) = Committer(store).apply([change], soon()).outcomes
     after = stage.stock(product_id)
     story.ours(
-        f"the same with a token: {outcome.ending.name.lower()} once, {after} left.",
-        holds=after == 9 and outcome.ending is Ending.APPLIED,
+        f"the same with a token: {outcome.status.name.lower()} once, {after} left.",
+        holds=after == 9 and outcome.status is ChangeStatus.APPLIED,
     )
     return story
 
@@ -405,10 +409,10 @@ def decrement_modes(stage: Stage) -> Story:
     return story
 
 
-class _NeverClaims(Memory):
-    """Takes no fight for one: every batch is optimistic, however often it has lost."""
+class _NeverClaims(ContentionStats):
+    """Takes no product for contested: every batch is optimistic, however often it has lost."""
 
-    def fought_over(self, product_id: str) -> bool:
+    def is_contested(self, product_id: str) -> bool:
         del product_id
         return False
 
@@ -420,19 +424,20 @@ def hot_product(stage: Stage) -> Story:
     story = Story()
     rivals, batches, size = 8, 10, 20
     total = rivals * batches * size
-    for name, memory in (("retries alone", _NeverClaims), ("with claims", Memory)):
+    for name, statistics in (("retries alone", _NeverClaims), ("with claims", ContentionStats)):
         product_id = stage.create(total)
         meters: list[_Meter] = []
 
         def work(
             worker: int,
-            memory: type[Memory] = memory,
+            statistics: type[ContentionStats] = statistics,
             product_id: str = product_id,
             meters: list[_Meter] = meters,
         ) -> None:
             client = boto3.client("dynamodb", config=CLIENT_CONFIG)
             committer = Committer(Store(client, stage.tables))
-            committer.memory = memory(committer.writer.clock, committer.writer.policy.random)
+            client_of_ours = committer.client
+            committer.contention = statistics(client_of_ours.clock, client_of_ours.policy.random)
             meters.append(_Meter(client))
             for batch in range(batches):
                 ids = (f"{product_id}-{worker}-{batch}-{number}" for number in range(size))

@@ -167,9 +167,9 @@ def moto_stack() -> Mapping[str, str]:
     """Make the tables and queues in moto, stock the shop, and return the handlers' environment."""
     import boto3  # noqa: PLC0415
 
-    from inventory_orders.model import Table  # noqa: PLC0415
-    from inventory_orders.products import Products  # noqa: PLC0415
-    from inventory_orders.store import Store  # noqa: PLC0415
+    from inventory_orders.products.catalogue import Products  # noqa: PLC0415
+    from inventory_orders.store.dynamodb import Store  # noqa: PLC0415
+    from inventory_orders.store.rows import Table  # noqa: PLC0415
     from local.sample_orders import catalogue  # noqa: PLC0415
 
     dynamodb = boto3.client("dynamodb")
@@ -203,9 +203,9 @@ def moto_stack() -> Mapping[str, str]:
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
     """Make a bare table with the keys of the contract."""
-    from inventory_orders.store import PARTITION_KEYS, SORT_KEYS  # noqa: PLC0415
+    from inventory_orders.store.rows import KEYS  # noqa: PLC0415
 
-    keys = [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
+    keys = KEYS[table]
     schema: list[KeySchemaElementTypeDef] = [{"AttributeName": keys[0], "KeyType": "HASH"}]
     schema += [{"AttributeName": key, "KeyType": "RANGE"} for key in keys[1:]]
     dynamodb.create_table(

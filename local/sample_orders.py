@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from inventory_orders.messages import parse_order
-from inventory_orders.products import NewProduct
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.messages.parse import parse_order
 from operations.orders_file import OrderMessage, order_message
 
 HOT_PRODUCT = "tea-first-flush-drop"

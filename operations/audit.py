@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.model import OrderStatus
-from inventory_orders.store import decode
+from inventory_orders.domain.change import OrderStatus
+from inventory_orders.store.rows import decode
 from operations.aws import Aws
 
 if TYPE_CHECKING:

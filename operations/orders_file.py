@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages import parse_order
+from inventory_orders.messages.parse import parse_order
 
 
 @dataclass(frozen=True, slots=True)

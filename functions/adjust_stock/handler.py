@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders import direct, runtime
-from inventory_orders.decrement import REASON
-from inventory_orders.messages import parse_adjustment, parse_command
-from inventory_orders.model import Adjustment, RefusalReason
-from inventory_orders.telemetry import (
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import RejectionReason
+from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    answers_unsupported_events,
+)
+from inventory_orders.invocation.telemetry import (
+    emit_changes,
+    emit_report,
+    emit_stats,
     logger,
     metrics,
-    record_changes,
-    record_effort,
-    record_report,
 )
+from inventory_orders.messages.parse import parse_adjustment, parse_command
+from inventory_orders.products.decrement import REASON
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-ID_REUSED = "ADJUSTMENT_ID_REUSED"
-
-# From the queue these may only be early: the receipt or the product that they need may be on its way.
-MAY_BE_EARLY = frozenset({RefusalReason.UNKNOWN_PRODUCT, RefusalReason.BELOW_FLOOR})
+RULES = QueueRules(
+    id_reused_code="ADJUSTMENT_ID_REUSED",
+    # The receipt or the product that the adjustment needs may be on its way.
+    may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT, RejectionReason.BELOW_FLOOR}),
+)
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@answers_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply adjustments, each exactly once.
 
@@ -35,22 +43,24 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         and the product's new `stockCount`, `version` and `status` (which an atomic decrement does not know, because
         it reads nothing), or with what to do.
     """
-    if direct.is_queue_event(event):
-        return runtime.answer_queue(
-            event, context, parse_adjustment, ID_REUSED, record_changes, MAY_BE_EARLY
-        )
-    return direct.answer(lambda: _command(event, context))
+    if not direct.is_queue_event(event):
+        return direct.answer(lambda: _command(event, context))
+    batch: SqsBatch[Adjustment] = SqsBatch.read(event, runtime.queues(), runtime.time_left(context))
+    adjustments = batch.parse(parse_adjustment)
+    report = runtime.committer().apply(adjustments, runtime.deadline(context), batch.age)
+    batch.settle(report.outcomes, RULES)
+    emit_changes(batch, report)
+    return batch.response
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "adjust_stock", default="adjust")
-    settings, deadline = runtime.Settings.from_environment(), runtime.deadline(context)
-    product_id = command["productId"]
+    deadline, product_id = runtime.deadline(context), command["productId"]
     if command.get("mode") == "atomic":
-        done = runtime.atomic_decrement(settings).apply(
+        done = runtime.atomic_decrement().apply(
             product_id, command["adjustmentId"], command["quantity"], deadline
         )
-        record_effort(done.effort, (0,) if done.report is None else ())
+        emit_stats(done.stats, (0,) if done.report is None else ())
         if done.report is None:
             return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
         report = done.report
@@ -59,10 +69,10 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         change = Adjustment(
             product_id, command["adjustmentId"], delta, command.get("reason", REASON)
         )
-        report = runtime.committer(settings).apply([change], deadline)
-    record_report(report)
+        report = runtime.committer().apply([change], deadline)
+    emit_report(report)
     (outcome,) = report.outcomes
-    result = direct.of_outcome(outcome, ID_REUSED)
+    result = direct.of_outcome(outcome, RULES.id_reused_code)
     if command["action"] == "decrement":
         result["path"] = "optimistic"
     if product_id in outcome.after:
@@ -73,6 +83,6 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             "version": product.version,
             "status": product.status.value,
         }
-    writer = runtime.committer(settings).writer
-    state = writer.read(lambda: writer.store.get_product(product_id), deadline)
-    return result | (direct.of_product(state) if state is not None else {"productId": product_id})
+    client = runtime.committer().client
+    stored = client.call(lambda: client.store.get_product(product_id), deadline, report.stats)
+    return result | (direct.of_product(stored) if stored is not None else {"productId": product_id})

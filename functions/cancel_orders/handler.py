@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders import direct, runtime
-from inventory_orders.messages import parse_cancellation, parse_command
-from inventory_orders.model import Cancellation, PlacedOrderCancellation, order_key
-from inventory_orders.telemetry import logger, metrics, record_changes, record_report
+from inventory_orders.domain.change import OrderKey
+from inventory_orders.domain.order import Cancellation, PlacedOrderCancellation
+from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    answers_unsupported_events,
+)
+from inventory_orders.invocation.telemetry import emit_changes, emit_report, logger, metrics
+from inventory_orders.messages.parse import parse_cancellation, parse_command
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from inventory_orders.domain.change import Change, OrderLine
+
 # Cannot happen as long as a cancellation says nothing but its order's id.
-ID_REUSED = "CANCELLATION_ID_REUSED"
+RULES = QueueRules(id_reused_code="CANCELLATION_ID_REUSED")
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@answers_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Take orders from PENDING to CANCELLED, each once.
 
@@ -25,31 +34,39 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
         and the `orderId`, or with what to do.
     """
-    if direct.is_queue_event(event):
-        return runtime.answer_queue(event, context, parse_cancellation, ID_REUSED, record_changes)
-    return direct.answer(lambda: _command(event, context))
+    if not direct.is_queue_event(event):
+        return direct.answer(lambda: _command(event, context))
+    batch: SqsBatch[Cancellation] = SqsBatch.read(
+        event, runtime.queues(), runtime.time_left(context)
+    )
+    cancellations = batch.parse(parse_cancellation)
+    report = runtime.committer().apply(cancellations, runtime.deadline(context), batch.age)
+    batch.settle(report.outcomes, RULES)
+    emit_changes(batch, report)
+    return batch.response
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "cancel_orders", default="cancel")
-    settings = runtime.Settings.from_environment()
     order_id = command["orderId"]
-    if (
-        not command.get("leaveTombstone")
-        and runtime.store(settings).get(order_key(order_id)) is None
-    ):
-        return {"orderId": order_id} | direct.refused(
+    leave_tombstone = command.get("leaveTombstone", False)
+    if not leave_tombstone and runtime.store().get_record(OrderKey(order_id)) is None:
+        return {"orderId": order_id} | direct.rejected(
             "UNKNOWN_ORDER",
             f"there is no order {order_id}; with leaveTombstone it would be cancelled before it arrives",
         )
-    report = runtime.committer(settings).apply([Cancellation(order_id)], runtime.deadline(context))
-    record_report(report)
+    report = runtime.committer().apply([Cancellation(order_id)], runtime.deadline(context))
+    emit_report(report)
     (outcome,) = report.outcomes
-    result = {"orderId": order_id} | direct.of_outcome(outcome, ID_REUSED)
+    result = {"orderId": order_id} | direct.of_outcome(outcome, RULES.id_reused_code)
     if outcome.applied is not None:
         result["stockReturned"] = {
-            product_id: outcome.applied.lines[product_id]["quantity"]
-            for product_id in outcome.after
-            if isinstance(outcome.applied, PlacedOrderCancellation)
+            line.product_id: line.quantity
+            for line in _cancelled_lines(outcome.applied)
+            if line.product_id in outcome.after
         }
     return result
+
+
+def _cancelled_lines(applied: Change) -> tuple[OrderLine, ...]:
+    return applied.order.lines if isinstance(applied, PlacedOrderCancellation) else ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders import direct, runtime
-from inventory_orders.lease import Lease
-from inventory_orders.messages import parse_command
-from inventory_orders.telemetry import logger, metrics, record_effort
+from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
+from inventory_orders.messages.parse import parse_command
+from inventory_orders.products.lease import Lease
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -27,7 +27,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "count_stock")
-    store = runtime.store(runtime.Settings.from_environment())
+    store = runtime.store()
     deadline = runtime.deadline(context)
     outlive = command.get("outliveInvocation", False)
     if command["action"] == "acquire":
@@ -39,8 +39,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             holder=command.get("holder", "count"),
             outlive_deadline=outlive,
         )
-        record_effort(lease.effort)
-        return {"result": "ACQUIRED", "lease": _token(lease)} | direct.of_product(lease.state)
+        emit_stats(lease.stats)
+        return {"result": "ACQUIRED", "lease": _token(lease)} | direct.of_product(lease.product)
 
     token = command["lease"]
     lease = Lease.resume(
@@ -57,16 +57,16 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             return {"result": "RENEWED", "lease": _token(lease)}
         if command["action"] == "release":
             return {"result": "RELEASED" if lease.release(deadline) else "LEASE_WAS_OVER"}
-        row = lease.commit(command["counted"], command["adjustmentId"], deadline)
+        count = lease.commit(command["counted"], command["adjustmentId"], deadline)
         return {
             "result": "COMMITTED",
             "productId": lease.product_id,
-            "stockCount": row["counted"],
-            "delta": row["delta"],
-            "version": row["productVersion"],
+            "stockCount": count.counted,
+            "delta": count.delta,
+            "version": count.product_version,
         }
     finally:
-        record_effort(lease.effort)
+        emit_stats(lease.stats)
 
 
 def _token(lease: Lease) -> dict[str, Any]:

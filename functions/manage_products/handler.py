@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders import direct, runtime
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.change import Rejection, RejectionReason
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, returned
 from inventory_orders.errors import (
     CorruptItemError,
     LeaseHeldError,
-    PoisonMessageError,
     ProductNotFoundError,
-    RefusedError,
+    RejectedError,
     StoreError,
 )
-from inventory_orders.intake import End, UnsupportedEventError, Verdict, unsupported
-from inventory_orders.messages import catalogue_event, parse_catalogue_event, parse_command
-from inventory_orders.products import CatalogueEvent, NewProduct, Products
-from inventory_orders.telemetry import (
+from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.sqs_batch import (
+    QueueRules,
+    SqsBatch,
+    answers_unsupported_events,
+)
+from inventory_orders.invocation.telemetry import (
     STALE,
+    emit_messages,
+    emit_stale_delete,
+    emit_stale_event,
+    emit_stats,
     logger,
     metrics,
-    record_effort,
-    record_messages,
-    record_stale_delete,
-    record_stale_event,
 )
+from inventory_orders.messages.parse import catalogue_event, parse_catalogue_event, parse_command
+from inventory_orders.products.catalogue import Products
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+RULES = QueueRules(
+    id_reused_code="EVENT_ID_REUSED",
+    # The product may be on its way.
+    may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT}),
+)
 
 LEAST_AGE_OF_A_PRICE_MINUTES = 60
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
+@answers_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out one command, or apply a batch of catalogue events.
 
@@ -44,52 +58,44 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
         and the product, or with what to do.
     """
-    products = Products(runtime.store(runtime.Settings.from_environment()))
-    if direct.is_queue_event(event):
-        return _from_queue(event, context, products)
-    result = direct.answer(lambda: _command(event, context, products))
-    record_effort(products.effort, products.retries, products.exhausted)
-    return result
-
-
-def _from_queue(event: object, context: LambdaContext, products: Products) -> dict[str, Any]:
-    now, deadline = SystemClock().now(), runtime.deadline(context)
-
-    def parse(body: str, _group: str | None) -> CatalogueEvent:
-        return parse_catalogue_event(body, now)
-
-    def decide(events: Sequence[CatalogueEvent], _since: float | None) -> list[Verdict]:
-        late = Verdict(End.RETURNED, cause="OUT_OF_TIME")
-        return [_apply(products, e, deadline) if deadline.remaining() > 0 else late for e in events]
-
-    try:
-        batch = runtime.intake(runtime.Settings.from_environment()).process(
-            event, parse, decide, runtime.time_left(context), frozenset({"UNKNOWN_PRODUCT"})
-        )
-    except UnsupportedEventError as error:
-        return unsupported(error, event)
-    record_messages(batch)
-    record_effort(products.effort)
+    products = Products(runtime.store())
+    if not direct.is_queue_event(event):
+        result = direct.answer(lambda: _command(event, context, products))
+        emit_stats(products.stats, products.retries, products.exhausted)
+        return result
+    deadline = runtime.deadline(context)
+    batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
+        event, runtime.queues(), runtime.time_left(context)
+    )
+    events = batch.parse(partial(_parse, SystemClock()))
+    outcomes = [_apply(products, event, deadline) for event in events]
+    batch.settle(outcomes, RULES)
+    emit_messages(batch)
+    emit_stats(products.stats)
     return batch.response
 
 
-def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> Verdict:
+def _parse(clock: SystemClock, body: str, _group: str | None) -> CatalogueEvent:
+    return parse_catalogue_event(body, clock.now())
+
+
+def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> ChangeOutcome:
+    if deadline.remaining() <= 0:
+        return returned("OUT_OF_TIME")
     try:
         applied, _ = products.change_details(event, deadline)
-    except ProductNotFoundError as error:
-        return Verdict(
-            End.DEAD_LETTERED,
-            PoisonMessageError("UNKNOWN_PRODUCT", f"{error}; create it first", "productId"),
-        )
+    except ProductNotFoundError:
+        unknown = Rejection(RejectionReason.UNKNOWN_PRODUCT, event.product_id)
+        return ChangeOutcome(ChangeStatus.REJECTED, unknown)
+    except RejectedError:
+        return ChangeOutcome(ChangeStatus.ID_REUSED)
     except LeaseHeldError as error:
-        return Verdict(End.RETURNED, retry_after=error.seconds_left, cause="LEASED")
-    except RefusedError as error:
-        return Verdict(End.DEAD_LETTERED, PoisonMessageError(error.code, str(error), "eventId"))
-    except CorruptItemError as error:
-        return Verdict(End.RETURNED, cause="CORRUPT_PRODUCT", detail=str(error))
-    except StoreError as error:
-        return Verdict(End.RETURNED, cause=error.code, detail=str(error))
-    return Verdict(End.APPLIED) if applied else Verdict(End.REPLAYED, cause=STALE)
+        return returned("LEASED", retry_after=error.seconds_left)
+    except (CorruptItemError, StoreError) as error:
+        return returned(error.code, str(error))
+    if applied:
+        return ChangeOutcome(ChangeStatus.APPLIED)
+    return ChangeOutcome(ChangeStatus.REPLAYED, cause=STALE)
 
 
 def _command(event: object, context: LambdaContext, products: Products) -> direct.Answer:
@@ -98,7 +104,7 @@ def _command(event: object, context: LambdaContext, products: Products) -> direc
 
 
 def _create(command: dict[str, Any], context: LambdaContext, products: Products) -> direct.Answer:
-    created, state = products.create(
+    created, product = products.create(
         NewProduct(
             command["productId"],
             command["openingStock"],
@@ -110,29 +116,29 @@ def _create(command: dict[str, Any], context: LambdaContext, products: Products)
         runtime.deadline(context),
     )
     if created:
-        return {"result": "APPLIED"} | direct.of_product(state)
-    message = f"{command['productId']} exists since {state['createdAt']}; nothing was changed"
-    return direct.refused("PRODUCT_EXISTS", message) | direct.of_product(state)
+        return {"result": "APPLIED"} | direct.of_product(product)
+    message = f"{command['productId']} exists since {product.created_at}; nothing was changed"
+    return direct.rejected("PRODUCT_EXISTS", message) | direct.of_product(product)
 
 
 def _change_details(
     command: dict[str, Any], context: LambdaContext, products: Products
 ) -> direct.Answer:
     event = catalogue_event(command, SystemClock().now())
-    applied, state = products.change_details(event, runtime.deadline(context))
+    applied, product = products.change_details(event, runtime.deadline(context))
     if not applied:
-        record_stale_event(event.product_id)
-    return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(state)
+        emit_stale_event(event.product_id)
+    return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(product)
 
 
 def _change_price(
     command: dict[str, Any], context: LambdaContext, products: Products
 ) -> direct.Answer:
     least_age = timedelta(minutes=command.get("leastAgeMinutes", LEAST_AGE_OF_A_PRICE_MINUTES))
-    state = products.change_price(
+    product = products.change_price(
         command["productId"], command["price"], least_age, runtime.deadline(context)
     )
-    return {"result": "APPLIED"} | direct.of_product(state)
+    return {"result": "APPLIED"} | direct.of_product(product)
 
 
 def _discontinue(
@@ -147,7 +153,7 @@ def _delist(command: dict[str, Any], context: LambdaContext, products: Products)
     product_id, created_at = command["productId"], command["createdAt"]
     deleted = products.delist(product_id, created_at, runtime.deadline(context))
     if not deleted:
-        record_stale_delete(product_id, created_at)
+        emit_stale_delete(product_id, created_at)
     return {
         "result": "APPLIED" if deleted else "STALE",
         "productId": product_id,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from inventory_orders import telemetry
+from inventory_orders.invocation import telemetry
 from local import emf
 from local.dashboard.metrics import RETENTION_SECONDS, Metric, Samples
 from local.endpoint import opener_of

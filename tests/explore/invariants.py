@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.claims import CLAIM_SECONDS
-from inventory_orders.model import ProductStatus, stock_status
+from inventory_orders.domain.product import ProductStatus, stock_status
+from inventory_orders.engine.claims import CLAIM_SECONDS
 from operations.audit import read_books
 
 if TYPE_CHECKING:

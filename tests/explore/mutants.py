@@ -134,13 +134,16 @@ MUTANTS = (
     _mutant(
         "order placed over its tombstone's cancellation",
         *("model.py", 'return CancelledBeforehand(self, _whole(record["_version"]))'),
-        "return Known.SAME_REQUEST",
+        "return IdempotencyMatch.SAME_REQUEST",
         CANCELLATION,
     ),
     _mutant(
         "replay answered as refusal",
-        *("model.py", "return Known.SAME_REQUEST if same else Known.OTHER_REQUEST"),
-        "return Known.OTHER_REQUEST",
+        *(
+            "model.py",
+            "return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST",
+        ),
+        "return IdempotencyMatch.OTHER_REQUEST",
         *(RECEIPT, DECREMENTS),
         kind="again",
     ),

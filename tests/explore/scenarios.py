@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inventory_orders.runtime import RESERVED_SECONDS
+from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationError, World
 
 # After this time an invocation may begin no more work.

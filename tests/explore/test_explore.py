@@ -62,7 +62,9 @@ def test_every_mutant_still_fits_the_code(tmp_path):
 
 
 def test_a_mutant_whose_text_is_gone_says_so(tmp_path):
-    mutant = mutants.Mutant("gone", ((f"{mutants.CODE}/inventory_orders/store.py", "no", ""),), ())
+    mutant = mutants.Mutant(
+        "gone", ((f"{mutants.CODE}/inventory_orders/store/dynamodb.py", "no", ""),), ()
+    )
     with pytest.raises(ValueError, match="rewrite the mutant"):
         mutants.tree(tmp_path, mutant)
 

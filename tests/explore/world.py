@@ -807,16 +807,17 @@ class Handlers:
         logging.disable(logging.CRITICAL)
         self.clock = ManualClock()
         self.functions = {name: self._with_environment(name, load(name)) for name in names}
-        from inventory_orders import runtime, store, telemetry
+        from inventory_orders.invocation import runtime, telemetry
+        from inventory_orders.store import rows
 
-        self.encode, self.decode = store._encode, store.decode
+        self.encode, self.decode = rows.encode, rows.decode
         self.check_change, self.check_end = invariants.check_change, invariants.check_end
         self.end_of = invariants.end_of
         self._telemetry = telemetry
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
         runtime.executor = lambda: None
-        for name in ("committer", "atomic_decrement"):
+        for name in ("_committer", "_atomic_decrement"):
             setattr(runtime, name, self._remembered(getattr(runtime, name).__wrapped__))
         # Every run would otherwise find less of the quota for retries than the one before it.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from moto import mock_aws
 
-from inventory_orders import runtime
+from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
-from inventory_orders.model import RefusalReason
+from inventory_orders.invocation import runtime
 from local import emf
 from local.invoke import FakeContext, load_handler, moto_stack
 from tests.support.messages import order_body, sqs_event
@@ -117,8 +117,7 @@ def emitted(monkeypatch, capsys):
             order_body("unknown", {"nothing": 1}),
             order_body("discontinued", {"gone": 1}),
         ]
-        settings = runtime.Settings.from_environment()
-        store = runtime.store(settings)
+        store = runtime.store()
         write = store.write
         failures = [
             ThrottledError("ThrottlingException", "slow down"),
@@ -170,8 +169,8 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
 
 def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     shown = {dimensions.get("reason") for _, _, dimensions in metrics_of(widgets)} - {None}
-    others = {RefusalReason.BELOW_FLOOR, RefusalReason.ORDER_REJECTED}
-    assert shown == {reason.value for reason in set(RefusalReason) - others}
+    others = {RejectionReason.BELOW_FLOOR, RejectionReason.ORDER_REJECTED}
+    assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
 def test_the_dashboard_asks_in_the_order_of_an_operator(widgets):

@@ -3,8 +3,7 @@
 import pytest
 
 from infra.queues import MAX_RECEIVE_COUNT
-from inventory_orders.model import Table
-from inventory_orders.store import PARTITION_KEYS, SORT_KEYS
+from inventory_orders.store.rows import KEYS, Table
 from tests.support.template import SETTINGS, resources, synthesise
 
 
@@ -33,7 +32,7 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         resource = by_name(template, "AWS::DynamoDB::GlobalTable", table.value)
         properties = resource["Properties"]
         keys = [key["AttributeName"] for key in properties["KeySchema"]]
-        assert keys == [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
+        assert keys == list(KEYS[table])
         assert properties["BillingMode"] == "PAY_PER_REQUEST"
         assert properties["SSESpecification"]["SSEEnabled"] is True
         (replica,) = properties["Replicas"]

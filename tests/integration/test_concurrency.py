@@ -6,12 +6,14 @@ from collections import Counter
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Committer, Ending
-from inventory_orders.model import Adjustment, Order
-from inventory_orders.products import Products
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.order import Order
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.invocation.telemetry import emit_stats, metrics
+from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.telemetry import metrics, record_effort
-from inventory_orders.writer import Effort
 from local import emf
 from local.examples import Stage
 from local.invoke import FakeContext, load_handler
@@ -110,7 +112,7 @@ def test_5_threads_that_add_10_each_to_one_row_make_50(shop):
         for number in range(10):
             change = Adjustment("add-50", f"{worker}-{number}", 1, "RECEIPT")
             (outcome,) = committer.apply([change], soon()).outcomes
-            assert outcome.ending is Ending.APPLIED
+            assert outcome.status is ChangeStatus.APPLIED
 
     in_threads(add, 5)
     product = shop.product("add-50")
@@ -146,7 +148,7 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
     report = Committer(store).apply(
         [Order(f"two-{n}", "u", {"two-requests": 1}) for n in range(99)], soon()
     )
-    assert {outcome.ending for outcome in report.outcomes} == {Ending.APPLIED}
+    assert {outcome.status for outcome in report.outcomes} == {ChangeStatus.APPLIED}
     operations = [target.decode().split(".")[1] for target in requests]
     assert operations == ["BatchGetItem", "TransactWriteItems"]
 
@@ -165,21 +167,21 @@ def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
     done = in_threads(add, 100)
     assert products.get("update-100", soon())["counter"] == 100
     assert shop.product("update-100").version == 101
-    effort = Effort()
+    stats = CommitStats()
     for own in done:
-        effort.add(own.effort)
+        stats.add(own.stats)
     retries = [count for own in done for count in own.retries]
     assert len(retries) == 100
 
     metrics.clear_metrics()
-    record_effort(effort, retries)
+    emit_stats(stats, retries)
     metrics.flush_metrics()
     out = capsys.readouterr().out
     samples = list(emf.parse(out.splitlines()))
     assert sum(emf.values_of(samples, "Retries")) == sum(retries)
-    assert len(emf.values_of(samples, "VersionConflict")) == len(effort.version_conflicts)
+    assert len(emf.values_of(samples, "VersionConflict")) == len(stats.version_conflicts)
     with capsys.disabled():
-        rate = sum(effort.version_conflicts) / len(effort.version_conflicts)
+        rate = sum(stats.version_conflicts) / len(stats.version_conflicts)
         print(
             f"\n100 threads, one row: {sum(retries) / 100:.1f} retries on average, conflict rate {rate:.0%}"
         )

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.planner import plan
 from inventory_orders.errors import TransactionCancelledError
-from inventory_orders.model import Order
-from inventory_orders.planner import plan
 from tests.support.memory_store import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

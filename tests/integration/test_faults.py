@@ -7,8 +7,8 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Ending
-from inventory_orders.model import Order
+from inventory_orders.domain.order import Order
+from inventory_orders.engine.outcomes import ChangeStatus
 from operations.audit import read_books
 from tests.support.parallel import in_threads
 
@@ -86,7 +86,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
             pending = rest + [
                 order
                 for order, outcome in zip(batch, report.outcomes, strict=True)
-                if outcome.ending is Ending.RETURNED
+                if outcome.status is ChangeStatus.RETURNED
             ]
         return network.faults
 

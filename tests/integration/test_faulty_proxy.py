@@ -6,9 +6,10 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Committer, Ending
-from inventory_orders.model import Order
-from inventory_orders.store import CLIENT_CONFIG, Store
+from inventory_orders.domain.order import Order
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from tests.support.faults import Fault, FaultyProxy, Shares
 
 ONCE = Config(retries={"total_max_attempts": 1})
@@ -92,7 +93,7 @@ def test_the_engine_gets_through(shop, proxy):
     for number in range(15):
         order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
         (outcome,) = committer.apply([order], Deadline.after(60, SystemClock())).outcomes
-        assert outcome.ending in (Ending.APPLIED, Ending.REPLAYED)
+        assert outcome.status in (ChangeStatus.APPLIED, ChangeStatus.REPLAYED)
     assert shop.product("proxy-engine").stock_count == 0
     assert proxy.counts.total() > 5
 

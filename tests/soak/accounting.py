@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages import (
+from inventory_orders.messages.parse import (
     parse_adjustment,
     parse_cancellation,
     parse_catalogue_event,
     parse_order,
 )
-from inventory_orders.model import Known
+from inventory_orders.store.rows import read_order
 from operations import queues
 
 Row = Mapping[str, Any]
@@ -106,7 +107,9 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
 def _order_is_stored(body: str, tables: Tables) -> bool:
     order = parse_order(body)
     row = tables.orders.get((order.order_id,))
-    return row is not None and order.recognise(dict(row)) is Known.SAME_REQUEST
+    return (
+        row is not None and order.recognise(read_order(dict(row))) is IdempotencyMatch.SAME_REQUEST
+    )
 
 
 def _cancellation_is_stored(body: str, tables: Tables) -> bool:

@@ -4,17 +4,18 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
+from inventory_orders.domain.change import NewRecord, Record, RecordKey
+from inventory_orders.domain.planner import Transaction
+from inventory_orders.domain.product import Product, ProductStatus, stock_status
 from inventory_orders.errors import (
     CancellationReason,
     ConditionFailedError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Product, ProductStatus, Put, RecordKey, stock_status
-from inventory_orders.planner import Transaction
-from inventory_orders.store import ClaimUse, Snapshot, _encode
+from inventory_orders.store.dynamodb import ClaimUse, Snapshot
+from inventory_orders.store.rows import encode, product_row
 
 
 def product(product_id: str, stock: int, **more: Any) -> Product:
@@ -27,20 +28,7 @@ def product(product_id: str, stock: int, **more: Any) -> Product:
 
 def stored(value: Product) -> dict[str, Any]:
     """A product as DynamoDB would give it back."""
-    row: dict[str, Any] = {
-        "productId": value.product_id,
-        "stockCount": value.stock_count,
-        "_version": value.version,
-        "createdAt": value.created_at,
-        "status": value.status,
-        "backorderLimit": value.backorder_limit,
-        "lowStockThreshold": value.low_stock_threshold,
-    }
-    if value.lock_time is not None:
-        row["lockTime"] = Decimal(str(value.lock_time))
-    if value.lock_wait is not None:
-        row["lockWait"] = Decimal(str(value.lock_wait))
-    return {name: _encode(content) for name, content in row.items()}
+    return encode(product_row(value))
 
 
 @dataclass
@@ -84,7 +72,7 @@ class MemoryStore:
     def __init__(self, clock: FakeClock, *products: Product) -> None:
         self.clock = clock
         self.products = {value.product_id: value for value in products}
-        self.records: dict[RecordKey, dict[str, Any]] = {}
+        self.records: dict[RecordKey, Record] = {}
         self.faults: deque[Fault] = deque()
         self.read_errors: deque[Exception] = deque()
         self.unreadable: dict[str, str] = {}
@@ -109,14 +97,13 @@ class MemoryStore:
             records={
                 key: self.records[key]
                 for key in keys
-                if isinstance(key, RecordKey) and key in self.records and not self.hide_records
+                if not isinstance(key, str) and key in self.records and not self.hide_records
             },
-            unprocessed=(),
         )
 
     def claim(
         self, product_id: str, owner: str, now: datetime, until: float, wait: float
-    ) -> dict[str, Any]:
+    ) -> Product:
         self.claims.append((product_id, owner))
         fault = self.claim_faults.popleft() if self.claim_faults else Fault()
         fault.rival(self)
@@ -125,12 +112,12 @@ class MemoryStore:
         current = self.products.get(product_id)
         live = current is not None and current.lease_left(now.timestamp()) > 0
         if current is None or (live and self.owners.get(product_id) != owner):
-            raise ConditionFailedError(stored(current) if current else None)
+            raise ConditionFailedError(current)
         self.owners[product_id] = owner
         self.products[product_id] = replace(current, lock_time=until, lock_wait=wait)
         if fault.error is not None:
             raise fault.error
-        return stored(self.products[product_id])
+        return self.products[product_id]
 
     def release_claim(self, product_id: str, owner: str) -> None:
         self.releases.append((product_id, owner))
@@ -175,20 +162,14 @@ class MemoryStore:
                 and current.created_at == update.before.created_at
                 and self._may_write(current, claims.get(current.product_id))
             )
-            reasons.append(_reason(fine, stored(current) if current else None))
+            reasons.append(_reason(fine, current))
         decisions = [decision for decision in transaction.decisions if decision.has_record]
         at = "2026-01-02T00:00:00.000000+00:00"
-        records = [d.change.record(d.refusal, transaction.after, at) for d in decisions]
-        for decision, record in zip(decisions, records, strict=True):
-            row = self.records.get(decision.change.record_key)
-            item = {name: _encode(value) for name, value in row.items()} if row else None
-            if isinstance(record, Put):
-                reasons.append(_reason(row is None, item))
-            else:
-                as_expected = row is not None and all(
-                    row.get(name) == value for name, value in record.expected.items()
-                )
-                reasons.append(_reason(as_expected, item))
+        writes = [d.change.record(d.rejection, transaction.after, at) for d in decisions]
+        for decision, write in zip(decisions, writes, strict=True):
+            record = self.records.get(decision.change.record_key)
+            fine = record is None if isinstance(write, NewRecord) else record == write.before
+            reasons.append(_reason(fine, record))
         if any(reason.code != "None" for reason in reasons):
             raise TransactionCancelledError(reasons)
         for update in transaction.updates:
@@ -199,12 +180,9 @@ class MemoryStore:
             )
             if key in claims and claims[key].release:
                 self._unlock(key)
-        for decision, record in zip(decisions, records, strict=True):
-            stored_at = decision.change.record_key
-            if isinstance(record, Put):
-                self.records[stored_at] = dict(record.row)
-            else:
-                self.records[stored_at] = {**self.records[stored_at], **record.values}
+        for decision, write in zip(decisions, writes, strict=True):
+            written = write.record if isinstance(write, NewRecord) else write.after
+            self.records[decision.change.record_key] = written
 
     def _may_write(self, current: Product, claim: ClaimUse | None) -> bool:
         if claim is not None:
@@ -229,7 +207,7 @@ class MemoryStore:
         )
 
 
-def _reason(fine: bool, item: Any) -> CancellationReason:
+def _reason(fine: bool, found: Product | Record | None) -> CancellationReason:
     return (
-        CancellationReason("None") if fine else CancellationReason("ConditionalCheckFailed", item)
+        CancellationReason("None") if fine else CancellationReason("ConditionalCheckFailed", found)
     )

@@ -4,11 +4,12 @@ from typing import Any
 
 import boto3
 
-from inventory_orders.committer import Committer
-from inventory_orders.model import Table
-from inventory_orders.products import NewProduct, Products
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.committer import Committer
+from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store import CLIENT_CONFIG, Store
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
 
 
 class Shop:

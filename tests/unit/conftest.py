@@ -7,8 +7,8 @@ import pytest
 from botocore.config import Config
 from moto import mock_aws
 
-from inventory_orders.model import Table
-from inventory_orders.store import CLIENT_CONFIG, Store
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
 from local.invoke import create_table, moto_stack
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from bench import plan, workloads
-from inventory_orders.messages import parse_order
+from inventory_orders.messages.parse import parse_order
 
 
 @pytest.mark.parametrize("make", [workloads.hot_product, workloads.zipf, workloads.sell_out])

@@ -1,28 +1,27 @@
 """The committer against each kind of cancellation, of ambiguous outcome, and of failure."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from inventory_orders.clock import Deadline
-from inventory_orders.committer import Committer, Ending
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import OrderKey, OrderLine, RejectionReason
+from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.planner import Limits
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
     CancellationReason,
+    CorruptItemError,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreUnavailableError,
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import (
-    Adjustment,
-    Cancellation,
-    Order,
-    ProductStatus,
-    RefusalReason,
-    order_key,
-)
-from inventory_orders.planner import Limits
 from inventory_orders.retry import RetryPolicy
 from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 
@@ -54,8 +53,8 @@ class Bench:
         return self.store.products[product_id].stock_count
 
 
-def endings(report):
-    return [outcome.ending for outcome in report.outcomes]
+def statuses(report):
+    return [outcome.status for outcome in report.outcomes]
 
 
 def order(number=1, quantity=1, product_id="p", **more):
@@ -65,22 +64,22 @@ def order(number=1, quantity=1, product_id="p", **more):
 def test_without_rivals_a_batch_costs_one_read_and_one_write():
     bench = Bench(product("p", 500))
     report = bench.apply(*(order(number) for number in range(99)))
-    assert endings(report) == [Ending.APPLIED] * 99
+    assert statuses(report) == [ChangeStatus.APPLIED] * 99
     assert (len(bench.store.reads), len(bench.store.writes)) == (1, 1)
     assert (bench.stock(), bench.store.products["p"].version) == (401, 2)
     assert report.retries == (0,) * 99
-    assert report.effort.version_conflicts == [False]
-    assert report.effort.changes_per_transaction == [99]
+    assert report.stats.version_conflicts == [False]
+    assert report.stats.changes_per_transaction == [99]
 
 
 def test_a_moved_version_is_planned_again_from_the_item_that_came_back():
     bench = Bench(product("p", 10))
     bench.store.faults.append(Fault(rival=lambda store: store.sell("p", 9)))
     report = bench.apply(order(1), order(2))
-    assert endings(report) == [Ending.APPLIED, Ending.REFUSED]
+    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED]
     assert bench.stock() == 0
     assert len(bench.store.reads) == 1, "no second read"
-    assert report.effort.version_conflicts == [True, False]
+    assert report.stats.version_conflicts == [True, False]
     assert report.retries == (1, 1)
     assert report.exhausted == (False, False)
 
@@ -89,16 +88,16 @@ def test_a_product_that_did_not_come_back_is_gone():
     bench = Bench(product("p", 10))
     bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
     report = bench.apply(order())
-    assert report.outcomes[0].refusal.reason is RefusalReason.UNKNOWN_PRODUCT
+    assert report.outcomes[0].rejection.reason is RejectionReason.UNKNOWN_PRODUCT
 
 
 def test_a_product_made_again_under_the_same_version_is_not_mistaken_for_the_old_one():
     bench = Bench(product("p", 10))
     again = product("p", 3, created_at="2026-06-01T00:00:00.000000+00:00")
     bench.store.faults.append(Fault(rival=lambda store: store.products.update(p=again)))
-    assert endings(bench.apply(order())) == [Ending.APPLIED]
-    row = bench.store.records[order().record_key]
-    assert row["items"][0]["productCreatedAt"] == again.created_at
+    assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
+    record = bench.store.records[order().record_key]
+    assert record.lines[0].product_created_at == again.created_at
     assert bench.stock() == 2
 
 
@@ -107,7 +106,7 @@ def test_a_reason_none_proves_nothing():
     bench = Bench(product("p", 10), product("q", 10))
     bench.store.faults.append(Fault(rival=lambda store: store.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
-    assert endings(report) == [Ending.REFUSED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
     assert (bench.stock("p"), bench.stock("q")) == (9, 0)
 
 
@@ -119,14 +118,17 @@ def test_a_refusal_is_planned_again_with_what_it_depended_on():
         store.sell("p", -5)
 
     bench.store.faults.append(Fault(rival=restock))
-    assert endings(bench.apply(order(1), order(2))) == [Ending.APPLIED, Ending.APPLIED]
+    assert statuses(bench.apply(order(1), order(2))) == [ChangeStatus.APPLIED, ChangeStatus.APPLIED]
     assert bench.stock() == 4
 
 
 def test_a_refusal_on_a_stale_hint_is_never_durable_before_what_it_depends_on():
     bench = Bench(product("p", 1), limits=Limits(changes=1))
     bench.store.faults.append(Fault(error=TIMEOUT))
-    assert endings(bench.apply(order(1), order(2))) == [Ending.APPLIED, Ending.REFUSED]
+    assert statuses(bench.apply(order(1), order(2))) == [
+        ChangeStatus.APPLIED,
+        ChangeStatus.REJECTED,
+    ]
     kinds = [t.decisions[0].change.order_id for t, _ in bench.store.writes]
     assert kinds == ["o1", "o1", "o2"]
 
@@ -135,7 +137,7 @@ def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
     bench = Bench(product("p", 10))
     bench.apply(order())
     report = bench.apply(order())
-    assert endings(report) == [Ending.REPLAYED]
+    assert statuses(report) == [ChangeStatus.REPLAYED]
     assert len(bench.store.writes) == 1
     assert bench.stock() == 9
 
@@ -145,18 +147,18 @@ def test_a_redelivered_order_that_the_hint_missed_is_found_by_the_condition():
     bench.apply(order(1))
     bench.store.hide_records = True
     report = bench.apply(order(1), order(2))
-    assert endings(report) == [Ending.REPLAYED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.REPLAYED, ChangeStatus.APPLIED]
     assert bench.stock() == 8
     assert bench.clock.slept == [], "that is no contention, so nobody has to wait"
 
 
 def test_a_rejected_order_stays_rejected_when_stock_returns():
     bench = Bench(product("p", 0))
-    assert endings(bench.apply(order())) == [Ending.REFUSED]
+    assert statuses(bench.apply(order())) == [ChangeStatus.REJECTED]
     bench.store.sell("p", -5)
     report = bench.apply(order())
-    assert endings(report) == [Ending.REPLAYED]
-    assert report.outcomes[0].record["status"] == "REJECTED"
+    assert statuses(report) == [ChangeStatus.REPLAYED]
+    assert report.outcomes[0].record.status == "REJECTED"
     assert bench.stock() == 5
 
 
@@ -166,14 +168,14 @@ def test_another_body_under_a_used_id_changes_nothing(hidden):
     bench.apply(order(1))
     bench.store.hide_records = hidden
     report = bench.apply(order(1, quantity=2), order(2))
-    assert endings(report) == [Ending.ID_REUSED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.ID_REUSED, ChangeStatus.APPLIED]
     assert bench.stock() == 8
 
 
 def test_of_duplicates_in_a_batch_the_first_counts():
     bench = Bench(product("p", 10))
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert endings(report) == [Ending.APPLIED, Ending.REPLAYED, Ending.ID_REUSED]
+    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.ID_REUSED]
     assert bench.stock() == 9
 
 
@@ -181,27 +183,27 @@ def test_duplicates_behind_a_reused_id_are_compared_with_the_row():
     bench = Bench(product("p", 10))
     bench.apply(order(1))
     report = bench.apply(order(1, quantity=2), order(1))
-    assert endings(report) == [Ending.ID_REUSED, Ending.REPLAYED]
+    assert statuses(report) == [ChangeStatus.ID_REUSED, ChangeStatus.REPLAYED]
 
 
 def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     bench = Bench(product("p", 10), attempts=2)
     bench.store.faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert endings(report) == [Ending.RETURNED] * 3
+    assert statuses(report) == [ChangeStatus.RETURNED] * 3
 
 
 def test_transaction_conflict_on_a_claimed_product_is_retried_with_full_jitter_and_without_a_new_plan():
     bench = Bench(product("p", 10))
     bench.store.faults.extend([Fault(error=CONFLICT)] * 3)
     report = bench.apply(order())
-    assert endings(report) == [Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.APPLIED]
     assert bench.clock.slept[1:] == [0.005, 0.01], (
         "half of 10 and 20 ms; the first wait is for the claim"
     )
-    assert report.effort.claims == 1
-    assert report.effort.transaction_conflicts == [True, True, True, False]
-    assert report.effort.version_conflicts == [False] * 4
+    assert report.stats.claims == 1
+    assert report.stats.transaction_conflicts == [True, True, True, False]
+    assert report.stats.version_conflicts == [False] * 4
     assert report.retries == (3,)
     assert len(bench.store.reads) == 1
 
@@ -210,7 +212,7 @@ def test_contention_is_given_up_after_the_last_attempt():
     bench = Bench(product("p", 10), attempts=3)
     bench.store.faults.extend([Fault(error=CONFLICT)] * 9)
     report = bench.apply(order())
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert report.outcomes[0].cause == "CONTENTION"
     assert len(bench.store.writes) == 1 + 3, (
         "once without the claim, and then what the policy allows"
@@ -223,7 +225,7 @@ def test_versions_that_keep_moving_are_given_up_after_the_last_attempt():
     bench = Bench(product("p", 100), attempts=3)
     bench.store.faults.extend([Fault(rival=lambda store: store.sell("p", 1))] * 9)
     report = bench.apply(order())
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert len(bench.store.writes) == 3
     assert report.exhausted == (True,)
 
@@ -233,14 +235,14 @@ def test_no_wait_reaches_past_the_deadline():
     bench.store.faults.extend([Fault(error=CONFLICT)] * 1000)
     began = bench.clock.monotonic()
     report = bench.apply(order(), seconds=0.1)
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert bench.clock.monotonic() - began < 0.1
 
 
 def test_without_time_left_nothing_is_sent():
     bench = Bench(product("p", 100))
     report = bench.apply(order(), seconds=0)
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert bench.store.writes == []
 
 
@@ -249,7 +251,7 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     bench = Bench(product("p", 10))
     bench.store.faults.append(Fault(error=error, applied=True))
     report = bench.apply(order())
-    assert endings(report) == [Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.APPLIED]
     assert bench.stock() == 9
     tokens = {token for _, token in bench.store.writes}
     assert len(bench.store.writes) == 2
@@ -260,7 +262,7 @@ def test_an_unknown_outcome_keeps_its_token_through_conflicts():
     """The conflict may be with our own first attempt: a new token would take it for a rival's."""
     bench = Bench(product("p", 10))
     bench.store.faults.extend([Fault(error=TIMEOUT), Fault(error=CONFLICT)])
-    assert endings(bench.apply(order())) == [Ending.APPLIED]
+    assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
     assert len({token for _, token in bench.store.writes}) == 1
 
 
@@ -275,8 +277,8 @@ def test_an_outcome_that_stays_unknown_returns_the_message_and_the_redelivery_fi
     bench = Bench(product("p", 10), attempts=3)
     bench.store.faults.extend([Fault(error=TIMEOUT, applied=True)] * 3)
     report = bench.apply(order())
-    assert endings(report) == [Ending.RETURNED]
-    assert endings(bench.apply(order())) == [Ending.REPLAYED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(bench.apply(order())) == [ChangeStatus.REPLAYED]
     assert bench.stock() == 9
 
 
@@ -291,8 +293,8 @@ def test_the_offending_change_is_isolated_and_its_neighbours_are_applied():
 
     bench.store.write = write
     report = bench.apply(*(order(number) for number in range(10)))
-    assert endings(report) == [
-        Ending.INVALID if number == 5 else Ending.APPLIED for number in range(10)
+    assert statuses(report) == [
+        ChangeStatus.INVALID if number == 5 else ChangeStatus.APPLIED for number in range(10)
     ]
     assert bench.stock() == 91
 
@@ -310,7 +312,7 @@ def test_a_validation_error_among_the_reasons_is_isolated_too():
 
     bench.store.write = write
     report = bench.apply(*(order(number) for number in range(3)))
-    assert endings(report) == [Ending.APPLIED, Ending.INVALID, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.INVALID, ChangeStatus.APPLIED]
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
@@ -318,7 +320,7 @@ def test_what_nobody_here_can_repair_returns_everything_loudly(code):
     bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
     bench.store.faults.append(Fault(error=StoreUnavailableError(code, "no")))
     report = bench.apply(order(1), order(2), order(3, product_id="q"))
-    assert Ending.RETURNED in endings(report)
+    assert ChangeStatus.RETURNED in statuses(report)
     assert report.failure.code == code
     assert bench.store.products["p"].stock_count == 100
 
@@ -327,7 +329,7 @@ def test_a_read_that_is_denied_returns_everything_loudly():
     bench = Bench(product("p", 100))
     bench.store.read_errors.append(StoreUnavailableError("AccessDeniedException", "no"))
     report = bench.apply(order(1), order(2))
-    assert endings(report) == [Ending.RETURNED, Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.RETURNED]
     assert report.failure is not None
     assert bench.store.writes == []
 
@@ -335,7 +337,7 @@ def test_a_read_that_is_denied_returns_everything_loudly():
 def test_a_throttled_read_is_repeated():
     bench = Bench(product("p", 100))
     bench.store.read_errors.extend([THROTTLED, TIMEOUT])
-    assert endings(bench.apply(order())) == [Ending.APPLIED]
+    assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
     assert len(bench.store.reads) == 3
     assert len(bench.clock.slept) == 2
 
@@ -344,7 +346,7 @@ def test_a_read_that_stays_throttled_refuses_nothing():
     bench = Bench(attempts=2)
     bench.store.read_errors.extend([THROTTLED] * 5)
     report = bench.apply(order())
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert report.outcomes[0].cause == "ThrottlingException"
 
 
@@ -352,7 +354,7 @@ def test_a_corrupt_product_returns_its_orders_and_nobody_elses():
     bench = Bench(product("q", 5))
     bench.store.unreadable["p"] = "stockCount is missing"
     report = bench.apply(order(1), order(2, product_id="q"))
-    assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
 
 
@@ -360,8 +362,8 @@ def test_a_lease_that_ends_in_time_is_waited_for():
     bench = Bench(product("p", 5))
     bench.store.lock("p", 3)
     report = bench.apply(order(1))
-    assert endings(report) == [Ending.APPLIED]
-    assert report.effort.lease_wait == pytest.approx(3, abs=0.3)
+    assert statuses(report) == [ChangeStatus.APPLIED]
+    assert report.stats.lease_wait == pytest.approx(3, abs=0.3)
 
 
 def test_a_lease_that_is_released_early_ends_the_wait():
@@ -369,15 +371,15 @@ def test_a_lease_that_is_released_early_ends_the_wait():
     bench.store.lock("p", 15)
     bench.clock.on_sleep = lambda: bench.store.products.update(p=product("p", 5, version=3))
     report = bench.apply(order(1))
-    assert endings(report) == [Ending.APPLIED]
-    assert report.effort.lease_wait < 1
+    assert statuses(report) == [ChangeStatus.APPLIED]
+    assert report.stats.lease_wait < 1
 
 
 def test_a_longer_lease_returns_its_orders_with_what_it_has_left_and_nobody_elses():
     bench = Bench(product("p", 5), product("q", 5))
     bench.store.lock("p", 600)
     report = bench.apply(order(1), order(2, product_id="q"))
-    assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
     assert report.outcomes[0].cause == "LEASED"
     assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
 
@@ -386,7 +388,7 @@ def test_a_lease_taken_after_the_read_is_respected():
     bench = Bench(product("p", 5))
     bench.store.faults.append(Fault(rival=lambda store: store.lock("p", 600)))
     report = bench.apply(order(1))
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert bench.stock() == 5
 
 
@@ -398,7 +400,7 @@ def test_in_a_group_nothing_overtakes_a_change_that_has_to_wait():
         order(2, product_id="q", group="g"),
         order(3, product_id="q", group="other"),
     )
-    assert endings(report) == [Ending.RETURNED, Ending.RETURNED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.RETURNED, ChangeStatus.APPLIED]
 
 
 def test_chains_run_side_by_side_and_a_loser_does_not_hold_up_the_others():
@@ -407,7 +409,7 @@ def test_chains_run_side_by_side_and_a_loser_does_not_hold_up_the_others():
         bench = Bench(*shelf, limits=Limits(changes=1), executor=executor)
         bench.store.faults.append(Fault(error=CONFLICT))
         report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
-    assert endings(report) == [Ending.APPLIED] * 4
+    assert statuses(report) == [ChangeStatus.APPLIED] * 4
     assert sum(report.retries) == 1
 
 
@@ -419,7 +421,7 @@ def test_a_loser_of_a_step_holds_up_what_builds_on_it_and_nothing_else():
     right = Order("right", "u", dict.fromkeys(("p4", "p5", "p6", "p7"), 1))
     bench.store.faults.append(Fault(rival=lambda store: store.sell("p0", 4)))
     report = bench.apply(left, joint, right)
-    assert endings(report) == [Ending.APPLIED, Ending.REFUSED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.APPLIED]
     assert report.retries == (1, 0, 0), (
         "the joint one was not tried on what the lost one left behind"
     )
@@ -430,22 +432,22 @@ def test_an_adjustment_goes_through_the_same_engine():
     bench = Bench(product("p", 0, low_stock_threshold=2))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     report = bench.apply(order(1), receipt, order(2), receipt)
-    assert endings(report) == [
-        Ending.REFUSED,
-        Ending.APPLIED,
-        Ending.APPLIED,
-        Ending.REPLAYED,
+    assert statuses(report) == [
+        ChangeStatus.REJECTED,
+        ChangeStatus.APPLIED,
+        ChangeStatus.APPLIED,
+        ChangeStatus.REPLAYED,
     ]
     assert bench.stock() == 39
     assert bench.store.products["p"].status is ProductStatus.ACTIVE
-    assert endings(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Ending.ID_REUSED]
+    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [ChangeStatus.ID_REUSED]
 
 
 def test_a_refused_adjustment_writes_nothing():
     bench = Bench(product("p", 1))
     report = bench.apply(Adjustment("p", "c-1", -2, "CORRECTION"))
-    assert endings(report) == [Ending.REFUSED]
-    assert report.outcomes[0].refusal.reason is RefusalReason.BELOW_FLOOR
+    assert statuses(report) == [ChangeStatus.REJECTED]
+    assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
     assert bench.store.writes == []
     assert bench.store.records == {}
 
@@ -454,15 +456,15 @@ def test_a_product_that_runs_low_is_reported_once():
     bench = Bench(product("p", 10, low_stock_threshold=5))
     first = bench.apply(order(1, quantity=6))
     second = bench.apply(order(2, quantity=1))
-    assert [low.product_id for low in first.effort.low_stock] == ["p"]
-    assert second.effort.low_stock == []
+    assert [low.product_id for low in first.stats.low_stock] == ["p"]
+    assert second.stats.low_stock == []
 
 
 def test_a_corrupt_record_returns_its_order_and_nobody_elses():
     bench = Bench(product("p", 5))
-    bench.store.records[order(1).record_key] = {"orderId": "o1", "userId": "u", "status": "PENDING"}
+    bench.store.records[order(1).record_key] = CorruptItemError("no items")
     report = bench.apply(order(1), order(2))
-    assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
 
@@ -472,13 +474,13 @@ def test_an_unknown_reason_dead_letters_nobody(code):
     error = TransactionCancelledError([CancellationReason(code), CancellationReason("None")])
     bench.store.faults.append(Fault(error=error))
     report = bench.apply(order(1))
-    assert endings(report) == [Ending.RETURNED]
+    assert statuses(report) == [ChangeStatus.RETURNED]
     assert report.failure is not None
 
 
 def test_no_read_begins_after_the_deadline():
     bench = Bench(product("p", 5))
-    assert endings(bench.apply(order(1), seconds=-1)) == [Ending.RETURNED]
+    assert statuses(bench.apply(order(1), seconds=-1)) == [ChangeStatus.RETURNED]
     assert bench.store.reads == []
 
 
@@ -487,32 +489,35 @@ def test_the_id_of_a_refused_adjustment_is_still_free():
     taken = Adjustment("p", "a", -5, "CORRECTION")
     other = Adjustment("p", "a", 5, "CORRECTION")
     report = bench.apply(taken, Adjustment("p", "a", -5, "CORRECTION"), other)
-    assert endings(report) == [Ending.REFUSED, Ending.REFUSED, Ending.RETURNED]
-    assert endings(bench.apply(other)) == [Ending.APPLIED]
+    assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.REJECTED, ChangeStatus.RETURNED]
+    assert statuses(bench.apply(other)) == [ChangeStatus.APPLIED]
 
 
 class TestCancellation:
     def placed(self, *products, **quantities):
         bench = Bench(*products)
-        assert endings(bench.apply(Order("o", "u", quantities))) == [Ending.APPLIED]
+        assert statuses(bench.apply(Order("o", "u", quantities))) == [ChangeStatus.APPLIED]
         return bench
 
     def test_a_placed_order_gives_its_stock_back_once(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=5)
         report = bench.apply(Cancellation("o"))
-        assert endings(report) == [Ending.APPLIED]
+        assert statuses(report) == [ChangeStatus.APPLIED]
         assert (bench.stock("p"), bench.stock("q")) == (5, 5)
         assert bench.store.products["q"].status is ProductStatus.ACTIVE
-        row = bench.store.records[order_key("o")]
-        assert (row["status"], row["_version"]) == ("CANCELLED", 2)
-        assert [line["returnedVersion"] for line in row["items"]] == [3, 3]
-        assert endings(bench.apply(Cancellation("o"), Cancellation("o"))) == [Ending.REPLAYED] * 2
+        record = bench.store.records[OrderKey("o")]
+        assert (record.status, record.version) == ("CANCELLED", 2)
+        assert [line.returned_version for line in record.lines] == [3, 3]
+        assert (
+            statuses(bench.apply(Cancellation("o"), Cancellation("o")))
+            == [ChangeStatus.REPLAYED] * 2
+        )
         assert bench.stock("p") == 5
 
     def test_it_is_found_by_the_condition_when_the_hint_missed_it(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.hide_records = True
-        assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
+        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
         assert bench.stock() == 5
 
     def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
@@ -520,67 +525,74 @@ class TestCancellation:
 
         def rival(store):
             store.sell("p", -2)
-            key = order_key("o")
-            store.records[key] = {**store.records[key], "status": "CANCELLED", "_version": 2}
+            key = OrderKey("o")
+            store.records[key] = replace(store.records[key], status="CANCELLED", version=2)
 
         bench.store.faults.append(Fault(rival=rival))
-        assert endings(bench.apply(Cancellation("o"))) == [Ending.REPLAYED]
+        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.REPLAYED]
         assert bench.stock() == 5
 
     def test_a_rejected_order_has_nothing_to_cancel(self):
         bench = Bench(product("p", 0))
         bench.apply(order(1))
         report = bench.apply(Cancellation("o1"))
-        assert endings(report) == [Ending.REFUSED]
-        assert report.outcomes[0].refusal.reason is RefusalReason.ORDER_REJECTED
+        assert statuses(report) == [ChangeStatus.REJECTED]
+        assert report.outcomes[0].rejection.reason is RejectionReason.ORDER_REJECTED
 
     def test_a_cancellation_that_comes_first_leaves_a_tombstone_that_the_order_fills_in(self):
         bench = Bench(product("p", 5))
-        assert endings(bench.apply(Cancellation("o1"))) == [Ending.APPLIED]
-        tombstone = bench.store.records[order_key("o1")]
-        assert (tombstone["status"], tombstone["items"]) == ("CANCELLED", [])
-        assert "userId" not in tombstone
+        assert statuses(bench.apply(Cancellation("o1"))) == [ChangeStatus.APPLIED]
+        tombstone = bench.store.records[OrderKey("o1")]
+        assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
         report = bench.apply(order(1, quantity=2))
-        assert endings(report) == [Ending.APPLIED]
+        assert statuses(report) == [ChangeStatus.APPLIED]
         assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
-        row = bench.store.records[order_key("o1")]
-        assert (row["status"], row["userId"], row["_version"]) == ("CANCELLED", "u", 2)
-        assert row["items"] == [{"productId": "p", "quantity": 2}]
+        record = bench.store.records[OrderKey("o1")]
+        assert (record.status, record.user_id, record.version) == ("CANCELLED", "u", 2)
+        assert record.lines == (OrderLine("p", 2),)
         assert bench.stock() == 5
-        assert endings(bench.apply(order(1, quantity=2))) == [Ending.REPLAYED]
-        assert endings(bench.apply(order(1, quantity=3))) == [Ending.ID_REUSED]
-        assert endings(bench.apply(Cancellation("o1"))) == [Ending.REPLAYED]
+        assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.REPLAYED]
+        assert statuses(bench.apply(order(1, quantity=3))) == [ChangeStatus.ID_REUSED]
+        assert statuses(bench.apply(Cancellation("o1"))) == [ChangeStatus.REPLAYED]
 
     def test_stock_goes_back_only_to_the_incarnation_that_it_was_taken_from(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
         again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
         bench.store.products["p"] = again
-        assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
+        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
         assert bench.store.products["p"] == again, "nothing is written to the new one"
-        row = bench.store.records[order_key("o")]
-        assert ["returnedVersion" in line for line in row["items"]] == [False, True]
+        lines = bench.store.records[OrderKey("o")].lines
+        assert [line.returned_version is not None for line in lines] == [False, True]
         assert bench.stock("q") == 5
 
     def test_stock_goes_nowhere_when_the_product_is_delisted_meanwhile(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
-        assert endings(bench.apply(Cancellation("o"))) == [Ending.APPLIED]
+        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
         assert "p" not in bench.store.products
-        assert bench.store.records[order_key("o")]["status"] == "CANCELLED"
+        assert bench.store.records[OrderKey("o")].status == "CANCELLED"
 
-    @pytest.mark.parametrize("broken", ["quantity", "productCreatedAt"])
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            {"lines": (OrderLine("p", None, "2026-01-01"),)},
+            {"lines": (OrderLine("p", 2, None),)},
+            {"version": 0},
+            {"status": "SHIPPED"},
+        ],
+    )
     def test_a_corrupt_order_holds_up_no_neighbour(self, broken):
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))
-        row = bench.store.records[order_key("o")]
-        row["items"] = [{k: v for k, v in row["items"][0].items() if k != broken}]
+        key = OrderKey("o")
+        bench.store.records[key] = replace(bench.store.records[key], **broken)
         report = bench.apply(Cancellation("o"), Cancellation("o1"))
-        assert endings(report) == [Ending.RETURNED, Ending.APPLIED]
+        assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
     def test_a_leased_product_makes_it_wait(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.lock("p", 600)
         report = bench.apply(Cancellation("o"))
-        assert endings(report) == [Ending.RETURNED]
+        assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "LEASED"

@@ -22,13 +22,15 @@ from moto import mock_aws
 from moto.backends import get_backend
 from moto.core import DEFAULT_ACCOUNT_ID
 
-from inventory_orders import clock, runtime
-from inventory_orders.intake import Intake, Queue
-from inventory_orders.messages import json_schema
-from inventory_orders.model import Table
-from inventory_orders.products import NewProduct, Products
-from inventory_orders.store import Store
-from inventory_orders.telemetry import logger
+from inventory_orders import clock
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.telemetry import logger
+from inventory_orders.messages.parse import json_schema
+from inventory_orders.products.catalogue import Products
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Table
 from local.invoke import FakeContext, create_table, function_names, load_handler
 from tests.support.messages import sqs_event
 
@@ -152,13 +154,13 @@ def world():
         patch.setattr(runtime, "executor", lambda: None)
         patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
         patch.setattr(logger.registered_handler, "handleError", raise_again)
-        for made_once in (runtime.store, runtime.committer, runtime.atomic_decrement):
+        for made_once in (runtime._store, runtime._committer, runtime._atomic_decrement):
             made_once.cache_clear()
         world = World()
         queues = Queue("queue", "letters"), Queue("queue.fifo", "letters.fifo")
-        patch.setattr(runtime, "intake", lambda _: Intake(world.sqs, *queues))
+        patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
         yield world
-        for made_once in (runtime.store, runtime.committer, runtime.atomic_decrement):
+        for made_once in (runtime._store, runtime._committer, runtime._atomic_decrement):
             made_once.cache_clear()
 
 

@@ -10,9 +10,9 @@ from collections import Counter
 import boto3
 import pytest
 
-from inventory_orders.committer import Committer
+from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
-from inventory_orders.runtime import Settings
+from inventory_orders.invocation.runtime import Settings
 from local import ROOT, emf
 from local.invoke import FakeContext, function_names, load_handler, readable
 from operations.queues import peek_dead_letters
@@ -127,8 +127,8 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     dead = next(line for line in lines if line.get("message") == "dead-lettered")
     assert (dead["correlation_id"], dead["errorCode"]) == ("m-0", "SCHEMA_VIOLATION")
-    refused = next(line for line in lines if line.get("message") == "refused")
-    assert (refused["correlation_id"], refused["orderId"]) == ("m-1", "o-2")
+    rejected = next(line for line in lines if line.get("message") == "rejected")
+    assert (rejected["correlation_id"], rejected["orderId"]) == ("m-1", "o-2")
     assert "secret-person" not in json.dumps(lines)
     assert readable("\n".join(json.dumps(line) for line in lines))
 
@@ -162,7 +162,7 @@ def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
             # What is said of no single message is said of the invocation, whose batch is known.
             assert line["function_request_id"] == batch["function_request_id"]
             assert line.get("correlation_id", next(iter(sent))) in sent
-            if line["message"] in ("refused", "dead-lettered", "returned", "stale event ignored"):
+            if line["message"] in ("rejected", "dead-lettered", "returned", "stale event ignored"):
                 assert "correlation_id" in line
         assert "userId" not in output
         for record in event["Records"]:

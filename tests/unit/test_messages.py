@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.intake import printable
-from inventory_orders.messages import json_schema, parse_order
+from inventory_orders.invocation.sqs import printable
+from inventory_orders.messages.parse import json_schema, parse_order
 
 QUANTITY = "items[0].quantity"
 GOOD = {"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}

@@ -5,8 +5,11 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inventory_orders.model import Adjustment, Order, ProductStatus, RefusalReason
-from inventory_orders.planner import Limits, plan
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import RejectionReason
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.planner import Limits, plan
+from inventory_orders.domain.product import ProductStatus
 from tests.support.memory_store import product
 
 PRODUCT_IDS = [f"p{number}" for number in range(6)]
@@ -102,13 +105,13 @@ def test_limits_are_kept(batch, shelf, limit):
 def test_decisions_are_those_of_the_arrival_order(batch, shelf, limit):
     """The plan answers each change as if all before it had been served one by one."""
     answered = {
-        d.change.record_key: d.refusal
+        d.change.record_key: d.rejection
         for t in plan(batch, shelf, limits=limit).transactions
         for d in t.decisions
     }
     state = dict(shelf)
     for change in batch:
-        refusal = change.refusal(state)
+        refusal = change.rejection(state)
         assert answered[change.record_key] == refusal
         if refusal is None:
             for product_id, delta in change.deltas(state).items():
@@ -152,7 +155,7 @@ def test_order_is_kept_within_a_group_and_where_it_matters(batch, shelf, limit):
     for earlier, later in itertools.combinations(batch, 2):
         first, second = decided[earlier.record_key], decided[later.record_key]
         common = shared(earlier, later)
-        refused = first.refusal is not None or second.refusal is not None
+        refused = first.rejection is not None or second.rejection is not None
         opposite = any(first.touched.get(p, 0) * second.touched.get(p, 0) < 0 for p in common)
         if "the group" in common or (common and (refused or opposite)):
             assert position[earlier.record_key] <= position[later.record_key]
@@ -206,8 +209,8 @@ def test_a_dependent_refusal_stands_with_what_it_depends_on():
     planned = plan(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
     first, second = planned.transactions
     assert len(planned.chains) == 1
-    assert first.decisions[0].refusal is None
-    assert second.decisions[0].refusal.reason is RefusalReason.INSUFFICIENT_STOCK
+    assert first.decisions[0].rejection is None
+    assert second.decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
     assert second.updates == ()
 
 
@@ -231,7 +234,7 @@ def test_who_comes_first_is_served_first_where_stock_ends():
     shelf = {"p": product("p", 2), "q": product("q", 9), "r": product("r", 9)}
     transactions = list(plan(orders, shelf, limits=Limits(changes=1)).transactions)
     assert [t.decisions[0].change.order_id for t in transactions] == ["a", "b", "c"]
-    assert transactions[2].decisions[0].refusal.reason is RefusalReason.INSUFFICIENT_STOCK
+    assert transactions[2].decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
 
 
 def test_status_changes_in_the_same_write():

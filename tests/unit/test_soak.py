@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages import parse_order
+from inventory_orders.messages.parse import parse_order
 from operations import queues
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.workload import DUPLICATES, MESSAGES, POISON, workload

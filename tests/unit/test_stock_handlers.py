@@ -6,7 +6,7 @@ import sys
 import boto3
 import pytest
 
-from inventory_orders import runtime
+from inventory_orders.invocation import runtime
 from local import ROOT, emf
 from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
@@ -101,7 +101,7 @@ class TestAdjustStock:
 
     def test_directly_it_reads_again_where_an_answer_was_lost(self, call):
         call("adjust_stock", sample("adjust_stock_direct"))
-        store = runtime.store(runtime.Settings.from_environment())
+        store = runtime.store()
         lose_responses(store._client, "GetItem", 2)
         assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
 

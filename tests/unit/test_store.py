@@ -12,6 +12,11 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.planner import plan
+from inventory_orders.domain.product import NewProduct, ProductStatus
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -20,10 +25,10 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Adjustment, Known, Order, ProductStatus, Table
-from inventory_orders.planner import plan
-from inventory_orders.products import NewProduct, Products
-from inventory_orders.store import CLIENT_CONFIG, Store, decode_product
+from inventory_orders.products.catalogue import Products
+from inventory_orders.store import rows
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError, answered_by
 from tests.support.memory_store import product, stored
 
@@ -51,10 +56,10 @@ def test_an_order_and_its_decrement_are_written_together(moto_store):
     write(moto_store, [order], {"p": before})
     after = read_product(moto_store)
     assert (after.stock_count, after.version, after.status) == (7, 2, ProductStatus.LOW_STOCK)
-    row = moto_store.read([order.record_key]).records[order.record_key]
-    assert row["items"][0]["productVersion"] == 2
-    assert row["items"][0]["productCreatedAt"] == before.created_at
-    assert row["createdAt"] == "2026-01-02T03:04:05.000000+00:00"
+    record = moto_store.read([order.record_key]).records[order.record_key]
+    assert record.lines[0].product_version == 2
+    assert record.lines[0].product_created_at == before.created_at
+    assert record.created_at == "2026-01-02T03:04:05.000000+00:00"
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
@@ -81,7 +86,7 @@ def test_a_moved_version_cancels_and_gives_the_item_back(moto_store):
         write(moto_store, [Order("b", "u", {"p": 1})], {"p": stale})
     first, second = caught.value.reasons
     assert first.code == "ConditionalCheckFailed"
-    assert decode_product(first.item).stock_count == 9
+    assert first.found.stock_count == 9
     assert second.code == "None"
     assert read_product(moto_store).stock_count == 9
 
@@ -96,7 +101,7 @@ def test_another_incarnation_cancels_although_the_version_is_the_same(moto_store
 def test_a_product_that_is_gone_is_not_created_by_an_update(moto_store):
     with pytest.raises(TransactionCancelledError) as caught:
         write(moto_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
-    assert caught.value.reasons[0].item is None
+    assert caught.value.reasons[0].found is None
     assert read_product(moto_store) is None
 
 
@@ -123,24 +128,24 @@ def test_a_used_order_id_cancels_and_gives_the_row_back(moto_store):
     with pytest.raises(TransactionCancelledError) as caught:
         write(moto_store, [order], {"p": read_product(moto_store)})
     assert [reason.code for reason in caught.value.reasons] == ["None", "ConditionalCheckFailed"]
-    assert caught.value.reasons[1].item["orderId"] == {"S": "o"}
+    assert caught.value.reasons[1].found.order_id == "o"
 
 
 def test_an_adjustment_and_its_row(moto_store):
     Products(moto_store).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     write(moto_store, [receipt], {"p": read_product(moto_store)})
-    row = moto_store.read([receipt.record_key]).records[receipt.record_key]
-    assert receipt.recognise(row) is Known.SAME_REQUEST
-    assert row["productVersion"] == 2
-    assert row["appliedAt"] == "2026-01-02T03:04:05.000000+00:00"
+    record = moto_store.read([receipt.record_key]).records[receipt.record_key]
+    assert receipt.recognise(record) is IdempotencyMatch.SAME_REQUEST
+    assert record.product_version == 2
+    assert record.applied_at == "2026-01-02T03:04:05.000000+00:00"
 
 
 def test_a_product_is_created_once_and_its_opening_stock_is_booked(moto_store):
     created, _ = Products(moto_store).create(NewProduct("p", 7, name="Tea", price=450))
     again, existing = Products(moto_store).create(NewProduct("p", 99))
     assert (created, again) == (True, False)
-    assert existing["stockCount"] == 7
+    assert existing.stock_count == 7
     assert read_product(moto_store).stock_count == 7
     rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
     assert [(row["delta"], row["reason"]) for row in rows] == [({"N": "7"}, {"S": "OPENING"})]
@@ -173,7 +178,7 @@ def test_a_product_that_breaks_the_contract_is_unreadable_and_others_are_not(mot
     assert snapshot.products["q"].stock_count == 3
     assert snapshot.products["r"] is None
     with pytest.raises(CorruptItemError, match="product p breaks the contract"):
-        decode_product(item)
+        rows.read_product(item)
 
 
 class FailingClient:

@@ -1,7 +1,6 @@
 """Inventory and orders on DynamoDB: concurrency control for stock that never oversells.
 
-The engine for orders, cancellations and adjustments has three parts: `planner` decides (pure, no I/O), `committer`
-makes it durable, `intake` answers message by message. Beside it stand the other ways of changing a product:
-`products` (optimistic updates, guards, conditional deletes), `decrement` (atomic, without a read) and `lease`
-(pessimistic). `model` holds the domain, `store` is the only code that talks to DynamoDB, `writer` sends and repeats.
+`domain` decides without I/O: products, changes of stock, and the planner. `store` is the only part that talks to
+DynamoDB. `engine` makes a plan durable, exactly once, among rivals. `products` holds the other ways to change a
+product. `messages` reads what senders wrote, and `invocation` turns an invocation into changes and answers.
 """

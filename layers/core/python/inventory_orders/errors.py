@@ -1,13 +1,14 @@
-"""What can go wrong, as types: each says what the caller may conclude about the state of the tables."""
+"""What can go wrong, as types that say what the caller may conclude about the tables, and how it is worded for senders."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-Item = Mapping[str, Any]
-"""An item as DynamoDB's low-level API has it: attribute name -> {"S": ...}, {"N": ...}, ..."""
+if TYPE_CHECKING:
+    from inventory_orders.domain.change import Record, Rejection
+    from inventory_orders.domain.product import Product
 
 
 class InventoryOrdersError(Exception):
@@ -35,7 +36,15 @@ class PoisonMessageError(InventoryOrdersError):
 
 
 class CorruptItemError(InventoryOrdersError):
-    """A stored item breaks the table's contract, so nothing may be concluded from it."""
+    """A stored item breaks its table's contract, or contradicts what a change needs: nothing follows from it.
+
+    Attributes:
+        code: Stable name of the cause: `CORRUPT_PRODUCT` or `CORRUPT_RECORD`.
+    """
+
+    def __init__(self, message: str, code: str = "CORRUPT_RECORD") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StoreError(InventoryOrdersError):
@@ -72,23 +81,38 @@ class CancellationReason:
 
     Attributes:
         code: `None` proves nothing about the action: the transaction failed because of another one.
-        item: The item as stored, where the action's condition failed and the item exists.
+        found: What is stored, where the action's condition failed: None if there is nothing, and the error that
+            reading it raised if it breaks its table's contract.
     """
 
     code: str
-    item: Item | None = None
+    found: Product | Record | CorruptItemError | None = None
 
 
 class ConditionFailedError(StoreError):
-    """The condition of a single write did not hold; nothing was applied.
+    """The condition of a write to one product did not hold; nothing was applied.
 
     Attributes:
-        item: The item as stored; None if there is none.
+        found: The product as stored: None if there is none, and the error that reading it raised if it breaks its
+            table's contract.
     """
 
-    def __init__(self, item: Item | None) -> None:
+    def __init__(self, found: Product | CorruptItemError | None) -> None:
         super().__init__("ConditionalCheckFailedException", "the condition did not hold")
-        self.item = item
+        self.found = found
+
+    def existing(self, product_id: str) -> Product:
+        """The product as stored.
+
+        Raises:
+            ProductNotFoundError: There is none.
+            CorruptItemError: It breaks the table's contract.
+        """
+        if self.found is None:
+            raise ProductNotFoundError(f"there is no product {product_id}")
+        if isinstance(self.found, CorruptItemError):
+            raise self.found
+        return self.found
 
 
 class ContentionError(InventoryOrdersError):
@@ -115,7 +139,7 @@ class LeaseLostError(InventoryOrdersError):
     """The lease has expired or passed on to somebody else: its owner may no longer write. Nothing was applied."""
 
 
-class RefusedError(InventoryOrdersError):
+class RejectedError(InventoryOrdersError):
     """The business says no: an answer, not a failure. Nothing was applied.
 
     Attributes:
@@ -139,3 +163,32 @@ class TransactionCancelledError(StoreError):
             "TransactionCanceledException", ", ".join(reason.code for reason in reasons)
         )
         self.reasons = tuple(reasons)
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of all reasons."""
+        return {reason.code for reason in self.reasons}
+
+
+_REJECTIONS = {
+    "UNKNOWN_PRODUCT": "there is no product {product}; create it first, or correct the id",
+    "DISCONTINUED_PRODUCT": "{product} is discontinued and takes no more orders",
+    "INSUFFICIENT_STOCK": "there is not enough of {product}",
+    "BELOW_FLOOR": "it would take the stock of {product} below its floor (-backorderLimit); correct the delta, or "
+    "book what is missing first",
+    "ORDER_REJECTED": "the order was rejected and holds no stock; there is nothing to cancel",
+}
+
+
+def rejection_error(rejection: Rejection) -> PoisonMessageError:
+    """A rejection in words, for a sender who gets no other answer than a dead letter or a direct one."""
+    words = _REJECTIONS[rejection.reason].format(product=rejection.product_id)
+    return PoisonMessageError(rejection.reason.value, words)
+
+
+def id_reused_error(code: str) -> PoisonMessageError:
+    """An id that belongs to another request."""
+    return PoisonMessageError(
+        code,
+        "another request was sent under this id before and keeps it; send this one under an id of its own",
+    )

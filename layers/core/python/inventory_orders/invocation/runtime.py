@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import boto3
 
-from inventory_orders import intake as queue_intake
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.committer import Committer, Report
-from inventory_orders.decrement import AtomicDecrement
+from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
-from inventory_orders.intake import (
-    BatchResult,
-    Intake,
-    Queue,
-    UnsupportedEventError,
-    Verdict,
-    unsupported,
-)
-from inventory_orders.model import Change, RefusalReason, Table
-from inventory_orders.store import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
-
-C = TypeVar("C", bound=Change)
+from inventory_orders.invocation import sqs
+from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
+from inventory_orders.store.rows import Table
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -92,21 +83,28 @@ class Settings:
         )
 
 
-@cache
-def store(settings: Settings) -> Store:
-    """The tables that the settings name."""
-    tables = {
-        Table.PRODUCTS: settings.products_table,
-        Table.ORDERS: settings.orders_table,
-        Table.STOCK_ADJUSTMENTS: settings.stock_adjustments_table,
-    }
-    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
+def store() -> Store:
+    """The tables of the environment."""
+    return _store(Settings.from_environment())
 
 
-@cache
-def committer(settings: Settings) -> Committer:
-    """The engine, on the tables that the settings name."""
-    return Committer(store(settings), executor=executor())
+def committer() -> Committer:
+    """The engine, on the tables of the environment."""
+    return _committer(Settings.from_environment())
+
+
+def atomic_decrement() -> AtomicDecrement:
+    """Decrements without a read, with what this process remembers of the products."""
+    return _atomic_decrement(Settings.from_environment())
+
+
+def queues() -> Queues:
+    """The queues of the environment.
+
+    Raises:
+        ConfigurationError: It names none.
+    """
+    return _queues(Settings.from_environment())
 
 
 @cache
@@ -116,22 +114,31 @@ def executor() -> Executor | None:
 
 
 @cache
-def atomic_decrement(settings: Settings) -> AtomicDecrement:
-    """Decrements without a read, with what this process remembers of the products."""
-    return AtomicDecrement(committer(settings))
+def _store(settings: Settings) -> Store:
+    tables = {
+        Table.PRODUCTS: settings.products_table,
+        Table.ORDERS: settings.orders_table,
+        Table.STOCK_ADJUSTMENTS: settings.stock_adjustments_table,
+    }
+    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
 
 
 @cache
-def intake(settings: Settings) -> Intake:
-    """The way in from the queues that the settings name.
+def _committer(settings: Settings) -> Committer:
+    return Committer(_store(settings), executor=executor())
 
-    Raises:
-        ConfigurationError: They name none.
-    """
+
+@cache
+def _atomic_decrement(settings: Settings) -> AtomicDecrement:
+    return AtomicDecrement(_committer(settings))
+
+
+@cache
+def _queues(settings: Settings) -> Queues:
     if settings.queue is None:
         raise ConfigurationError("the environment variable QUEUE_URL is not set")
-    client = boto3.client("sqs", config=queue_intake.CLIENT_CONFIG)
-    return Intake(client, settings.queue, settings.fifo_queue, settings.max_receive_count)
+    client = boto3.client("sqs", config=sqs.CLIENT_CONFIG)
+    return Queues(client, settings.queue, settings.fifo_queue, settings.max_receive_count)
 
 
 def time_left(context: Any) -> Callable[[], float]:
@@ -148,45 +155,3 @@ def deadline(context: Any) -> Deadline:
     """When to stop starting work, so that everything can still be answered before the invocation times out."""
     left = time_left(context)()
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
-
-
-def answer_queue(
-    event: object,
-    context: Any,
-    parse: Callable[[str, str | None], C],
-    id_reused_code: str,
-    record: Callable[[BatchResult[C], Report], None],
-    may_be_early: frozenset[RefusalReason] = frozenset(),
-) -> dict[str, Any]:
-    """Bring a batch of queued changes of stock to its end: what the queue handlers have in common.
-
-    Args:
-        event: What Lambda was invoked with.
-        context: What Lambda told about the invocation.
-        parse: Reads one message. Raises PoisonMessageError.
-        id_reused_code: `errorCode` of a message whose id belongs to another request.
-        record: Counts and logs what happened.
-        may_be_early: Refusals that are given up only at the last delivery, because what they lack may yet come.
-
-    Returns:
-        The partial batch response: `{"batchItemFailures": [{"itemIdentifier": ...}]}`. For an event that is no
-        batch of SQS messages `errorCode` and `errorMessage`, and nothing is done.
-    """
-    settings = Settings.from_environment()
-    reports: list[Report] = []
-
-    def decide(changes: Sequence[C], since: float | None) -> list[Verdict]:
-        now = SystemClock().now().timestamp()
-        age = max(0.0, now - since) if since is not None else 0.0
-        report, verdicts = queue_intake.decide_changes(
-            committer(settings), changes, deadline(context), age, id_reused_code, may_be_early
-        )
-        reports.append(report)
-        return verdicts
-
-    try:
-        batch = intake(settings).process(event, parse, decide, time_left(context), may_be_early)
-    except UnsupportedEventError as error:
-        return unsupported(error, event)
-    record(batch, *reports)
-    return batch.response

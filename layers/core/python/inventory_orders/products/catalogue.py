@@ -1,100 +1,52 @@
 """Products as operators and catalogue systems change them, each way with the pattern that makes it safe.
 
 All of them respect one another: every write requires that the product exists and that no lease of somebody else is
-live, and every write raises `_version`, so that nobody who read before can write after it unawares.
+live, and every write raises `_version`, so that nobody who read before can write after it without noticing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from decimal import Decimal
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
-from inventory_orders.claims import CLAIM_SECONDS, Claims, Memory, outwait_claims
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.domain.change import AdjustmentRecord, NewRecord
+from inventory_orders.domain.product import (
+    DETAILS,
+    CatalogueEvent,
+    NewProduct,
+    Product,
+    ProductStatus,
+    stock_status,
+)
+from inventory_orders.engine.claims import CLAIM_SECONDS, Claims, outwait_claims
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.product_cache import ProductCache
+from inventory_orders.engine.retrying_client import CONDITION_FAILED, RetryingClient
+from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ConditionFailedError,
     ContentionError,
+    CorruptItemError,
     LeaseHeldError,
     OutcomeUnknownError,
     ProductNotFoundError,
-    RefusedError,
+    RejectedError,
     StoreError,
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import (
-    ProductStatus,
-    Put,
-    Table,
-    adjustment_row,
-    stock_status,
-)
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
-from inventory_orders.store import (
-    AS_READ,
-    CLAIMED,
-    LOCK,
-    NO_LIVE_LEASE,
-    ClaimUse,
-    Store,
-    decode,
-    decode_checked,
-    unix,
-)
-from inventory_orders.writer import CONDITION_FAILED, Effort, Writer
-
-State = Mapping[str, Any]
-"""A product's attributes by name, as plain Python values."""
-
-DETAILS = ("name", "price")
-"""The attributes that a catalogue event is a snapshot of."""
+from inventory_orders.store.dynamodb import NO_LIVE_LEASE, Store, unix
 
 _FIXED = (
-    *("productId", "createdAt", "stockCount", "_version", "lastUpdatedAt"),
-    *LOCK,
+    *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
+    *("locked_by", "lock_time", "lock_version", "lock_wait"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NewProduct:
-    """A product to be listed.
-
-    Attributes:
-        product_id: Its id.
-        opening_stock: Units on hand from the start.
-        low_stock_threshold: At or below it the product counts as low in stock.
-        backorder_limit: How far below zero the stock may go.
-        name: For people.
-        price: In minor units of the currency (cents, pence).
-    """
-
-    product_id: str
-    opening_stock: int
-    low_stock_threshold: int = 0
-    backorder_limit: int = 0
-    name: str | None = None
-    price: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogueEvent:
-    """All details of a product as a catalogue system saw them at one moment.
-
-    Attributes:
-        product_id: The product.
-        event_id: Breaks ties between events of the same moment: the greater id is the newer one.
-        event_time: When, in the format of all times.
-        details: A whole snapshot: a detail that is not in it is removed.
-    """
-
-    product_id: str
-    event_id: str
-    event_time: str
-    details: Mapping[str, Any]
+"""What is not for an update function to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +59,8 @@ class Updated:
         retries: How often it was decided or sent again.
     """
 
-    before: State
-    after: State
+    before: Product
+    after: Product
     retries: int
 
 
@@ -120,7 +72,7 @@ class Products:
         store: Where the tables are.
         policy: How to wait between attempts.
         clock: Source of time.
-        effort: What all calls took, for the metrics.
+        stats: What all calls took, for the metrics.
         retries: One for each optimistic call: how often it was retried.
         exhausted: One for each that was retried: whether it was given up.
     """
@@ -128,15 +80,16 @@ class Products:
     store: Store
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     clock: Clock = field(default_factory=SystemClock)
-    effort: Effort = field(default_factory=Effort)
+    stats: CommitStats = field(default_factory=CommitStats)
     retries: list[int] = field(default_factory=list)
     exhausted: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._writer = Writer(self.store, self.policy, self.clock)
-        self._memory = Memory(self.clock, self.policy.random)
+        self._client = RetryingClient(self.store, self.policy, self.clock)
+        self._contention = ContentionStats(self.clock, self.policy.random)
+        self._cache = ProductCache(self.clock)
 
-    def get(self, product_id: str, deadline: Deadline) -> State:
+    def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product, strongly consistent.
 
         Args:
@@ -148,15 +101,15 @@ class Products:
             CorruptItemError: It breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        state = self._read(product_id, deadline)
-        if state is None:
+        product = self._read(product_id, deadline)
+        if product is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
-        return state
+        return product
 
     def update_with_retry(
         self,
         product_id: str,
-        change: Callable[[State], State],
+        change: Callable[[Product], Product],
         deadline: Deadline,
         created_at: str | None = None,
     ) -> Updated:
@@ -171,10 +124,10 @@ class Products:
 
         Args:
             product_id: The product.
-            change: A pure function from the product's state to the one that it should have; it is called again
-                after each conflict. Keys, version, times and locks are not its business, nor is the stock, of
-                which every change is booked (`Adjustment`); `status` follows from the stock unless it is set to
-                or from `DISCONTINUED`. What it raises ends the update.
+            change: A pure function from the product to what it should be; it is called again after each conflict.
+                It may not change keys, version, times and locks, nor the stock, of which every change is booked
+                (`Adjustment`); `status` follows from the stock unless it is set to or from `DISCONTINUED`.
+                Attributes of one's own go into `other`. What it raises ends the update.
             deadline: When to give up.
             created_at: The incarnation that is meant; the one that is read first if not given.
 
@@ -185,42 +138,50 @@ class Products:
             StoreError: DynamoDB failed.
         """
         before = self.get(product_id, deadline)
-        created_at = created_at or before["createdAt"]
+        created_at = created_at or before.created_at
         retries = 0
         with self._claims(deadline) as claims:
             while True:
-                if before["createdAt"] != created_at:
+                if before.created_at != created_at:
                     raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
                 before = self._unlocked(before, claims, deadline)
                 now = self.clock.now()
-                after = _next_state(before, change(dict(before)), timestamp(now))
+                after = _next(before, change(before), timestamp(now))
                 if after is None:
                     self._settle(retries)
                     return Updated(before, before, retries)
                 claim = claims.use(product_id, release=True)
-                error, repeated = self._writer.write(
-                    [self._replace(before, after, now, claim)], 1, deadline, self.effort
-                )
-                retries += repeated
-                if error is None:
-                    claims.over(product_id)
-                    self._settle(retries)
-                    return Updated(before, after, retries)
-                before, retries = self._after_conflict(product_id, error, retries, deadline)
-                claims.doubt(product_id)
+                action = self.store.product_replace_action(before, after, now, claim)
+                stats = CommitStats()
+                try:
+                    self._client.write([action], 1, deadline, stats)
+                except StoreError as error:
+                    retries += self._count(stats)
+                    before, retries = self._after_conflict(product_id, error, retries, deadline)
+                    claims.doubt(product_id)
+                    continue
+                claims.over(product_id)
+                retries += self._count(stats)
+                self._settle(retries)
+                return Updated(before, after, retries)
 
-    def _read(self, product_id: str, deadline: Deadline) -> State | None:
-        return self._writer.read(lambda: self.store.get_product(product_id), deadline)
+    def _count(self, stats: CommitStats) -> int:
+        """Add up what one write took. Returns how often it was repeated."""
+        self.stats.add(stats)
+        return len(stats.backoffs)
+
+    def _read(self, product_id: str, deadline: Deadline) -> Product | None:
+        return self._client.call(lambda: self.store.get_product(product_id), deadline, self.stats)
 
     @contextmanager
     def _claims(self, deadline: Deadline) -> Iterator[Claims]:
-        claims = Claims(self._writer, self._memory, deadline, self.effort)
+        claims = Claims(self._client, self._contention, self._cache, deadline, self.stats)
         try:
             yield claims
         finally:
             claims.release()
 
-    def _unlocked(self, state: State, claims: Claims, deadline: Deadline) -> State:
+    def _unlocked(self, product: Product, claims: Claims, deadline: Deadline) -> Product:
         """The product when no lease of another is in the way any more: it is waited for, or claimed among claims.
 
         Raises:
@@ -228,24 +189,23 @@ class Products:
             LeaseHeldError: A lease outlasts the deadline.
             StoreError: DynamoDB failed.
         """
-        product_id = state["productId"]
-        while (left := self._lease_left(state)) > 0:
+        product_id = product.product_id
+        while (left := self._lease_left(product)) > 0:
             if left <= CLAIM_SECONDS:
                 try:
-                    state = decode(claims.take(product_id))
+                    return claims.take(product_id).unlocked()
                 except ConditionFailedError as failed:
-                    state = _existing(product_id, failed)
+                    product = failed.existing(product_id)
                     continue
-                return {name: value for name, value in state.items() if name not in LOCK}
             wait = min(left, LEASE_POLL_SECONDS)
-            if left > deadline.remaining() or not self._writer.pause(wait, deadline):
+            if left > deadline.remaining() or not self._client.pause(wait, deadline):
                 raise LeaseHeldError(product_id, left)
-            self.effort.lease_wait += wait
-            state = self.get(product_id, deadline)
-        return state
+            self.stats.lease_wait += wait
+            product = self.get(product_id, deadline)
+        return product
 
-    def _lease_left(self, state: State) -> float:
-        return float(state.get("lockTime", 0) - unix(self.clock.now()))
+    def _lease_left(self, product: Product) -> float:
+        return product.lease_left(self.clock.now().timestamp())
 
     def _settle(self, retries: int, *, given_up: bool = False) -> None:
         """Note how an optimistic call ended."""
@@ -255,23 +215,23 @@ class Products:
 
     def _after_conflict(
         self, product_id: str, error: StoreError, retries: int, deadline: Deadline
-    ) -> tuple[State, int]:
+    ) -> tuple[Product, int]:
         """Wait after a lost write. Returns the product as it came back, and the retries so far."""
         try:
-            state = _item_of_conflict(product_id, error)
+            product = _found_in_conflict(product_id, error)
             retries += 1
             delay = self.policy.backoff(retries)
-            if retries >= self.policy.max_attempts or not self._writer.pause(delay, deadline):
+            if retries >= self.policy.max_attempts or not self._client.pause(delay, deadline):
                 raise ContentionError(  # noqa: TRY301 - the same end as the other ways to give up
                     f"{product_id} was changed by others in every attempt"
                 )
         except (ContentionError, ThrottledError, OutcomeUnknownError):
             self._settle(retries, given_up=True)
             raise
-        self.effort.backoffs.append(delay)
-        return state, retries
+        self.stats.backoffs.append(delay)
+        return product, retries
 
-    def create(self, product: NewProduct, deadline: Deadline | None = None) -> tuple[bool, State]:
+    def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
         """Create if absent: the product, and the adjustment that explains its opening stock.
 
         Returns:
@@ -281,48 +241,44 @@ class Products:
             StoreError: DynamoDB failed.
         """
         at = timestamp(self.clock.now())
-        row: dict[str, Any] = {
-            "productId": product.product_id,
-            "stockCount": product.opening_stock,
-            "backorderLimit": product.backorder_limit,
-            "lowStockThreshold": product.low_stock_threshold,
-            "_version": 1,
-            "status": stock_status(
-                product.opening_stock, product.backorder_limit, product.low_stock_threshold
-            ),
-            "createdAt": at,
-            "lastUpdatedAt": at,
-        }
-        if product.name is not None:
-            row["name"] = product.name
-        if product.price is not None:
-            row |= {"price": product.price, "priceChangedAt": at}
-        opening = adjustment_row(
+        product = Product(
+            new.product_id,
+            new.opening_stock,
+            version=1,
+            created_at=at,
+            status=stock_status(new.opening_stock, new.backorder_limit, new.low_stock_threshold),
+            backorder_limit=new.backorder_limit,
+            low_stock_threshold=new.low_stock_threshold,
+            name=new.name,
+            price=new.price,
+            price_changed_at=at if new.price is not None else None,
+            last_updated_at=at,
+        )
+        opening = AdjustmentRecord(
             product.product_id,
             f"opening-{_incarnation(at)}",
-            product.opening_stock,
+            product.stock_count,
             "OPENING",
             at,
-            1,
+            product.version,
             at,
         )
         actions = [
-            self.store.record_action(Put(Table.PRODUCTS, row)),
-            self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, opening)),
+            self.store.product_create_action(product),
+            self.store.record_action(NewRecord(opening)),
         ]
-        deadline = deadline or Deadline.after(10.0, self.clock)
-        error, _ = self._writer.write(actions, 0, deadline, self.effort)
-        if error is None:
-            return True, row
-        if isinstance(error, TransactionCancelledError) and error.reasons:
-            existing = error.reasons[0]
-            if existing.code == CONDITION_FAILED and existing.item is not None:
-                return False, decode_checked(existing.item)
-        raise error
+        try:
+            self._client.write(actions, 0, deadline or Deadline.after(10.0, self.clock), self.stats)
+        except TransactionCancelledError as cancelled:
+            existing = cancelled.reasons[0] if cancelled.reasons else None
+            if existing is None or existing.code != CONDITION_FAILED or existing.found is None:
+                raise
+            return False, _sound(existing.found)
+        return True, product
 
     def change_details(
         self, event: CatalogueEvent, deadline: Deadline | None = None
-    ) -> tuple[bool, State]:
+    ) -> tuple[bool, Product]:
         """Event-time guard: apply a catalogue event unless a newer one, or this one, was applied before.
 
         One conditional update without a read: the condition compares times, so it needs no version, and events
@@ -334,14 +290,14 @@ class Products:
         Raises:
             ProductNotFoundError: There is no such product, perhaps not yet.
             LeaseHeldError: A lease is live.
-            RefusedError: `EVENT_ID_REUSED`: another event of this id and moment was applied.
+            RejectedError: `EVENT_ID_REUSED`: another event of this id and moment was applied.
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
         deadline = deadline or Deadline.after(10.0, self.clock)
-        return outwait_claims(lambda: self._change_details(event, deadline), deadline, self._writer)
+        return outwait_claims(lambda: self._change_details(event, deadline), deadline, self._client)
 
-    def _change_details(self, event: CatalogueEvent, deadline: Deadline) -> tuple[bool, State]:
+    def _change_details(self, event: CatalogueEvent, deadline: Deadline) -> tuple[bool, Product]:
         moment = self.clock.now()
         now = unix(moment)
         values: dict[str, Any] = {
@@ -373,25 +329,25 @@ class Products:
         )
         values["now"] = now
         try:
-            return True, self._writer.update(
+            return True, self._client.update(
                 lambda: self.store.update_product(event.product_id, update, condition, values),
                 deadline,
-                self.effort,
+                self.stats,
             )
         except ConditionFailedError as failed:
-            state = _existing(event.product_id, failed)
-            newest = (str(state.get("detailsEventTime", "")), str(state.get("detailsEventId", "")))
+            product = failed.existing(event.product_id)
+            newest = (product.details_event_time or "", product.details_event_id or "")
             if newest == (event.event_time, event.event_id):
-                if any(state.get(name) != event.details.get(name) for name in DETAILS):
-                    raise RefusedError(
+                if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
+                    raise RejectedError(
                         "EVENT_ID_REUSED",
                         f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
                         "send this one under an id of its own",
                     ) from None
-                return True, state
+                return True, product
             if newest > (event.event_time, event.event_id):
-                return False, state
-            raise _lease_held(event.product_id, state, now) from None
+                return False, product
+            raise _lease_held(product, moment.timestamp()) from None
 
     def change_price(
         self,
@@ -399,7 +355,7 @@ class Products:
         price: int,
         least_age: timedelta,
         deadline: Deadline | None = None,
-    ) -> State:
+    ) -> Product:
         """Multi-attribute condition: a new price, unless discontinued or changed too recently.
 
         It counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
@@ -411,7 +367,7 @@ class Products:
             deadline: When to give up; 10 seconds from now if not given.
 
         Raises:
-            RefusedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (by a sender
+            RejectedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (by a sender
                 whose clock is ahead of ours).
             ProductNotFoundError: There is no such product.
             LeaseHeldError: A lease is live.
@@ -422,12 +378,12 @@ class Products:
         return outwait_claims(
             lambda: self._change_price(product_id, price, least_age, deadline),
             deadline,
-            self._writer,
+            self._client,
         )
 
     def _change_price(
         self, product_id: str, price: int, least_age: timedelta, deadline: Deadline
-    ) -> State:
+    ) -> Product:
         moment = self.clock.now()
         at, now = timestamp(moment), unix(moment)
         latest = timestamp(moment - least_age)
@@ -451,33 +407,33 @@ class Products:
             "now": now,
         }
         try:
-            return self._writer.update(
+            return self._client.update(
                 lambda: self.store.update_product(product_id, update, condition, values),
                 deadline,
-                self.effort,
+                self.stats,
             )
         except ConditionFailedError as failed:
-            state = _existing(product_id, failed)
-            if state.get("priceChangedAt") == at and state.get("price") == price:
+            product = failed.existing(product_id)
+            if (product.price_changed_at, product.price) == (at, price):
                 # An earlier attempt of our own whose response was lost.
-                return state
-            if state["status"] == ProductStatus.DISCONTINUED:
-                raise RefusedError(
+                return product
+            if product.status is ProductStatus.DISCONTINUED:
+                raise RejectedError(
                     "DISCONTINUED_PRODUCT", f"{product_id} is discontinued; its price stays"
                 ) from None
-            if state.get("priceChangedAt", "") > latest:
-                raise RefusedError(
+            if (product.price_changed_at or "") > latest:
+                raise RejectedError(
                     "PRICE_CHANGED_RECENTLY",
-                    f"the price of {product_id} was changed at {state['priceChangedAt']}; it may change again "
+                    f"the price of {product_id} was changed at {product.price_changed_at}; it may change again "
                     f"{least_age} later",
                 ) from None
-            if str(state.get("detailsEventTime", "")) > at:
-                raise RefusedError(
+            if (product.details_event_time or "") > at:
+                raise RejectedError(
                     "NEWER_EVENT_APPLIED",
-                    f"the newest details of {product_id} are of {state['detailsEventTime']}, which is ahead of now; "
+                    f"the newest details of {product_id} are of {product.details_event_time}, which is ahead of now; "
                     "correct their sender's clock",
                 ) from None
-            raise _lease_held(product_id, state, now) from None
+            raise _lease_held(product, moment.timestamp()) from None
 
     def discontinue(self, product_id: str, deadline: Deadline) -> Updated:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.
@@ -486,7 +442,7 @@ class Products:
             InventoryOrdersError: As `update_with_retry`.
         """
         return self.update_with_retry(
-            product_id, lambda state: {**state, "status": ProductStatus.DISCONTINUED}, deadline
+            product_id, lambda p: replace(p, status=ProductStatus.DISCONTINUED), deadline
         )
 
     def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
@@ -511,116 +467,91 @@ class Products:
             return self._delist(product_id, created_at, deadline, claims)
 
     def _delist(self, product_id: str, created_at: str, deadline: Deadline, claims: Claims) -> bool:
-        state = self._read(product_id, deadline)
+        product = self._read(product_id, deadline)
         retries = 0
-        while state is not None and state["createdAt"] == created_at:
-            left = self._lease_left(state)
+        while product is not None and product.created_at == created_at:
+            left = self._lease_left(product)
             if left > CLAIM_SECONDS:
                 raise LeaseHeldError(product_id, left)
             try:
-                state = self._unlocked(state, claims, deadline)
+                product = self._unlocked(product, claims, deadline)
             except ProductNotFoundError:
                 break
-            if state["createdAt"] != created_at:
+            if product.created_at != created_at:
                 break
-            moment = self.clock.now()
-            claim = claims.use(product_id, release=True)
-            closing = adjustment_row(
-                product_id,
-                f"closing-{_incarnation(created_at)}",
-                -state["stockCount"],
-                "CLOSING",
-                created_at,
-                state["_version"] + 1,
-                timestamp(moment),
-            )
-            actions = [
-                self.store.product_delete_action(product_id, *_as_read(state, moment, claim)),
-                self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, closing)),
-            ]
-            error, repeated = self._writer.write(actions, 1, deadline, self.effort)
-            retries += repeated
-            if error is None:
-                claims.over(product_id)
-                self._settle(retries)
-                return True
-            claims.doubt(product_id)
+            stats = CommitStats()
             try:
-                state, retries = self._after_conflict(product_id, error, retries, deadline)
-            except ProductNotFoundError:
-                break
+                self._client.write(self._closing(product, claims), 1, deadline, stats)
+            except StoreError as error:
+                retries += self._count(stats)
+                claims.doubt(product_id)
+                try:
+                    product, retries = self._after_conflict(product_id, error, retries, deadline)
+                except ProductNotFoundError:
+                    break
+                continue
+            claims.over(product_id)
+            self._settle(retries + self._count(stats))
+            return True
         self._settle(retries)
         return False
 
-    def _replace(
-        self, before: State, after: State, moment: datetime, claim: ClaimUse | None
-    ) -> Any:
-        """The action that takes a product from one state to another."""
-        changed = {name: after[name] for name in after if after[name] != before.get(name)}
-        removed = [name for name in before if name not in after]
-        if claim is not None:
-            removed += LOCK
-        update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changed)
-        if removed:
-            update += " REMOVE " + ", ".join(f"#{name}" for name in removed)
-        condition, values = _as_read(before, moment, claim)
-        return self.store.product_action(
-            before["productId"],
-            update,
-            condition,
-            {f"new_{name}": value for name, value in changed.items()} | values,
+    def _closing(self, product: Product, claims: Claims) -> list[Any]:
+        """The actions that delete a product and close its books."""
+        moment = self.clock.now()
+        closing = AdjustmentRecord(
+            product.product_id,
+            f"closing-{_incarnation(product.created_at)}",
+            -product.stock_count,
+            "CLOSING",
+            product.created_at,
+            product.version + 1,
+            timestamp(moment),
         )
+        claim = claims.use(product.product_id, release=True)
+        return [
+            self.store.product_delete_action(product, moment, claim),
+            self.store.record_action(NewRecord(closing)),
+        ]
 
 
-def _as_read(state: State, moment: datetime, claim: ClaimUse | None) -> tuple[str, dict[str, Any]]:
-    """Condition that nobody has written since, nor holds a lease; and its values."""
-    values = {"version": state["_version"], "createdAt": state["createdAt"]}
-    if claim is None:
-        return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(moment)}
-    return f"{AS_READ} AND {CLAIMED}", values | {"owner": claim.owner}
-
-
-def _next_state(before: State, wanted: State, at: str) -> State | None:
-    """The state to write, or None if there is nothing to write."""
+def _next(before: Product, wanted: Product, at: str) -> Product | None:
+    """What to write, or None if there is nothing to write."""
     for name in _FIXED:
-        if wanted.get(name) != before.get(name):
+        if getattr(wanted, name) != getattr(before, name):
             raise ValueError(f"{name} of a product is not for an update function to change")
     if wanted == before:
         return None
-    after = dict(wanted)
-    after["status"] = stock_status(
-        after["stockCount"],
-        after.get("backorderLimit", 0),
-        after.get("lowStockThreshold", 0),
-        ProductStatus(after["status"]),
-    )
-    after["_version"] = before["_version"] + 1
-    after["lastUpdatedAt"] = at
-    return after
+    return replace(wanted.with_stock(wanted.stock_count, before.version + 1), last_updated_at=at)
 
 
-def _item_of_conflict(product_id: str, error: StoreError) -> State:
+def _found_in_conflict(product_id: str, error: StoreError) -> Product:
     """The product as it came back with a lost write."""
-    if isinstance(error, ThrottledError | OutcomeUnknownError):
-        raise error
     if not isinstance(error, TransactionCancelledError) or not error.reasons:
         raise error
     reason = error.reasons[0]
     if reason.code != CONDITION_FAILED:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
-    if reason.item is None:
+    if reason.found is None:
         raise ProductNotFoundError(f"there is no product {product_id} any more")
-    return decode_checked(reason.item)
+    return _sound(reason.found)
 
 
-def _existing(product_id: str, failed: ConditionFailedError) -> State:
-    if failed.item is None:
-        raise ProductNotFoundError(f"there is no product {product_id}")
-    return decode_checked(failed.item)
+def _sound(found: object) -> Product:
+    """What came back, as a product.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    if isinstance(found, CorruptItemError):
+        raise found
+    if not isinstance(found, Product):
+        raise TypeError(f"{found!r} is no product")
+    return found
 
 
-def _lease_held(product_id: str, state: State, now: Decimal) -> LeaseHeldError:
-    return LeaseHeldError(product_id, max(0.0, float(state.get("lockTime", now) - now)))
+def _lease_held(product: Product, now: float) -> LeaseHeldError:
+    return LeaseHeldError(product.product_id, product.lease_left(now))
 
 
 def _incarnation(created_at: str) -> str:

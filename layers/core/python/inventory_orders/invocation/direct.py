@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from inventory_orders.committer import Ending, Outcome
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -14,14 +15,15 @@ from inventory_orders.errors import (
     OutcomeUnknownError,
     PoisonMessageError,
     ProductNotFoundError,
-    RefusedError,
+    RejectedError,
     RequestInvalidError,
     StoreError,
     ThrottledError,
     TransactionCancelledError,
+    id_reused_error,
+    rejection_error,
 )
-from inventory_orders.intake import id_reused_error, refusal_error
-from inventory_orders.telemetry import logger
+from inventory_orders.invocation.telemetry import logger
 
 Answer = dict[str, Any]
 
@@ -43,12 +45,12 @@ def answer(work: Callable[[], Answer]) -> Answer:
         return work()
     except PoisonMessageError as error:
         return {"errorCode": error.code, "errorMessage": error.message, "field": error.field}
-    except RefusedError as error:
-        return refused(error.code, str(error))
+    except RejectedError as error:
+        return rejected(error.code, str(error))
     except ProductNotFoundError as error:
-        return refused("UNKNOWN_PRODUCT", str(error))
+        return rejected("UNKNOWN_PRODUCT", str(error))
     except LeaseLostError as error:
-        return refused("LEASE_LOST", str(error))
+        return rejected("LEASE_LOST", str(error))
     except LeaseHeldError as error:
         return retry_later("LEASED", str(error), error.seconds_left)
     except ContentionError as error:
@@ -60,13 +62,13 @@ def answer(work: Callable[[], Answer]) -> Answer:
     except TransactionCancelledError as error:
         return retry_later("CONTENTION", str(error))
     except CorruptItemError as error:
-        return retry_later("CORRUPT_PRODUCT", str(error))
+        return retry_later(error.code, str(error))
     except StoreError as error:
         logger.critical("the tables cannot be used", extra={"error": str(error)})
         return {"errorCode": error.code, "errorMessage": str(error), "field": ""}
 
 
-def refused(reason: str, message: str) -> Answer:
+def rejected(reason: str, message: str) -> Answer:
     """The business says no."""
     return {"result": "REFUSED", "reason": reason, "message": message}
 
@@ -79,25 +81,34 @@ def retry_later(reason: str, message: str, seconds: float = 0.0) -> Answer:
     return result
 
 
-def of_outcome(outcome: Outcome, id_reused_code: str) -> Answer:
+def of_outcome(outcome: ChangeOutcome, id_reused_code: str) -> Answer:
     """The engine's answer to one change.
 
     Raises:
         PoisonMessageError: The change can never succeed as it is.
     """
-    if outcome.ending is Ending.REFUSED and outcome.refusal is not None:
-        error = refusal_error(outcome.refusal)
-        return refused(error.code, error.message)
-    if outcome.ending is Ending.RETURNED:
-        return retry_later(outcome.cause, outcome.detail, outcome.retry_after)
-    if outcome.ending is Ending.ID_REUSED:
-        raise id_reused_error(id_reused_code)
-    if outcome.ending is Ending.INVALID:
-        raise PoisonMessageError(outcome.cause, outcome.detail)
-    return {"result": outcome.ending.name}
+    match outcome.status:
+        case ChangeStatus.REJECTED if outcome.rejection is not None:
+            error = rejection_error(outcome.rejection)
+            return rejected(error.code, error.message)
+        case ChangeStatus.RETURNED:
+            return retry_later(outcome.cause, outcome.detail, outcome.retry_after)
+        case ChangeStatus.ID_REUSED:
+            raise id_reused_error(id_reused_code)
+        case ChangeStatus.INVALID:
+            raise PoisonMessageError(outcome.cause, outcome.detail)
+    return {"result": outcome.status.name}
 
 
-def of_product(state: Mapping[str, Any]) -> Answer:
+def of_product(product: Product) -> Answer:
     """A product as the answers show it: JSON, without what is nobody's business."""
-    shown = ("productId", "stockCount", "status", "createdAt", "name", "price")
-    return {"version": state["_version"]} | {name: state[name] for name in shown if name in state}
+    shown = {
+        "version": product.version,
+        "productId": product.product_id,
+        "stockCount": product.stock_count,
+        "status": product.status.value,
+        "createdAt": product.created_at,
+        "name": product.name,
+        "price": product.price,
+    }
+    return {name: value for name, value in shown.items() if value is not None}

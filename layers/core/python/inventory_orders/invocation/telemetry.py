@@ -10,14 +10,14 @@ from typing import TypeVar
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
-from inventory_orders.committer import Report
-from inventory_orders.intake import BatchResult, End, MessageResult
-from inventory_orders.model import Order
-from inventory_orders.writer import Effort
+from inventory_orders.domain.order import Order
+from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
 
 NAMESPACE = "InventoryOrders"
 
-# The cause in the verdict of a catalogue event that came too late to change anything.
+# The cause of a replay: a catalogue event that came too late to change anything.
 STALE = "STALE"
 
 T = TypeVar("T")
@@ -26,17 +26,17 @@ logger = Logger()
 metrics = Metrics(namespace=NAMESPACE)
 
 
-def record_orders(batch: BatchResult[Order], report: Report) -> None:
+def emit_orders(batch: SqsBatch[Order], report: CommitReport) -> None:
     """Count a batch of orders, and log every message that did not simply go through."""
-    ends = Counter(result.end for result in batch.results)
-    outcomes = [result.verdict.outcome for result in batch.results]
+    ends = Counter(result.disposition for result in batch.results)
+    outcomes = [result.outcome for result in batch.results]
     placed = sum(outcome is not None and isinstance(outcome.applied, Order) for outcome in outcomes)
     _count("OrdersPlaced", placed)
-    _count("OrdersReplayed", ends[End.REPLAYED])
+    _count("OrdersReplayed", ends[Disposition.REPLAYED])
     reasons = Counter(
-        outcome.refusal.reason
+        outcome.rejection.reason
         for outcome in outcomes
-        if outcome is not None and outcome.refusal is not None
+        if outcome is not None and outcome.rejection is not None
     )
     _count("OrdersRejected", reasons.total())
     for reason, count in reasons.items():
@@ -45,42 +45,42 @@ def record_orders(batch: BatchResult[Order], report: Report) -> None:
         ) as metric:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
-    for orders in report.effort.changes_per_transaction:
+    for orders in report.stats.changes_per_transaction:
         _count("OrdersPerTransaction", orders)
-    record_messages(batch)
-    record_report(report)
+    emit_messages(batch)
+    emit_report(report)
 
 
-def record_changes(batch: BatchResult[T], report: Report) -> None:
+def emit_changes(batch: SqsBatch[T], report: CommitReport) -> None:
     """Count a batch of adjustments or cancellations, and log every message that did not simply go through."""
-    record_messages(batch)
-    record_report(report)
+    emit_messages(batch)
+    emit_report(report)
 
 
-def record_messages(batch: BatchResult[T]) -> None:
+def emit_messages(batch: SqsBatch[T]) -> None:
     """Count where the messages of any queue ended, and log every one that did not simply go through."""
-    ends = Counter(result.end for result in batch.results)
-    _count("MessagesDeadLettered", ends[End.DEAD_LETTERED])
-    _count("MessagesReturned", ends[End.RETURNED])
+    ends = Counter(result.disposition for result in batch.results)
+    _count("MessagesDeadLettered", ends[Disposition.DEAD_LETTERED])
+    _count("MessagesReturned", ends[Disposition.RETURNED])
     for result in batch.results:
-        if result.verdict.cause == STALE:
+        if result.cause == STALE:
             product_id = getattr(result.content, "product_id", "")
-            record_stale_event(product_id, result.message.message_id)
-        elif result.end not in (End.APPLIED, End.REPLAYED):
+            emit_stale_event(product_id, result.message.message_id)
+        elif result.disposition not in (Disposition.APPLIED, Disposition.REPLAYED):
             _log_message(result)
     if batch.queue_errors:
-        logger.error("SQS refused requests", extra={"errors": batch.queue_errors})
+        logger.error("SQS did not carry out requests", extra={"errors": batch.queue_errors})
     logger.info(
         "batch done",
         extra={
             "messages": len(batch.results),
             "correlation_ids": [result.message.message_id for result in batch.results],
-            "ends": {end.name: count for end, count in ends.items()},
+            "ends": {disposition.name: count for disposition, count in ends.items()},
         },
     )
 
 
-def record_stale_event(product_id: str, correlation_id: str | None = None) -> None:
+def emit_stale_event(product_id: str, correlation_id: str | None = None) -> None:
     """Count a catalogue event that was older than the newest one applied: a success, not an error."""
     _count("StaleEventsIgnored", 1)
     fields = {"productId": product_id}
@@ -89,7 +89,7 @@ def record_stale_event(product_id: str, correlation_id: str | None = None) -> No
     logger.info("stale event ignored", extra=fields)
 
 
-def record_stale_delete(product_id: str, created_at: str) -> None:
+def emit_stale_delete(product_id: str, created_at: str) -> None:
     """Count a delete of an incarnation that was gone already: a success, not an error."""
     _count("StaleDeletesIgnored", 1)
     logger.info(
@@ -97,9 +97,9 @@ def record_stale_delete(product_id: str, created_at: str) -> None:
     )
 
 
-def record_report(report: Report) -> None:
+def emit_report(report: CommitReport) -> None:
     """What the engine went through for a batch of changes."""
-    record_effort(report.effort, report.retries, report.exhausted)
+    emit_stats(report.stats, report.retries, report.exhausted)
     if report.failure is not None:
         logger.critical(
             "nothing can be written: repair access, tables or configuration; all messages are returned",
@@ -107,30 +107,30 @@ def record_report(report: Report) -> None:
         )
 
 
-def record_effort(
-    effort: Effort, retries: Sequence[int] = (), exhausted: Sequence[bool] = ()
+def emit_stats(
+    stats: CommitStats, retries: Sequence[int] = (), exhausted: Sequence[bool] = ()
 ) -> None:
     """What writes took: attempts, conflicts, waits; how often each change was retried, and with what end."""
-    if effort.version_conflicts:
-        _count("ConditionalWrites", len(effort.version_conflicts))
-    for moved in effort.version_conflicts:
+    if stats.version_conflicts:
+        _count("ConditionalWrites", len(stats.version_conflicts))
+    for moved in stats.version_conflicts:
         _count("VersionConflict", int(moved))
-    for rival in effort.transaction_conflicts:
+    for rival in stats.transaction_conflicts:
         _count("TransactionConflict", int(rival))
     for count in retries:
         _count("Retries", count)
     for given_up in exhausted:
         _count("RetriesExhausted", int(given_up))
-    for seconds in effort.backoffs:
+    for seconds in stats.backoffs:
         metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
-    for seconds in effort.commit_latencies:
+    for seconds in stats.commit_latencies:
         metrics.add_metric("CommitLatency", MetricUnit.Milliseconds, seconds * 1000)
-    if effort.claims or effort.claims_refused:
-        _count("Claims", effort.claims)
-        _count("ClaimsRefused", effort.claims_refused)
-    if effort.lease_wait:
-        metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, effort.lease_wait * 1000)
-    for product in effort.low_stock:
+    if stats.claims or stats.claims_refused:
+        _count("Claims", stats.claims)
+        _count("ClaimsRefused", stats.claims_refused)
+    if stats.lease_wait:
+        metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, stats.lease_wait * 1000)
+    for product in stats.low_stock:
         _count("LowStock", 1)
         logger.info(
             "product is low in stock",
@@ -143,28 +143,27 @@ def record_effort(
 
 
 def _log_message(result: MessageResult[T]) -> None:
-    verdict, content = result.verdict, result.content
     fields: dict[str, object] = {
         "correlation_id": result.message.message_id,
         "receiveCount": result.message.receive_count,
     }
     for attribute in ("order_id", "adjustment_id", "event_id", "product_id"):
-        value = getattr(content, attribute, None)
+        value = getattr(result.content, attribute, None)
         if value is not None:
             first, *rest = attribute.split("_")
             fields[first + "".join(word.capitalize() for word in rest)] = value
-    if result.end is End.REFUSED:
-        if verdict.outcome is not None and verdict.outcome.refusal is not None:
-            fields["reason"] = verdict.outcome.refusal.reason.value
-            fields["refusedProductId"] = verdict.outcome.refusal.product_id
-        logger.info("refused", extra=fields)
+    if result.disposition is Disposition.REJECTED:
+        if result.outcome is not None and result.outcome.rejection is not None:
+            fields["reason"] = result.outcome.rejection.reason.value
+            fields["rejectedProductId"] = result.outcome.rejection.product_id
+        logger.info("rejected", extra=fields)
         return
     # The error's own message quotes the body, so it stays out of the log.
-    if verdict.error is not None:
-        fields |= {"errorCode": verdict.error.code, "field": verdict.error.field}
+    if result.error is not None:
+        fields |= {"errorCode": result.error.code, "field": result.error.field}
     else:
-        fields |= {"cause": verdict.cause, "detail": verdict.detail}
-    if result.end is End.DEAD_LETTERED:
+        fields |= {"cause": result.cause, "detail": result.detail}
+    if result.disposition is Disposition.DEAD_LETTERED:
         logger.warning("dead-lettered", extra=fields)
     else:
         logger.warning("returned to the queue", extra=fields)

@@ -16,8 +16,12 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Any
 
-from inventory_orders.claims import outwait_claims
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.claims import outwait_claims
+from inventory_orders.engine.retrying_client import TRANSIENT, RetryingClient
+from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ConditionFailedError,
     ContentionError,
@@ -25,23 +29,12 @@ from inventory_orders.errors import (
     LeaseHeldError,
     LeaseLostError,
     ProductNotFoundError,
-    RefusedError,
+    RejectedError,
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import (
-    Product,
-    ProductStatus,
-    Put,
-    Table,
-    adjustment_key,
-    adjustment_row,
-    stock_status,
-)
-from inventory_orders.products import State
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store import NO_LIVE_LEASE, UNLOCK, Store, decode_checked, unix
-from inventory_orders.writer import TRANSIENT, Effort, Writer
+from inventory_orders.store.dynamodb import NO_LIVE_LEASE, UNLOCK, Store, unix
 
 LONGEST_LEASE_SECONDS = 900.0
 """What returned messages are sure to outlast. Renewed over and over, a lease may last longer, and they may not."""
@@ -58,23 +51,20 @@ class Lease:
     """A lease that was acquired. Usable as a context manager, which releases it unless it was committed.
 
     Attributes:
-        store: Where the product is.
-        product_id: The product.
+        client: Sends the requests.
+        product: As it was when the lease was acquired, resumed or renewed.
         owner: Unique for each acquisition.
         version: The product's version as this lease's last write left it.
         expires_at: Unix second at which it ends.
-        state: The product as it was when the lease was acquired or renewed.
+        stats: What the requests took, for the metrics.
     """
 
-    store: Store
-    product_id: str
+    client: RetryingClient
+    product: Product
     owner: str
     version: int
     expires_at: Decimal
-    state: State
-    clock: Clock = field(default_factory=SystemClock)
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
-    effort: Effort = field(default_factory=Effort)
+    stats: CommitStats = field(default_factory=CommitStats)
     _over: bool = False
 
     @classmethod
@@ -108,51 +98,44 @@ class Lease:
             ProductNotFoundError: There is no such product.
             StoreError: DynamoDB failed.
         """
-        clock, policy = clock or SystemClock(), policy or RetryPolicy()
+        client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
         return outwait_claims(
-            lambda: cls._acquire(
-                store, product_id, seconds, deadline, holder, outlive_deadline, clock, policy
-            ),
+            lambda: cls._acquire(client, product_id, seconds, deadline, holder, outlive_deadline),
             deadline,
-            Writer(store, policy, clock),
+            client,
         )
 
     @classmethod
     def _acquire(
         cls,
-        store: Store,
+        client: RetryingClient,
         product_id: str,
         seconds: float,
         deadline: Deadline,
         holder: str,
         outlive_deadline: bool,
-        clock: Clock,
-        policy: RetryPolicy,
     ) -> Lease:
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
-        lease = cls(
-            store, product_id, f"{holder}-{uuid.uuid4().hex}", 0, Decimal(0), {}, clock, policy
-        )
+        owner, clock, stats = f"{holder}-{uuid.uuid4().hex}", client.clock, CommitStats()
 
-        def attempt() -> dict[str, Any]:
+        def attempt() -> Product:
             now = unix(clock.now())
-            return store.update_product(
+            return client.store.update_product(
                 product_id,
                 _LOCK,
                 NO_LIVE_LEASE,
-                lease._values(now=now, until=now + Decimal(f"{seconds:.6f}")),
+                _values(clock, owner, now=now, until=now + Decimal(f"{seconds:.6f}")),
             )
 
         try:
-            lease._adopt(lease._writer().update(attempt, deadline, lease.effort))
+            product = client.update(attempt, deadline, stats)
         except ConditionFailedError as failed:
-            state = lease._found(failed)
-            if state.get("lockedBy") != lease.owner:
-                left = float(state.get("lockTime", 0) - unix(clock.now()))
-                raise LeaseHeldError(product_id, max(0.0, left)) from None
-            # An earlier attempt of our own, whose response was lost.
-            lease._adopt(state)
-        return lease
+            product = failed.existing(product_id)
+            # Its owner is this call where the response to an earlier attempt was lost.
+            if product.locked_by != owner:
+                left = product.lease_left(clock.now().timestamp())
+                raise LeaseHeldError(product_id, left) from None
+        return cls(client, product, owner, product.version, _expiry(product), stats)
 
     @classmethod
     def resume(
@@ -184,25 +167,30 @@ class Lease:
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        lease = cls(store, product_id, owner, version, expires_at, {}, clock=clock or SystemClock())
-        state = lease._writer().read(lambda: store.get_product(product_id), deadline)
-        if state is None:
+        client = RetryingClient(store, RetryPolicy(), clock or SystemClock())
+        stats = CommitStats()
+        product = client.call(lambda: store.get_product(product_id), deadline, stats)
+        if product is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
-        lease.state = state
-        if state.get("lockedBy") == owner and state.get("lockVersion") == state["_version"]:
+        lease = cls(client, product, owner, version, expires_at, stats)
+        if product.locked_by == owner and product.lock_version == product.version:
             # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
-            lease._adopt(state)
+            lease._adopt(product)
         return lease
+
+    @property
+    def product_id(self) -> str:
+        """The product's id."""
+        return self.product.product_id
 
     @property
     def stock_count(self) -> int:
         """Units on hand; nobody else can change them while the lease is live."""
-        count: int = self.state["stockCount"]
-        return count
+        return self.product.stock_count
 
     def seconds_left(self) -> float:
         """How long the lease still lasts; negative once it has expired."""
-        return float(self.expires_at - unix(self.clock.now()))
+        return float(self.expires_at - unix(self.client.clock.now()))
 
     def renew(self, seconds: float, deadline: Deadline, *, outlive_deadline: bool = False) -> None:
         """Let the lease end so many seconds from now instead. Safe to repeat.
@@ -218,9 +206,9 @@ class Lease:
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
 
-        def attempt() -> dict[str, Any]:
-            now = unix(self.clock.now())
-            return self.store.update_product(
+        def attempt() -> Product:
+            now = unix(self.client.clock.now())
+            return self.client.store.update_product(
                 self.product_id,
                 _LOCK,
                 f"{_MINE} AND #lockTime > :now",
@@ -228,12 +216,12 @@ class Lease:
             )
 
         try:
-            self._adopt(self._writer().update(attempt, deadline, self.effort))
+            self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            self._found(failed)
+            failed.existing(self.product_id)
             raise self._lost() from None
 
-    def commit(self, counted: int, adjustment_id: str, deadline: Deadline) -> State:
+    def commit(self, counted: int, adjustment_id: str, deadline: Deadline) -> AdjustmentRecord:
         """Write the counted stock with its adjustment and release the lease, in one verified transaction.
 
         Args:
@@ -242,89 +230,77 @@ class Lease:
             deadline: When to give up.
 
         Returns:
-            The adjustment's row: by this call, or by an earlier one whose response was lost.
+            The adjustment: by this call, or by an earlier one whose response was lost.
 
         Raises:
             LeaseLostError: The lease has expired, or somebody wrote since: the count means nothing now.
-            RefusedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; the lease is still held.
+            RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; the lease is still held.
             ContentionError: Transactions of others were in the way until the time ran out.
             StoreError: DynamoDB failed.
         """
-        moment = self.clock.now()
-        at, created_at = timestamp(moment), self.state["createdAt"]
-        before = ProductStatus(self.state["status"])
-        status = stock_status(
-            counted,
-            self.state.get("backorderLimit", 0),
-            self.state.get("lowStockThreshold", 0),
-            before,
-        )
-        row = adjustment_row(
+        before, moment = self.product, self.client.clock.now()
+        after = before.with_stock(counted, self.version + 1)
+        count = AdjustmentRecord(
             self.product_id,
             adjustment_id,
-            counted - self.stock_count,
+            counted - before.stock_count,
             "COUNT",
-            created_at,
-            self.version + 1,
-            at,
-        ) | {"counted": counted}
+            before.created_at,
+            after.version,
+            timestamp(moment),
+            counted,
+        )
         actions = [
-            self.store.product_action(
+            self.client.store.product_action(
                 self.product_id,
                 "SET #stockCount = :counted, #status = :status, #_version = :next, "
                 f"#lastUpdatedAt = :at {UNLOCK}",
                 f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt",
                 {
                     "counted": counted,
-                    "status": status,
-                    "next": self.version + 1,
-                    "at": at,
+                    "status": after.status,
+                    "next": after.version,
+                    "at": count.applied_at,
                     "owner": self.owner,
                     "version": self.version,
                     "now": unix(moment),
-                    "createdAt": created_at,
+                    "createdAt": before.created_at,
                 },
             ),
-            self.store.record_action(Put(Table.STOCK_ADJUSTMENTS, row)),
+            self.client.store.record_action(NewRecord(count)),
         ]
         # An attempt after the expiry would be judged by a time that is long past.
         left = min(deadline.remaining(), max(self.seconds_left(), 0.001))
-        error, _ = self._writer().write(actions, 1, Deadline.after(left, self.clock), self.effort)
-        if error is None:
-            self._over = True
-            if before is ProductStatus.ACTIVE and status is not before:
-                self.effort.low_stock.append(
-                    Product(self.product_id, counted, self.version + 1, created_at, status)
-                )
-            return row
-        if not isinstance(error, TransactionCancelledError):
-            raise error
-        return self._settle_commit(error, counted, adjustment_id, deadline)
+        try:
+            self.client.write(actions, 1, Deadline.after(left, self.client.clock), self.stats)
+        except TransactionCancelledError as cancelled:
+            return self._settle_commit(cancelled, count, deadline)
+        self._over = True
+        if before.status is ProductStatus.ACTIVE and after.status is not before.status:
+            self.stats.low_stock.append(after)
+        return count
 
     def _settle_commit(
-        self,
-        error: TransactionCancelledError,
-        counted: int,
-        adjustment_id: str,
-        deadline: Deadline,
-    ) -> State:
+        self, error: TransactionCancelledError, count: AdjustmentRecord, deadline: Deadline
+    ) -> AdjustmentRecord:
         """What a cancelled commit means: done before, an id in use, rivals, or a lease that is over."""
-        # An own commit, whose token may be forgotten by now, is recognised by its row.
-        key = adjustment_key(self.product_id, adjustment_id)
-        stored = self._writer().read(lambda: self.store.get(key), deadline)
-        if stored is not None:
+        # An own commit, whose token may be forgotten by now, is recognised by its record.
+        key = AdjustmentKey(self.product_id, count.adjustment_id)
+        stored = self.client.call(lambda: self.client.store.get_record(key), deadline, self.stats)
+        if isinstance(stored, AdjustmentRecord):
             if (
-                (stored["reason"], stored.get("counted")) == ("COUNT", counted)
-                and stored["productCreatedAt"] == self.state["createdAt"]
-                and stored["productVersion"] > self.version
+                (stored.reason, stored.counted) == (count.reason, count.counted)
+                and stored.product_created_at == count.product_created_at
+                and (stored.product_version or 0) > self.version
             ):
                 self._over = True
                 return stored
-            raise RefusedError(
+            raise RejectedError(
                 "ADJUSTMENT_ID_REUSED",
-                f"{adjustment_id} belongs to another adjustment of {self.product_id}; commit under an id of its own",
+                f"{count.adjustment_id} belongs to another adjustment of {self.product_id}; "
+                "commit under an id of its own",
             )
-        if {reason.code for reason in error.reasons} <= TRANSIENT:
+        if error.codes <= TRANSIENT:
             raise ContentionError(f"{self.product_id} is fought over in every attempt")
         raise self._lost()
 
@@ -339,8 +315,8 @@ class Lease:
         """
         self._over = True
 
-        def attempt() -> dict[str, Any]:
-            return self.store.update_product(
+        def attempt() -> Product:
+            return self.client.store.update_product(
                 self.product_id,
                 f"SET #lastUpdatedAt = :at, #_version = #_version + :one {UNLOCK}",
                 _MINE,
@@ -348,11 +324,11 @@ class Lease:
             )
 
         try:
-            self._adopt(self._writer().update(attempt, deadline, self.effort))
+            self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            state = self._found(failed)
+            product = failed.existing(self.product_id)
             # An earlier attempt of our own, whose response was lost, left the next version and no lock.
-            return "lockedBy" not in state and bool(state["_version"] == self.version + 1)
+            return product.locked_by is None and product.version == self.version + 1
         return True
 
     def __enter__(self) -> Lease:
@@ -366,33 +342,34 @@ class Lease:
     ) -> None:
         if not self._over:
             try:
-                self.release(Deadline.after(3.0, self.clock))
+                self.release(Deadline.after(3.0, self.client.clock))
             except InventoryOrdersError:
                 # It expires by itself; what went wrong inside must not be hidden by this.
                 if error is None:
                     raise
 
-    def _writer(self) -> Writer:
-        return Writer(self.store, self.policy, self.clock)
-
     def _values(self, **more: Any) -> dict[str, Any]:
-        return {"owner": self.owner, "one": 1, "at": timestamp(self.clock.now()), **more}
+        return _values(self.client.clock, self.owner, **more)
 
-    def _adopt(self, state: State) -> None:
-        self.state = state
-        self.version = state["_version"]
-        self.expires_at = Decimal(state.get("lockTime", self.expires_at))
-
-    def _found(self, failed: ConditionFailedError) -> State:
-        """The product as it came back."""
-        if failed.item is None:
-            raise ProductNotFoundError(f"there is no product {self.product_id}")
-        return decode_checked(failed.item)
+    def _adopt(self, product: Product) -> None:
+        self.product = product
+        self.version = product.version
+        if product.lock_time is not None:
+            self.expires_at = _expiry(product)
 
     def _lost(self) -> LeaseLostError:
         return LeaseLostError(
             f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
         )
+
+
+def _values(clock: Clock, owner: str, **more: Any) -> dict[str, Any]:
+    return {"owner": owner, "one": 1, "at": timestamp(clock.now()), **more}
+
+
+def _expiry(product: Product) -> Decimal:
+    """When the lease on a product ends, as a Unix second."""
+    return Decimal(f"{product.lock_time or 0.0:.6f}")
 
 
 def _checked(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:

@@ -1,4 +1,4 @@
-"""From changes and a snapshot to transactions and refusals. Pure: no I/O, no clock, no randomness.
+"""From changes and a snapshot of the products to transactions and rejections. Pure: no I/O, clock or randomness.
 
 Every change that the plan accepts finds its products as all accepted changes before it leave them. Changes of
 one transaction that touch a product share one update of it, so that a whole batch for a hot product costs one
@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from inventory_orders.model import Change, Product, Products, Refusal
+from inventory_orders.domain.change import Change, Rejection
+from inventory_orders.domain.product import Product, Products
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Limits:
     Attributes:
         actions: Updates and records together. DynamoDB's quota for TransactWriteItems is 100.
         size: Bytes of all items together. DynamoDB's quota is 4 MB.
-        changes: Changes. Lowered to find the one that DynamoDB refuses among its neighbours.
+        changes: Changes. Lowered to find the one that DynamoDB will not accept among its neighbours.
         side_by_side: Transactions of one chain at a time. With more of them they are less full.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
@@ -35,22 +36,22 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the plan says to one change: accepted, unless there is a refusal.
+    """The plan's answer to one change: accepted, unless there is a rejection.
 
     Attributes:
         change: The change.
-        refusal: Why it is refused.
+        rejection: Why it is rejected.
         touched: Change of stock by product id that it makes.
     """
 
     change: Change
-    refusal: Refusal | None
+    rejection: Rejection | None
     touched: Mapping[str, int]
 
     @property
     def has_record(self) -> bool:
         """Whether there is a row to write."""
-        return self.refusal is None or self.change.records_refusal
+        return self.rejection is None or self.change.stores_rejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def plan(
             own, for DynamoDB to judge.
 
     Returns:
-        Transactions in which each accepted change appears once, and each refusal stands in or after the last
+        Transactions in which each accepted change appears once, and each rejection stands in or after the last
         transaction that it depends on.
     """
     decisions, held = _decide(changes, products, blocked)
@@ -179,21 +180,21 @@ def _decide(
             if group is not None:
                 held_groups.add(group)
             continue
-        refusal = change.refusal(working)
-        touched = change.deltas(working) if refusal is None else {}
+        rejection = change.rejection(working)
+        touched = change.deltas(working) if rejection is None else {}
         for product_id, delta in touched.items():
             product = working[product_id]
             if product is None:
                 raise ValueError(f"a change of the unknown product {product_id} was accepted")
             working[product_id] = product.with_stock(product.stock_count + delta, product.version)
-        decisions.append(Decision(change, refusal, touched))
+        decisions.append(Decision(change, rejection, touched))
     return decisions, held
 
 
 def _pack(decisions: Sequence[Decision], products: Products, limits: Limits) -> list[_Draft]:
     """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
 
-    Changes that all take stock of a product, or all return some, commute as long as none of them is refused: in
+    Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: in
     whatever order they are written, the stock stays above its floor and ends the same. Where that is not so, and
     within a group, the order of arrival is kept.
     """
@@ -262,7 +263,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
     for decision in decisions:
         if decision.change.group is not None:
             strict.add(("group", decision.change.group))
-        if decision.refusal is not None:
+        if decision.rejection is not None:
             strict.update(decision.change.product_ids)
         for product_id, delta in decision.touched.items():
             if directions.setdefault(product_id, delta > 0) != (delta > 0):

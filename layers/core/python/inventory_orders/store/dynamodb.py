@@ -1,23 +1,23 @@
-"""The only code that talks to DynamoDB: items to and from the domain, expressions, and errors with a meaning."""
+"""The only code that talks to DynamoDB: requests, their conditions, and errors with a meaning."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.change import NewRecord, OrderUpdate, Record, RecordKey
 from inventory_orders.errors import (
     CancellationReason,
     ConditionFailedError,
     CorruptItemError,
-    Item,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreError,
@@ -25,7 +25,20 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.model import Amend, Product, ProductStatus, Put, RecordKey, Table, product_key
+from inventory_orders.store.rows import (
+    KEYS,
+    LOCK,
+    Item,
+    Row,
+    Table,
+    encode,
+    key_item,
+    key_of,
+    product_row,
+    read_product,
+    read_record,
+    record_row,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,10 +46,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-    from inventory_orders.planner import Transaction, Update
+    from inventory_orders.domain.planner import Transaction, Update
+    from inventory_orders.domain.product import Product
 
 # The engine decides about retries, so the client makes none: after a throttle it would sleep for up to a second, with
-# whatever is claimed in its hands. Parameter validation costs half of the client's CPU for a large transaction, and
+# its claims held. Parameter validation costs half of the client's CPU for a large transaction, and
 # DynamoDB validates anyway.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
@@ -50,6 +64,8 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 BATCH_GET_LIMIT = 100
 
 _ALIAS = re.compile(r"#(\w+)")
+
+F = TypeVar("F")
 
 _THROTTLED = {
     "ProvisionedThroughputExceededException",
@@ -70,15 +86,21 @@ class Snapshot:
     Attributes:
         products: By id, None where there is no such product; strongly consistent.
         unreadable: What is wrong, by id, with products that break the table's contract.
-        records: Rows by key, where they exist. Eventually consistent, so a hint: a row that is here is durable,
-            one that is not may exist all the same.
+        records: By key, where they exist, or the error that reading one raised. Eventually consistent, so a hint: a
+            record that is here is durable, one that is not may exist all the same.
         unprocessed: Keys that DynamoDB left out; ask for them again.
     """
 
-    products: dict[str, Product | None]
-    unreadable: dict[str, str]
-    records: dict[RecordKey, dict[str, Any]]
-    unprocessed: tuple[str | RecordKey, ...]
+    products: dict[str, Product | None] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    records: dict[RecordKey, Record | CorruptItemError] = field(default_factory=dict)
+    unprocessed: tuple[str | RecordKey, ...] = ()
+
+    def add(self, other: Snapshot) -> None:
+        """Take over what another read found."""
+        self.products.update(other.products)
+        self.unreadable.update(other.unreadable)
+        self.records.update(other.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,88 +130,96 @@ class Store:
         self._table_of = {name: table for table, name in self._tables.items()}
 
     def read(self, keys: Sequence[str | RecordKey]) -> Snapshot:
-        """Read products (a product id) and records (a record key), at most `BATCH_GET_LIMIT` together.
+        """Read products (by their ids) and records (by their keys), at most `BATCH_GET_LIMIT` together.
 
         Raises:
             StoreError: The request failed.
         """
-        wanted = {self._read_key(key): key for key in keys}
+        wanted = {key_of(key): key for key in keys}
         request: dict[str, Any] = {}
-        for (name, _), key in wanted.items():
-            entry = request.setdefault(name, {"Keys": []})
-            if isinstance(key, str):
+        for (table, _), key in wanted.items():
+            entry = request.setdefault(self._tables[table], {"Keys": []})
+            if table is Table.PRODUCTS:
                 entry["ConsistentRead"] = True
-                entry["Keys"].append({"productId": {"S": key}})
-            else:
-                entry["Keys"].append(_encode_key(key))
+            entry["Keys"].append(key_item(key))
         response = _call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
             # Taken for an empty answer it would mean that nothing exists.
             raise OutcomeUnknownError("EMPTY_ANSWER", "DynamoDB answered without Responses")
 
         left_out = {
-            self._read_key_of_item(name, key)
+            self._place_of(name, key)
             for name, entry in response.get("UnprocessedKeys", {}).items()
             for key in entry["Keys"]
         }
         snapshot = Snapshot(
             products={
-                key: None
-                for place, key in wanted.items()
-                if isinstance(key, str) and place not in left_out
+                values[0]: None
+                for table, values in wanted
+                if table is Table.PRODUCTS and (table, values) not in left_out
             },
-            unreadable={},
-            records={},
             unprocessed=tuple(wanted[place] for place in left_out),
         )
         for name, items in response["Responses"].items():
             for item in items:
-                key = wanted[self._read_key_of_item(name, item)]
-                if isinstance(key, str):
-                    try:
-                        snapshot.products[key] = decode_product(item)
-                    except CorruptItemError as error:
-                        del snapshot.products[key]
-                        snapshot.unreadable[key] = str(error)
-                else:
-                    snapshot.records[key] = decode(item)
+                self._add(snapshot, wanted[self._place_of(name, item)], item)
         return snapshot
 
-    def get(self, key: RecordKey) -> dict[str, Any] | None:
-        """Read one item, strongly consistent.
+    def _place_of(self, name: str, item: Item) -> tuple[Table, tuple[str, ...]]:
+        """Table and key values of an item: what tells the items of one answer apart."""
+        table = self._table_of[name]
+        return table, tuple(item[key]["S"] for key in KEYS[table])
+
+    @staticmethod
+    def _add(snapshot: Snapshot, key: str | RecordKey, item: Item) -> None:
+        if not isinstance(key, str):
+            snapshot.records[key] = _found(read_record, item)
+            return
+        try:
+            snapshot.products[key] = read_product(item)
+        except CorruptItemError as error:
+            del snapshot.products[key]
+            snapshot.unreadable[key] = str(error)
+
+    def get_record(self, key: RecordKey) -> Record | None:
+        """Read one record, strongly consistent.
 
         Raises:
+            CorruptItemError: It breaks its table's contract.
             StoreError: The request failed.
         """
         item = self._get_item(key)
-        return decode(item) if item is not None else None
+        return read_record(item) if item is not None else None
 
-    def get_product(self, product_id: str) -> dict[str, Any] | None:
-        """Read a product, strongly consistent, as plain Python values.
+    def get_product(self, product_id: str) -> Product | None:
+        """Read one product, strongly consistent.
 
         Raises:
             CorruptItemError: It breaks the table's contract.
             StoreError: The request failed.
         """
-        item = self._get_item(product_key(product_id))
-        return decode_checked(item) if item is not None else None
+        item = self._get_item(product_id)
+        return read_product(item) if item is not None else None
 
-    def _get_item(self, key: RecordKey) -> Item | None:
+    def _get_item(self, key: str | RecordKey) -> Item | None:
         response = _call(
             self._client.get_item,
-            TableName=self._tables[key.table],
-            Key=_encode_key(key),
+            TableName=self._table_name(key),
+            Key=key_item(key),
             ConsistentRead=True,
         )
         item: Item | None = response.get("Item")
         return item
 
+    def _table_name(self, key: str | RecordKey) -> str:
+        return self._tables[key_of(key)[0]]
+
     def update_product(
         self, product_id: str, update: str, condition: str, values: dict[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Product:
         """Change a product in one conditional update, and get it back as it is then.
 
-        Without a token: whoever calls this recognises an own lost response from the item that comes back.
+        Without a token: the caller recognises an own lost response by the product that comes back.
 
         Args:
             product_id: The product; it must exist and keep the table's contract.
@@ -198,10 +228,11 @@ class Store:
             values: For the placeholders of both, without the colon.
 
         Raises:
-            ConditionFailedError: With the item as stored.
+            ConditionFailedError: With the product as stored.
+            CorruptItemError: It was written, but breaks the table's contract in a way that no condition can tell.
             StoreError: The request failed.
         """
-        return decode(self._update_product(product_id, update, condition, values))
+        return read_product(self._update_product(product_id, update, condition, values))
 
     def _update_product(
         self, product_id: str, update: str, condition: str, values: dict[str, Any]
@@ -209,7 +240,7 @@ class Store:
         response = _call(
             self._client.update_item,
             TableName=self._tables[Table.PRODUCTS],
-            Key=_encode_key(product_key(product_id)),
+            Key=key_item(product_id),
             UpdateExpression=update,
             ConditionExpression=f"{_SOUND} AND {condition}",
             ExpressionAttributeNames=_names(update, condition, _SOUND),
@@ -220,27 +251,30 @@ class Store:
         item: Item = response["Attributes"]
         return item
 
-    def claim(self, product_id: str, owner: str, now: datetime, until: float, wait: float) -> Item:
-        """Take a short lease on a product, or go on with one's own. Safe to repeat.
+    def claim(
+        self, product_id: str, owner: str, now: datetime, until: float, wait: float
+    ) -> Product:
+        """Take a short lease on a product, or extend one's own. Safe to repeat.
 
         It changes no version: that counts changes of the product, and a claim is none. What an optimistic writer
-        has read before it stays true, and while it is live the lease itself keeps him out.
+        has read before stays true, and while the claim is live the lease itself keeps that writer out.
 
         Args:
             product_id: The product; it must exist and keep the table's contract.
             owner: Who claims it, unique for each acquisition.
             now: The moment.
             until: Unix second at which the claim ends.
-            wait: Seconds for which the owner has waited for it, for those who wait behind him.
+            wait: Seconds for which the owner has waited for it, for those that wait behind it.
 
         Returns:
             The product as the claim left it.
 
         Raises:
-            ConditionFailedError: A lease of another is live, or the product is gone; with the item as stored.
+            ConditionFailedError: A lease of another is live, or the product is gone; with the product as stored.
+            CorruptItemError: It was claimed, but breaks the table's contract.
             StoreError: The request failed.
         """
-        return self._update_product(
+        return self.update_product(
             product_id,
             "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait REMOVE #lockVersion",
             f"({NO_LIVE_LEASE} OR {CLAIMED})",
@@ -280,49 +314,76 @@ class Store:
             for update in transaction.updates
         ]
         actions += [
-            self.record_action(decision.change.record(decision.refusal, after, at))
+            self.record_action(decision.change.record(decision.rejection, after, at))
             for decision in transaction.decisions
             if decision.has_record
         ]
         return actions
 
-    def record_action(self, record: Put | Amend) -> TransactWriteItemTypeDef:
+    def record_action(self, write: NewRecord | OrderUpdate) -> TransactWriteItemTypeDef:
         """The action that writes a record."""
-        if isinstance(record, Put):
-            return self._put_if_absent(record)
-        return self._amend(record)
+        if isinstance(write, NewRecord):
+            return self._put_if_absent(write.record.key, record_row(write.record))
+        return self._order_action(write)
+
+    def product_create_action(self, product: Product) -> TransactWriteItemTypeDef:
+        """The action that creates a product, which must not exist."""
+        return self._put_if_absent(product.product_id, product_row(product))
 
     def product_action(
         self, product_id: str, update: str, condition: str, values: Mapping[str, Any]
     ) -> TransactWriteItemTypeDef:
         """The action that changes a product, which must exist; parameters as for `update_product`."""
-        return self._update_action(product_key(product_id), update, condition, values)
+        return self._update_action(product_id, update, condition, values)
 
-    def _update_action(
-        self, key: RecordKey, update: str, condition: str, values: Mapping[str, Any]
+    def product_replace_action(
+        self, before: Product, after: Product, now: datetime, claim: ClaimUse | None
     ) -> TransactWriteItemTypeDef:
+        """The action that takes a product from one state to another, attribute by attribute.
+
+        Args:
+            before: As it was read.
+            after: As it is to be.
+            now: The moment.
+            claim: Of the sender, if it has one. The write releases it.
+        """
+        old, new = product_row(before), product_row(after)
+        update, values = _difference(old, new, LOCK if claim is not None else ())
+        condition, read = _as_read(before, now, claim)
+        return self._update_action(before.product_id, update, condition, values | read)
+
+    def product_delete_action(
+        self, product: Product, now: datetime, claim: ClaimUse | None
+    ) -> TransactWriteItemTypeDef:
+        """The action that deletes a product, which must be as it was read.
+
+        Args:
+            product: As it was read.
+            now: The moment.
+            claim: Of the sender, if it has one.
+        """
+        condition, values = _as_read(product, now, claim)
         return {
-            "Update": {
-                "TableName": self._tables[key.table],
-                "Key": _encode_key(key),
-                "UpdateExpression": update,
+            "Delete": {
+                "TableName": self._tables[Table.PRODUCTS],
+                "Key": key_item(product.product_id),
                 "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(update, condition),
+                "ExpressionAttributeNames": _names(condition),
                 "ExpressionAttributeValues": _values(values),
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
 
-    def product_delete_action(
-        self, product_id: str, condition: str, values: Mapping[str, Any]
+    def _update_action(
+        self, key: str | RecordKey, update: str, condition: str, values: Mapping[str, Any]
     ) -> TransactWriteItemTypeDef:
-        """The action that deletes a product."""
         return {
-            "Delete": {
-                "TableName": self._tables[Table.PRODUCTS],
-                "Key": _encode_key(product_key(product_id)),
+            "Update": {
+                "TableName": self._table_name(key),
+                "Key": key_item(key),
+                "UpdateExpression": update,
                 "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(condition),
+                "ExpressionAttributeNames": _names(update, condition),
                 "ExpressionAttributeValues": _values(values),
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
@@ -353,57 +414,40 @@ class Store:
             "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
             "#lastUpdatedAt = :at"
         )
-        condition = AS_READ
+        if claim is not None and claim.release:
+            expression += f" {UNLOCK}"
         values = {
             "stockCount": after.stock_count,
             "status": after.status,
             "nextVersion": after.version,
             "at": at,
-            "version": before.version,
-            "createdAt": before.created_at,
         }
-        if claim is None:
-            condition += f" AND {NO_LIVE_LEASE}"
-            values["now"] = unix(now)
-        else:
-            condition += f" AND {CLAIMED}"
-            values["owner"] = claim.owner
-            if claim.release:
-                expression += f" {UNLOCK}"
-        return self.product_action(before.product_id, expression, condition, values)
+        condition, read = _as_read(before, now, claim)
+        return self._update_action(before.product_id, expression, condition, values | read)
 
-    def _put_if_absent(self, record: Put) -> TransactWriteItemTypeDef:
+    def _put_if_absent(self, key: str | RecordKey, row: Row) -> TransactWriteItemTypeDef:
+        table, _ = key_of(key)
         return {
             "Put": {
-                "TableName": self._tables[record.table],
-                "Item": _encode_item(record.row),
+                "TableName": self._tables[table],
+                "Item": encode(row),
                 "ConditionExpression": "attribute_not_exists(#key)",
-                "ExpressionAttributeNames": {"#key": PARTITION_KEYS[record.table]},
+                "ExpressionAttributeNames": {"#key": KEYS[table][0]},
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
 
-    def _amend(self, record: Amend) -> TransactWriteItemTypeDef:
-        update = "SET " + ", ".join(f"#{name} = :set_{name}" for name in record.values)
-        condition = " AND ".join(
-            f"attribute_not_exists(#{name})" if value is None else f"#{name} = :read_{name}"
-            for name, value in record.expected.items()
-        )
-        values = {f"set_{name}": value for name, value in record.values.items()} | {
-            f"read_{name}": value for name, value in record.expected.items() if value is not None
-        }
-        return self._update_action(record.key, update, condition, values)
-
-    def _read_key(self, key: str | RecordKey) -> tuple[str, tuple[str, ...]]:
-        """Table name and key values: what tells items of one answer apart."""
-        if isinstance(key, str):
-            return self._tables[Table.PRODUCTS], (key,)
-        return self._tables[key.table], tuple(value for _, value in key.key)
-
-    def _read_key_of_item(self, name: str, item: Item) -> tuple[str, tuple[str, ...]]:
-        table = self._table_of[name]
-        names = [PARTITION_KEYS[table], *SORT_KEYS.get(table, ())]
-        return name, tuple(item[key]["S"] for key in names)
+    def _order_action(self, order: OrderUpdate) -> TransactWriteItemTypeDef:
+        before, after = record_row(order.before), record_row(order.after)
+        update, values = _difference(before, after)
+        condition = "#_version = :version AND #status = :status"
+        values |= {"version": before["_version"], "status": before["status"]}
+        if "userId" in before:
+            condition += " AND #userId = :userId"
+            values["userId"] = before["userId"]
+        else:
+            condition += " AND attribute_not_exists(#userId)"
+        return self._update_action(order.before.key, update, condition, values)
 
 
 # The version alone would not do: it restarts at 1 when a product is deleted and made again.
@@ -416,19 +460,8 @@ NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
 CLAIMED = "#lockedBy = :owner"
 """Condition: the claim of this owner was not taken over by anybody, even if it has expired."""
 
-LOCK = ("lockedBy", "lockTime", "lockVersion", "lockWait")
-"""Attributes of a lease."""
-
 UNLOCK = "REMOVE " + ", ".join(f"#{name}" for name in LOCK)
 """Update: whatever lease there is ends."""
-
-PARTITION_KEYS = {
-    Table.PRODUCTS: "productId",
-    Table.ORDERS: "orderId",
-    Table.STOCK_ADJUSTMENTS: "productId",
-}
-SORT_KEYS = {Table.STOCK_ADJUSTMENTS: ("adjustmentId",)}
-
 
 # A product that exists and keeps the table's contract, as far as a condition can tell.
 _SOUND = (
@@ -442,80 +475,22 @@ def unix(moment: datetime) -> Decimal:
     return Decimal(f"{moment.timestamp():.6f}")
 
 
-def decode_product(item: Item) -> Product:
-    """Read a stored product.
-
-    Raises:
-        CorruptItemError: It breaks the table's contract.
-    """
-    try:
-        lock_time, lock_wait = item.get("lockTime"), item.get("lockWait")
-        return Product(
-            product_id=item["productId"]["S"],
-            stock_count=int(item["stockCount"]["N"]),
-            version=int(item["_version"]["N"]),
-            created_at=item["createdAt"]["S"],
-            status=ProductStatus(item["status"]["S"]),
-            backorder_limit=_optional_int(item, "backorderLimit"),
-            low_stock_threshold=_optional_int(item, "lowStockThreshold"),
-            lock_time=float(lock_time["N"]) if lock_time is not None else None,
-            lock_wait=float(lock_wait["N"]) if lock_wait is not None else None,
-            size=_size(item),
-        )
-    except (KeyError, ValueError, TypeError) as error:
-        product_id = item.get("productId", {}).get("S", "?")
-        raise CorruptItemError(
-            f"product {product_id} breaks the contract of the Products table "
-            f"({type(error).__name__}: {error}); repair the item"
-        ) from error
+def _as_read(product: Product, now: datetime, claim: ClaimUse | None) -> tuple[str, dict[str, Any]]:
+    """Condition that nobody has written the product since it was read, and nobody else holds it; with its values."""
+    values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
+    if claim is None:
+        return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
+    return f"{AS_READ} AND {CLAIMED}", values | {"owner": claim.owner}
 
 
-def decode_checked(item: Item) -> dict[str, Any]:
-    """A stored product as plain Python values.
-
-    Raises:
-        CorruptItemError: It breaks the table's contract.
-    """
-    decode_product(item)
-    return decode(item)
-
-
-def decode(item: Item) -> dict[str, Any]:
-    """A stored item as plain Python values; numbers are int where they are whole, else Decimal."""
-    return {name: _decode(value) for name, value in item.items()}
-
-
-def _optional_int(item: Item, name: str) -> int:
-    value = item.get(name)
-    return int(value["N"]) if value is not None else 0
-
-
-def _decode(value: Mapping[str, Any]) -> Any:
-    kind, content = next(iter(value.items()))
-    if kind == "N":
-        number = Decimal(content)
-        return int(number) if number == number.to_integral_value() else number
-    if kind == "L":
-        return [_decode(element) for element in content]
-    if kind == "M":
-        return {name: _decode(element) for name, element in content.items()}
-    if kind == "NULL":
-        return None
-    return content
-
-
-def _encode(value: Any) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {"S": str(value)}
-    if isinstance(value, bool):
-        return {"BOOL": value}
-    if isinstance(value, int | Decimal):
-        return {"N": str(value)}
-    if isinstance(value, list):
-        return {"L": [_encode(element) for element in value]}
-    if isinstance(value, dict):
-        return {"M": {name: _encode(element) for name, element in value.items()}}
-    raise TypeError(f"cannot store a {type(value).__name__}")
+def _difference(before: Row, after: Row, removed: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Update that takes a row from one state to another, with its values; `removed` goes in any case."""
+    changed = {name: value for name, value in after.items() if value != before.get(name)}
+    gone = [*(name for name in before if name not in after), *removed]
+    update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changed)
+    if gone:
+        update += " REMOVE " + ", ".join(f"#{name}" for name in gone)
+    return update, {f"new_{name}": value for name, value in changed.items()}
 
 
 def _names(*expressions: str) -> dict[str, str]:
@@ -524,26 +499,23 @@ def _names(*expressions: str) -> dict[str, str]:
 
 
 def _values(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f":{name}": _encode(value) for name, value in values.items()}
+    return encode({f":{name}": value for name, value in values.items()})
 
 
-def _encode_item(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _encode(value) for name, value in row.items()}
+def _found(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
+    """What is stored, or the error that tells why it cannot be read."""
+    try:
+        return read(item)
+    except CorruptItemError as error:
+        return error
 
 
-def _encode_key(key: RecordKey) -> dict[str, Any]:
-    return {name: {"S": value} for name, value in key.key}
-
-
-def _size(value: Any) -> int:
-    """Upper bound of an item's size: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes a container."""
-    if isinstance(value, str):
-        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, Mapping):
-        return 3 + sum(_size(name) + _size(content) for name, content in value.items())
-    if isinstance(value, list):
-        return 3 + sum(_size(content) for content in value)
-    return len(value) if isinstance(value, bytes) else 1
+def _found_item(item: Item | None) -> Product | Record | CorruptItemError | None:
+    """What came back with a cancelled transaction. Only a record has the key of one."""
+    if not item:
+        return None
+    is_record = "orderId" in item or "adjustmentId" in item
+    return _found(read_record, item) if is_record else _found(read_product, item)
 
 
 def _call(operation: Any, **parameters: Any) -> Any:
@@ -567,12 +539,13 @@ def _meaning(error: ClientError) -> StoreError:
     if code == "TransactionCanceledException":
         return TransactionCancelledError(
             [
-                CancellationReason(reason.get("Code", "None"), reason.get("Item"))
+                CancellationReason(reason.get("Code", "None"), _found_item(reason.get("Item")))
                 for reason in response.get("CancellationReasons", ())
             ]
         )
     if code == "ConditionalCheckFailedException":
-        return ConditionFailedError(response.get("Item"))
+        item = response.get("Item")
+        return ConditionFailedError(_found(read_product, item) if item else None)
     if code in _THROTTLED:
         return ThrottledError(code, message)
     if code in _INVALID:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.committer import Committer, Report
-from inventory_orders.errors import TransactionCancelledError
-from inventory_orders.model import Adjustment, Product, ProductStatus, Put, Table, adjustment_row
-from inventory_orders.store import NO_LIVE_LEASE, decode_product, unix
-from inventory_orders.writer import CONDITION_FAILED, Effort
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import AdjustmentRecord, NewRecord
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.recent import Recent
+from inventory_orders.engine.retrying_client import CONDITION_FAILED
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import StoreError, TransactionCancelledError
+from inventory_orders.store.dynamodb import NO_LIVE_LEASE, unix
 
 REASON = "DECREMENT"
-
-_REMEMBERED_PRODUCTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,11 @@ class Decrement:
 
     Attributes:
         report: The engine's, if it was asked; None for a decrement that was done without a read.
-        effort: What the atomic attempt took.
+        stats: What the atomic attempt took.
     """
 
-    report: Report | None
-    effort: Effort
+    report: CommitReport | None
+    stats: CommitStats
 
 
 class AtomicDecrement:
@@ -55,7 +57,7 @@ class AtomicDecrement:
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
-        self._traits: OrderedDict[str, _Traits] = OrderedDict()
+        self._traits: Recent[str, _Traits] = Recent()
 
     def apply(
         self, product_id: str, adjustment_id: str, quantity: int, deadline: Deadline
@@ -68,32 +70,34 @@ class AtomicDecrement:
             quantity: Units, 1 or more.
             deadline: When to give up.
         """
-        effort = Effort()
+        stats = CommitStats()
         traits = self._traits.get(product_id)
         if traits is not None:
-            writer = self._committer.writer
             actions = self._actions(product_id, adjustment_id, quantity, traits)
-            # Not conditioned on a version: that too little is left is no conflict.
-            error, _ = writer.write(actions, 0, deadline, effort)
-            if error is None:
-                return Decrement(None, effort)
-            if isinstance(error, TransactionCancelledError):
-                reason = error.reasons[0]
-                if reason.code == CONDITION_FAILED and reason.item is not None:
-                    self._remember(decode_product(reason.item))
+            try:
+                # Not conditioned on a version: that too little is left is no conflict.
+                self._committer.client.write(actions, 0, deadline, stats)
+                return Decrement(None, stats)
+            except TransactionCancelledError as cancelled:
+                reason = cancelled.reasons[0]
+                if reason.code == CONDITION_FAILED and isinstance(reason.found, Product):
+                    self._remember(reason.found)
+            except StoreError:
+                # The engine meets the same, and says what it means.
+                pass
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
         for product in report.outcomes[0].after.values():
             self._remember(product)
-        return Decrement(report, effort)
+        return Decrement(report, stats)
 
     def _actions(
         self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits
     ) -> list[Any]:
-        store, moment = self._committer.writer.store, self._committer.writer.clock.now()
+        store, moment = self._committer.client.store, self._committer.client.clock.now()
         at = timestamp(moment)
         floor = max(traits.low_stock_threshold, -traits.backorder_limit)
-        row = adjustment_row(
+        record = AdjustmentRecord(
             product_id, adjustment_id, -quantity, REASON, traits.created_at, None, at
         )
         return [
@@ -116,16 +120,12 @@ class AtomicDecrement:
                     "now": unix(moment),
                 },
             ),
-            store.record_action(Put(Table.STOCK_ADJUSTMENTS, row)),
+            store.record_action(NewRecord(record)),
         ]
 
     def _remember(self, product: Product) -> None:
-        self._traits[product.product_id] = _Traits(
-            product.created_at, product.low_stock_threshold, product.backorder_limit
-        )
-        self._traits.move_to_end(product.product_id)
-        if len(self._traits) > _REMEMBERED_PRODUCTS:
-            self._traits.popitem(last=False)
+        traits = _Traits(product.created_at, product.low_stock_threshold, product.backorder_limit)
+        self._traits.set(product.product_id, traits)
 
 
 def _same(name: str) -> str:

@@ -1,23 +1,24 @@
 """Every message of a batch ends in exactly one place."""
 
 import json
+import time
 
 import pytest
 from botocore.exceptions import ClientError
 
 from inventory_orders.clock import Deadline
-from inventory_orders.committer import Committer
+from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ThrottledError
-from inventory_orders.intake import (
-    End,
-    Intake,
-    Queue,
+from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.sqs_batch import (
+    Disposition,
+    QueueRules,
+    SqsBatch,
     UnsupportedEventError,
-    decide_changes,
+    answers_unsupported_events,
     read_messages,
-    unsupported,
 )
-from inventory_orders.messages import parse_order
+from inventory_orders.messages.parse import parse_order
 from inventory_orders.retry import RetryPolicy
 from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 from tests.support.messages import order_body, sqs_event
@@ -59,20 +60,20 @@ class Bench:
         self.sqs = sqs or FakeSqs()
         policy = RetryPolicy(2, 0.001, 0.001, random=lambda: 0.5)
         self.engine = Committer(self.store, policy, self.clock)
-        self.intake = Intake(self.sqs, QUEUE, FIFO)
+        self.queues = Queues(self.sqs, QUEUE, FIFO)
         self.seconds_left = 30.0
 
     def process(self, event):
-        def decide(orders, since):
-            self.since = since
-            deadline = Deadline.after(10, self.clock)
-            return decide_changes(self.engine, orders, deadline, 0.0, "ORDER_ID_REUSED")[1]
-
-        return self.intake.process(event, parse_order, decide, lambda: self.seconds_left)
+        batch = SqsBatch.read(event, self.queues, lambda: self.seconds_left)
+        orders = batch.parse(parse_order)
+        deadline = Deadline.after(10, self.clock)
+        report = self.engine.apply(orders, deadline)
+        batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
+        return batch
 
 
 def ends(batch):
-    return [result.end for result in batch.results]
+    return [result.disposition for result in batch.results]
 
 
 def returned(batch):
@@ -91,11 +92,11 @@ def test_each_message_gets_its_own_answer():
         )
     )
     assert ends(batch) == [
-        End.APPLIED,
-        End.REFUSED,
-        End.DEAD_LETTERED,
-        End.REPLAYED,
-        End.DEAD_LETTERED,
+        Disposition.APPLIED,
+        Disposition.REJECTED,
+        Disposition.DEAD_LETTERED,
+        Disposition.REPLAYED,
+        Disposition.DEAD_LETTERED,
     ]
     assert returned(batch) == []
 
@@ -134,7 +135,7 @@ def test_more_than_ten_dead_letters_take_several_calls_and_large_ones_too():
 def test_poison_that_cannot_be_sent_away_is_returned(sqs):
     bench = Bench(product("p", 5), sqs=sqs)
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
-    assert ends(batch) == [End.RETURNED, End.APPLIED]
+    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
     assert returned(batch) == ["m-0"]
     assert batch.queue_errors
 
@@ -144,7 +145,7 @@ def test_from_the_fifo_queue_all_later_messages_of_the_group_are_returned_with_i
     event = sqs_event("bad", order_body("a", {"p": 1}), group="g")
     event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
     batch = bench.process(event)
-    assert ends(batch) == [End.RETURNED, End.RETURNED, End.APPLIED]
+    assert ends(batch) == [Disposition.RETURNED, Disposition.RETURNED, Disposition.APPLIED]
     assert bench.store.products["p"].stock_count == 4, "what stands behind it was not committed"
 
 
@@ -197,14 +198,16 @@ def test_a_standard_queue_may_carry_groups_without_order():
         (["9" * 400, None], None),
     ],
 )
-def test_the_oldest_message_says_since_when_they_wait(stamps, since):
+def test_the_oldest_message_says_since_when_they_wait(stamps, since, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1790000010.0)
     bench = Bench(product("p", 9))
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}))
     for record, stamp in zip(event["Records"], stamps, strict=True):
         if stamp is not None:
             record["attributes"]["ApproximateFirstReceiveTimestamp"] = stamp
-    assert ends(bench.process(event)) == [End.APPLIED] * 2
-    assert bench.since == since
+    batch = bench.process(event)
+    assert ends(batch) == [Disposition.APPLIED] * 2
+    assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
 def test_what_was_delivered_together_comes_back_together():
@@ -212,7 +215,7 @@ def test_what_was_delivered_together_comes_back_together():
     bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
     bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
     batch = bench.process(sqs_event(*bodies, receive_count=6))
-    assert ends(batch) == [End.RETURNED] * 30
+    assert ends(batch) == [Disposition.RETURNED] * 30
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
@@ -243,7 +246,7 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
     bench = Bench(product("p", 5))
     bench.seconds_left = 2.0
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
-    assert ends(batch) == [End.RETURNED, End.APPLIED]
+    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
     assert bench.sqs.sent == []
     assert "no time was left" in batch.queue_errors[0]
 
@@ -254,12 +257,33 @@ def test_a_duplicate_in_another_group_holds_up_its_group():
     event = sqs_event(order_body("a", {"p": 1}), group="g")
     behind = sqs_event("-", order_body("a", {"p": 1}), order_body("b", {"q": 1}), group="h")
     event["Records"] += behind["Records"][1:]
-    assert ends(bench.process(event)) == [End.RETURNED] * 3
+    assert ends(bench.process(event)) == [Disposition.RETURNED] * 3
     assert bench.store.products["q"].stock_count == 5
 
 
 def test_an_unreadable_batch_is_never_taken_for_done():
-    event = {"Records": [{"messageId": "m"}]}
-    error = UnsupportedEventError("no")
-    assert unsupported(error, event)["batchItemFailures"] == [{"itemIdentifier": ""}]
-    assert "batchItemFailures" not in unsupported(error, {"orderId": "o"})
+    @answers_unsupported_events
+    def handler(event, context):
+        raise UnsupportedEventError("no")
+
+    assert handler({"Records": [{"messageId": "m"}]}, None)["batchItemFailures"] == [
+        {"itemIdentifier": ""}
+    ]
+    assert "batchItemFailures" not in handler({"orderId": "o"}, None)
+
+
+def test_poison_behind_a_returned_message_of_its_group_has_ended():
+    bench = Bench(product("p", 5))
+    bench.store.lock("p", 600)
+    batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
+    assert ends(batch) == [Disposition.RETURNED, Disposition.DEAD_LETTERED]
+    assert len(bench.sqs.sent) == 1
+
+
+def test_a_message_ends_once():
+    bench = Bench(product("p", 5))
+    batch = SqsBatch.read(sqs_event(order_body("a", {"p": 1})), bench.queues, lambda: 30.0)
+    report = bench.engine.apply(batch.parse(parse_order), Deadline.after(10, bench.clock))
+    batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
+    with pytest.raises(ValueError, match="m-0 has ended before"):
+        batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))

@@ -1,0 +1,93 @@
+"""Adjustments: every change of stock that is neither an order nor its cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from inventory_orders.domain.change import (
+    AdjustmentKey,
+    AdjustmentRecord,
+    Change,
+    IdempotencyMatch,
+    NewRecord,
+    Record,
+    Rejection,
+    RejectionReason,
+)
+from inventory_orders.domain.product import Products
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A receipt, a correction, a return.
+
+    Attributes:
+        product_id: The product.
+        adjustment_id: Given by the sender: the idempotency key, within the product.
+        delta: Units to add; negative to take away.
+        reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
+        group: None: adjustments may be applied in any order.
+    """
+
+    product_id: str
+    adjustment_id: str
+    delta: int
+    reason: str
+    group: str | None = None
+
+    @property
+    def record_key(self) -> AdjustmentKey:
+        return AdjustmentKey(self.product_id, self.adjustment_id)
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return (self.product_id,)
+
+    @property
+    def stores_rejection(self) -> bool:
+        return False
+
+    @property
+    def record_size(self) -> int:
+        return 600
+
+    def rejection(self, products: Products) -> Rejection | None:
+        product = products[self.product_id]
+        if product is None:
+            return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
+        if self.delta < 0 and product.available + self.delta < 0:
+            return Rejection(RejectionReason.BELOW_FLOOR, self.product_id)
+        return None
+
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {self.product_id: self.delta}
+
+    def record(self, rejection: Rejection | None, after: Products, at: str) -> NewRecord:  # noqa: ARG002
+        product = after[self.product_id]
+        if product is None:
+            raise ValueError(f"an adjustment of the unknown product {self.product_id} was accepted")
+        return NewRecord(
+            AdjustmentRecord(
+                self.product_id,
+                self.adjustment_id,
+                self.delta,
+                self.reason,
+                product.created_at,
+                product.version,
+                at,
+            )
+        )
+
+    def recognise(self, record: Record) -> IdempotencyMatch:
+        if not isinstance(record, AdjustmentRecord):
+            raise TypeError(f"{record.key} is no adjustment")
+        same = (record.delta, record.reason) == (self.delta, self.reason)
+        return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
+
+    def is_same_request(self, other: Change) -> bool:
+        return (
+            isinstance(other, Adjustment)
+            and other.delta == self.delta
+            and other.reason == self.reason
+        )

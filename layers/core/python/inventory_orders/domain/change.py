@@ -1,0 +1,222 @@
+"""What every change of stock has in common: product deltas, and the record that makes them exactly-once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
+from typing import Any, Protocol
+
+from inventory_orders.domain.product import Products
+
+
+class OrderStatus(StrEnum):
+    """Where an order stands."""
+
+    PENDING = "PENDING"
+    REJECTED = "REJECTED"
+    CANCELLED = "CANCELLED"
+
+
+class RejectionReason(StrEnum):
+    """Why the business says no to a change. An answer, not a failure."""
+
+    UNKNOWN_PRODUCT = "UNKNOWN_PRODUCT"
+    DISCONTINUED_PRODUCT = "DISCONTINUED_PRODUCT"
+    INSUFFICIENT_STOCK = "INSUFFICIENT_STOCK"
+    BELOW_FLOOR = "BELOW_FLOOR"
+    ORDER_REJECTED = "ORDER_REJECTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A rejected change: the reason, and the product that it is about; empty if it is about none."""
+
+    reason: RejectionReason
+    product_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """Names the record of an order."""
+
+    order_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustmentKey:
+    """Names the record of an adjustment."""
+
+    product_id: str
+    adjustment_id: str
+
+
+RecordKey = OrderKey | AdjustmentKey
+"""Names the stored row that makes a change exactly-once."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderLine:
+    """A line of an order as it is stored.
+
+    Attributes:
+        product_id: The product.
+        quantity: Units, the lines of one product added up.
+        product_created_at: The incarnation that the units were taken from; None if no stock was taken.
+        product_version: The version that taking them made.
+        returned_version: The version that giving them back made; None if they were not given back.
+        other: Attributes that are not the service's own. They are kept as they are.
+    """
+
+    product_id: str
+    quantity: int
+    product_created_at: str | None = None
+    product_version: int | None = None
+    returned_version: int | None = None
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRecord:
+    """An order as it is stored.
+
+    Attributes:
+        order_id: The order.
+        user_id: Who ordered; None in a tombstone, which a cancellation left that came before its order.
+        lines: One for each product.
+        status: Where the order stands: an `OrderStatus`, or the text that somebody else has written.
+        version: Rises by one with every change of the row.
+        created_at: When the row was written.
+        last_updated_at: When it was last changed.
+        reason: Why the order was rejected; None if it was not.
+    """
+
+    order_id: str
+    user_id: str | None
+    lines: tuple[OrderLine, ...]
+    status: str
+    version: int
+    created_at: str
+    last_updated_at: str
+    reason: str | None = None
+
+    @property
+    def key(self) -> OrderKey:
+        """What names it."""
+        return OrderKey(self.order_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustmentRecord:
+    """An adjustment as it is stored.
+
+    Attributes:
+        product_id: The product.
+        adjustment_id: What makes it exactly-once, within the product.
+        delta: Units added; negative if taken away.
+        reason: Why, in one word.
+        product_created_at: The incarnation of the product.
+        product_version: The version that the change made; None if it was made without reading one.
+        applied_at: When.
+        counted: Units that were counted; None if it is no count.
+    """
+
+    product_id: str
+    adjustment_id: str
+    delta: int
+    reason: str
+    product_created_at: str
+    product_version: int | None
+    applied_at: str
+    counted: int | None = None
+
+    @property
+    def key(self) -> AdjustmentKey:
+        """What names it."""
+        return AdjustmentKey(self.product_id, self.adjustment_id)
+
+
+Record = OrderRecord | AdjustmentRecord
+"""The stored row that makes a change exactly-once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """Write a record that must not exist yet."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class OrderUpdate:
+    """Change an order's record, which must still be as it was read: its version, its status and whose it is.
+
+    Attributes:
+        before: As it was read.
+        after: As it is to be.
+    """
+
+    before: OrderRecord
+    after: OrderRecord
+
+
+class IdempotencyMatch(Enum):
+    """What a record says about a change with its key."""
+
+    SAME_REQUEST = auto()
+    OTHER_REQUEST = auto()
+
+
+class Change(Protocol):
+    """A set of product deltas, and one record that makes them exactly-once."""
+
+    @property
+    def record_key(self) -> RecordKey:
+        """Names the record: two changes with one key are one change, or one of them is a mistake."""
+        ...
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        """The products that it is about."""
+        ...
+
+    @property
+    def group(self) -> str | None:
+        """Changes of one group take effect in the order in which they arrived; None if order is free."""
+        ...
+
+    @property
+    def stores_rejection(self) -> bool:
+        """Whether a rejection is stored too, and so is final."""
+        ...
+
+    @property
+    def record_size(self) -> int:
+        """Upper bound of the record's size, in bytes."""
+        ...
+
+    def rejection(self, products: Products) -> Rejection | None:
+        """Why this change is rejected in this state of the products; None if it is accepted."""
+        ...
+
+    def deltas(self, products: Products) -> Mapping[str, int]:
+        """Change of stock by product id, in units, if it is accepted in this state of the products."""
+        ...
+
+    def record(
+        self, rejection: Rejection | None, after: Products, at: str
+    ) -> NewRecord | OrderUpdate:
+        """What to write: the decision, with the products as the same transaction leaves them."""
+        ...
+
+    def recognise(self, record: Record) -> IdempotencyMatch | Rejection | Change:
+        """What a stored record means for this change: it is answered, or another change takes its place.
+
+        Raises:
+            CorruptItemError: The record contradicts what the change needs.
+        """
+        ...
+
+    def is_same_request(self, other: Change) -> bool:
+        """Whether another change with the same record key asks for the same."""
+        ...

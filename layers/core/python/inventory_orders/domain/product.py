@@ -1,0 +1,154 @@
+"""A product, and what follows from its stock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+
+class ProductStatus(StrEnum):
+    """What can be done with a product."""
+
+    ACTIVE = "ACTIVE"
+    LOW_STOCK = "LOW_STOCK"
+    OUT_OF_STOCK = "OUT_OF_STOCK"
+    DISCONTINUED = "DISCONTINUED"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product as it was read, or as a plan or an update would leave it.
+
+    Attributes:
+        product_id: Its id.
+        stock_count: Units on hand; negative when units are on backorder.
+        version: Rises by one with every successful change of the row.
+        created_at: Names this incarnation: a product that is deleted and created again has another one.
+        status: Follows from the stock, unless the product is discontinued.
+        backorder_limit: How far below zero the stock may go, in units.
+        low_stock_threshold: At or below it the product counts as low in stock, in units.
+        name: For people; None if there is none.
+        price: In minor units of the currency (cents, pence); None if there is none.
+        price_changed_at: When the price was set.
+        details_event_time: Time of the newest catalogue event that was applied.
+        details_event_id: Id of that event.
+        last_updated_at: Time of the last change; empty if the row has none.
+        locked_by: Owner of the lease on it; None if there is none.
+        lock_time: Unix second at which the lease ends; None if there is none.
+        lock_version: The version that the owner's last write made; None if there is no lease, or it is a claim.
+        lock_wait: Seconds for which the owner of a claim waited for it; None if there is no claim.
+        other: Attributes that are not the service's own. They are kept as they are.
+        size: Bytes of the stored row, for the size limit of transactions.
+    """
+
+    product_id: str
+    stock_count: int
+    version: int
+    created_at: str
+    status: ProductStatus
+    backorder_limit: int = 0
+    low_stock_threshold: int = 0
+    name: str | None = None
+    price: int | None = None
+    price_changed_at: str | None = None
+    details_event_time: str | None = None
+    details_event_id: str | None = None
+    last_updated_at: str = ""
+    locked_by: str | None = None
+    lock_time: float | None = None
+    lock_version: int | None = None
+    lock_wait: float | None = None
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    size: int = field(default=0, compare=False)
+
+    @property
+    def available(self) -> int:
+        """Units that can still be sold, those on backorder included."""
+        return self.stock_count + self.backorder_limit
+
+    def lease_left(self, now: float) -> float:
+        """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
+        return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
+
+    def with_stock(self, stock_count: int, version: int) -> Product:
+        """The product after a write that leaves this stock and makes this version."""
+        return replace(
+            self,
+            stock_count=stock_count,
+            version=version,
+            status=stock_status(
+                stock_count, self.backorder_limit, self.low_stock_threshold, self.status
+            ),
+        )
+
+    def unlocked(self) -> Product:
+        """The product without any lease."""
+        return replace(self, locked_by=None, lock_time=None, lock_version=None, lock_wait=None)
+
+    def is_written_as(self, other: Product) -> bool:
+        """Whether both are the same incarnation at the same version."""
+        return (self.created_at, self.version) == (other.created_at, other.version)
+
+
+Products = Mapping[str, Product | None]
+"""Products by id as read, strongly consistent; None where there is no such product."""
+
+
+def stock_status(
+    stock_count: int,
+    backorder_limit: int = 0,
+    low_stock_threshold: int = 0,
+    current: ProductStatus = ProductStatus.ACTIVE,
+) -> ProductStatus:
+    """The status that belongs to a level of stock; a discontinued product stays discontinued."""
+    if current is ProductStatus.DISCONTINUED:
+        return current
+    if stock_count <= -backorder_limit:
+        return ProductStatus.OUT_OF_STOCK
+    if stock_count <= low_stock_threshold:
+        return ProductStatus.LOW_STOCK
+    return ProductStatus.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class NewProduct:
+    """A product to be created.
+
+    Attributes:
+        product_id: Its id.
+        opening_stock: Units on hand from the start.
+        low_stock_threshold: At or below it the product counts as low in stock, in units.
+        backorder_limit: How far below zero the stock may go, in units.
+        name: For people.
+        price: In minor units of the currency (cents, pence).
+    """
+
+    product_id: str
+    opening_stock: int
+    low_stock_threshold: int = 0
+    backorder_limit: int = 0
+    name: str | None = None
+    price: int | None = None
+
+
+DETAILS = ("name", "price")
+"""The attributes that a catalogue event is a snapshot of."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEvent:
+    """All details of a product as a catalogue system saw them at one moment.
+
+    Attributes:
+        product_id: The product.
+        event_id: Breaks ties between events of the same moment: the greater id is the newer one.
+        event_time: When, in the format of all times.
+        details: A whole snapshot: a detail that is not in it is removed.
+    """
+
+    product_id: str
+    event_id: str
+    event_time: str
+    details: Mapping[str, Any]

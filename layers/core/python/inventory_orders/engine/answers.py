@@ -1,0 +1,107 @@
+"""What DynamoDB's answer to a transaction means. Pure: it changes nothing, and the engine's loop acts on its value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from inventory_orders.domain.change import Change, Record
+from inventory_orders.domain.planner import Transaction
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.retrying_client import CONDITION_FAILED, RIVAL, TRANSIENT
+from inventory_orders.errors import (
+    CorruptItemError,
+    OutcomeUnknownError,
+    RequestInvalidError,
+    StoreError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+
+_INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
+
+
+class FailureKind(Enum):
+    """What has to follow from a transaction that was not applied."""
+
+    OVERTAKEN = auto()
+    """Something was written since it was planned: plan again from what came back."""
+    INVALID = auto()
+    """DynamoDB will never accept one of its changes: find that one."""
+    EXHAUSTED = auto()
+    """It may succeed, but not in this invocation: return its changes."""
+    UNAVAILABLE = auto()
+    """Nothing can be written before somebody repairs something: return all changes, loudly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a transaction was not applied.
+
+    Attributes:
+        kind: What has to follow.
+        code: Why, as a stable code.
+        error: The error itself.
+        found_products: Of the products whose condition failed, what is stored: None if there is no product, and an
+            error if it breaks the table's contract.
+        found_records: Of the changes whose record's condition failed, what is stored: None if it is gone.
+        rivals: Products on which a rival was met.
+        contended: Whether rivals were met at all, so that a wait makes sense before the next attempt.
+    """
+
+    kind: FailureKind
+    code: str
+    error: StoreError
+    found_products: tuple[tuple[str, Product | CorruptItemError | None], ...] = ()
+    found_records: tuple[tuple[Change, Record | CorruptItemError | None], ...] = ()
+    rivals: tuple[str, ...] = ()
+    contended: bool = False
+
+
+def classify(failed: Transaction, error: StoreError) -> Failure:
+    """Say what an error means for the transaction that it answers."""
+    if isinstance(error, TransactionCancelledError):
+        return _cancelled(failed, error)
+    if isinstance(error, RequestInvalidError):
+        return Failure(FailureKind.INVALID, error.code, error)
+    if isinstance(error, ThrottledError | OutcomeUnknownError):
+        return Failure(FailureKind.EXHAUSTED, error.code, error)
+    return Failure(FailureKind.UNAVAILABLE, error.code, error)
+
+
+def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure:
+    codes, updates = error.codes, len(failed.updates)
+    of_products = list(
+        zip((update.before.product_id for update in failed.updates), error.reasons, strict=False)
+    )
+    rivals = tuple(
+        product_id for product_id, reason in of_products if reason.code in (CONDITION_FAILED, RIVAL)
+    )
+    if codes <= TRANSIENT and not rivals:
+        return Failure(FailureKind.EXHAUSTED, "CONTENTION", error)
+    with_record = (decision.change for decision in failed.decisions if decision.has_record)
+    of_records = zip(with_record, error.reasons[updates:], strict=False)
+    if codes & _INVALID:
+        kind, code = FailureKind.INVALID, "REFUSED_BY_DYNAMODB"
+    elif codes <= TRANSIENT | {CONDITION_FAILED}:
+        kind, code = FailureKind.OVERTAKEN, "CONTENTION"
+    else:
+        # Access denied, or something newer than this code: somebody has to look at it.
+        kind, code = FailureKind.UNAVAILABLE, error.code
+    return Failure(
+        kind,
+        code,
+        error,
+        found_products=tuple(
+            (product_id, reason.found)  # type: ignore[misc]  # of an update of a product
+            for product_id, reason in of_products
+            if reason.code == CONDITION_FAILED
+        ),
+        found_records=tuple(
+            (change, reason.found)  # type: ignore[misc]  # of a record's action
+            for change, reason in of_records
+            if reason.code == CONDITION_FAILED
+        ),
+        rivals=rivals,
+        contended=bool(rivals) or not codes.isdisjoint(TRANSIENT - {"None"}),
+    )

@@ -1,0 +1,247 @@
+"""Claims: short leases by which batches take turns on a contested product.
+
+A batch that claims a product takes a lease of `CLAIM_SECONDS`, commits, and releases it in the same write. When to claim
+and which product is decided by the contention statistics (`contention.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.contention import FIRST_WAIT, ContentionStats
+from inventory_orders.engine.product_cache import ProductCache
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import (
+    ConditionFailedError,
+    CorruptItemError,
+    LeaseHeldError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+)
+from inventory_orders.store.dynamodb import ClaimUse
+
+T = TypeVar("T")
+
+CLAIM_SECONDS = 2.0
+"""How long a claim lasts when its owner dies: a hundred times what a commit takes. A lease that ends sooner than
+this is waited for in the same way, whoever holds it."""
+
+# The longer a claim has lasted, the likelier its owner is dead: nobody asks again before this part of that time is over.
+_DOUBT = 0.1
+
+# A claim that has lasted for this part of its time has a dead owner: a live one has committed or renewed it by then.
+_DEAD = 0.75
+
+_RELEASE_ATTEMPTS = 3
+
+
+class Claims:
+    """The claims of one batch of changes, or of one call.
+
+    Attributes:
+        held: By product id, the Unix second at which the claim ends.
+
+    Args:
+        client: How to write.
+        contention: What this process has seen of its rivals.
+        cache: The products as this process left them.
+        deadline: When to give up.
+        stats: Where the requests are counted.
+        age: Seconds for which the changes have waited before, in earlier invocations.
+    """
+
+    def __init__(
+        self,
+        client: RetryingClient,
+        contention: ContentionStats,
+        cache: ProductCache,
+        deadline: Deadline,
+        stats: CommitStats,
+        age: float = 0.0,
+    ) -> None:
+        self.held: dict[str, float] = {}
+        self._client = client
+        self._contention = contention
+        self._cache = cache
+        self._deadline = deadline
+        self._stats = stats
+        self._age = age
+        # Acquisitions that may not be over, those whose answer was lost included: by whom, and after what wait.
+        self._owners: dict[str, str] = {}
+        self._waited: dict[str, float] = {}
+
+    def take(self, product_id: str) -> Product:
+        """Wait in line for a product and claim it; or extend a claim that is about to end.
+
+        Claims are taken in the order of their ids, so that no two batches wait for each other: while this one waits
+        for a product it holds none that comes later.
+
+        Returns:
+            The product as the claim left it.
+
+        Raises:
+            ConditionFailedError: It cannot be claimed; with the product as stored: it is gone, breaks the table's
+                contract, or is under a longer lease.
+            CorruptItemError: It breaks the table's contract.
+            ThrottledError: No time was left to wait.
+            StoreError: DynamoDB failed.
+        """
+        stats, clock = self._stats, self._client.clock
+        is_new = product_id not in self._owners
+        if is_new:
+            self._release_after(product_id)
+        owner = self._owners.get(product_id, f"claim-{uuid.uuid4().hex}")
+        began = clock.monotonic() - self._waited.get(product_id, 0.0)
+        # The wait for a dead owner says nothing about the line: counting it would make the process ask too seldom.
+        in_line = began
+        delay = self._next_delay(product_id, 0.0) if is_new else 0.0
+        refusals = throttles = 0
+        while self._wait(product_id, delay):
+            stats.lease_wait += delay
+            waited = clock.monotonic() - began
+            try:
+                product = self._claim(product_id, owner, clock.monotonic() - in_line)
+            except ConditionFailedError as failed:
+                now = clock.now().timestamp()
+                self.over(product_id)
+                rival = failed.found
+                if not isinstance(rival, Product) or rival.lease_left(now) > CLAIM_SECONDS:
+                    raise
+                is_new = True
+                self._release_after(product_id)
+                self._cache.forget(product_id)
+                self._contention.observe_conflict(product_id, rival.lock_wait)
+                lasted = CLAIM_SECONDS - rival.lease_left(now)
+                if lasted >= _DEAD * CLAIM_SECONDS:
+                    in_line = clock.monotonic()
+                delay = max(self._next_delay(product_id, waited), lasted * _DOUBT)
+            except (ThrottledError, OutcomeUnknownError) as error:
+                delay = self._next_delay(product_id, waited)
+                if error.code != "TransactionConflictException":
+                    throttles += 1
+                    delay = max(delay, self._client.policy.backoff(throttles))
+            else:
+                if is_new:
+                    self._observe(product, refusals)
+                return product
+            refusals += 1
+            stats.claims_refused += 1
+        raise ThrottledError("CONTENTION", "no time was left to wait for a claim")
+
+    def _observe(self, product: Product, refusals: int) -> None:
+        """Learn from a claim that was granted after so many refusals."""
+        if refusals == 0 and self._cache.observe_read(product):
+            self._contention.observe_calm(product.product_id)
+        else:
+            self._contention.observe_claim(product.product_id, self._waited[product.product_id])
+
+    def _claim(self, product_id: str, owner: str, waited: float) -> Product:
+        """Ask once for a claim, or for more time of one's own."""
+        now = self._client.clock.now()
+        until = now.timestamp() + CLAIM_SECONDS
+        self._owners[product_id], self._waited[product_id] = owner, waited
+        product = self._client.store.claim(product_id, owner, now, until, waited)
+        self._stats.claims += 1
+        self.held[product_id] = until
+        return product
+
+    def _next_delay(self, product_id: str, waited: float) -> float:
+        """Seconds until the next request. A batch that holds another claim goes first: others wait for that one."""
+        age = math.inf if self.held else self._age + waited
+        return self._contention.next_claim_delay(product_id, age)
+
+    def _wait(self, product_id: str, delay: float) -> bool:
+        """Wait for a product, and keep what is held meanwhile. Returns False at once if there is no time for it."""
+        client, clock = self._client, self._client.clock
+        if delay >= self._deadline.remaining():
+            return False
+        end = clock.monotonic() + delay
+        while True:
+            self._keep_all_but(product_id)
+            left = max(0.0, end - clock.monotonic())
+            if left <= CLAIM_SECONDS / 4:
+                return client.pause(left, self._deadline)
+            client.pause(CLAIM_SECONDS / 4, self._deadline)
+
+    def _keep_all_but(self, product_id: str) -> None:
+        """Extend other claims that will end soon. Where that fails they are to be taken again."""
+        soon = self._client.clock.now().timestamp() + CLAIM_SECONDS / 2
+        for other in [p for p, end in self.held.items() if p != product_id and end < soon]:
+            try:
+                self._claim(other, self._owners[other], self._waited[other])
+            except (StoreError, CorruptItemError):
+                self.doubt(other)
+
+    def use(self, product_id: str, *, release: bool) -> ClaimUse | None:
+        """How a write says that it is made under the claim; None if there is none."""
+        if product_id not in self.held:
+            return None
+        return ClaimUse(self._owners[product_id], release)
+
+    def over(self, product_id: str) -> None:
+        """A write has released the claim, or it was refused."""
+        self.held.pop(product_id, None)
+        self._owners.pop(product_id, None)
+        self._waited.pop(product_id, None)
+
+    def doubt(self, product_id: str) -> None:
+        """The product was read again, or seen as a rival left it: before another write it has to be claimed again."""
+        self.held.pop(product_id, None)
+
+    def about_to_end(self, product_ids: Iterable[str]) -> bool:
+        """Whether a claim on one of the products may end before another transaction is through."""
+        enough = self._client.clock.now().timestamp() + CLAIM_SECONDS / 4
+        return any(self.held.get(product_id, enough) < enough for product_id in product_ids)
+
+    def release(self) -> None:
+        """Release all claims that no write has released. What cannot be released ends by itself.
+
+        The first one is released last: the batch that waits for it would find the others still taken.
+        """
+        self._release_after("")
+
+    def _release_after(self, product_id: str) -> None:
+        """Release the claims on products that come later in the order."""
+        for later in sorted((p for p in self._owners if p > product_id), reverse=True):
+            self._release(later, self._owners[later])
+            self.over(later)
+
+    def _release(self, product_id: str, owner: str) -> None:
+        if self._deadline.remaining() <= 0:
+            return
+        # A failure is none of the batch's: the claim is over already, or will be when its time is.
+        with contextlib.suppress(StoreError):
+            self._client.call(
+                lambda: self._client.store.release_claim(product_id, owner),
+                self._deadline,
+                self._stats,
+                attempts=_RELEASE_ATTEMPTS,
+            )
+
+
+def outwait_claims(operation: Callable[[], T], deadline: Deadline, client: RetryingClient) -> T:
+    """Call again as long as a product is merely claimed, for a single write that does not wait in line itself.
+
+    Args:
+        operation: Applies nothing when it raises LeaseHeldError.
+        deadline: When to give up.
+        client: Knows time and chance.
+
+    Raises:
+        LeaseHeldError: The lease is longer than a claim, or no time was left.
+    """
+    while True:
+        try:
+            return operation()
+        except LeaseHeldError as held:
+            delay = client.policy.random() * FIRST_WAIT
+            if held.seconds_left > CLAIM_SECONDS or not client.pause(delay, deadline):
+                raise

@@ -1,0 +1,633 @@
+"""The engine: makes a plan durable, and plans again where a rival was faster.
+
+Its rules:
+
+- Nothing is answered before it is durable. A rejection stands in or after the transaction that it depends on.
+- A transaction that lost is planned again from what came back with its cancellation, without another read; what was
+  committed before it stays committed.
+- While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
+- On contested products, one is claimed before the next attempt (`claims.py`), and the last write of the chain releases
+  it. One claim covers a whole chain, because its rivals want the same popular products. Where that is not enough, one
+  more is claimed after each loss, all in the order of their ids, so that no two batches wait for each other.
+- Every wait is bounded by the number of attempts and by the time that the invocation has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
+from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.answers import Failure, FailureKind, classify
+from inventory_orders.engine.claims import CLAIM_SECONDS, Claims
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.outcomes import (
+    ChangeOutcome,
+    ChangeStatus,
+    CommitReport,
+    Duplicates,
+    returned,
+)
+from inventory_orders.engine.product_cache import ProductCache
+from inventory_orders.engine.reader import RecentReplays, read, side_by_side
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import (
+    ConditionFailedError,
+    CorruptItemError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+)
+from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.store.dynamodb import ClaimUse, Store
+
+
+class Committer:
+    """Applies changes of stock: exactly once, all or nothing, without overselling.
+
+    Args:
+        store: Where the tables are.
+        policy: How to wait between attempts.
+        clock: Source of time.
+        executor: Runs reads and transactions side by side; None runs them one after the other.
+        limits: What one transaction may hold.
+
+    Attributes:
+        client: Sends the requests.
+        contention: What this process has seen of its rivals.
+        cache: The products as this process left them.
+        replays: Whether replays were met lately.
+        limits: What one transaction may hold.
+        executor: As given.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        policy: RetryPolicy | None = None,
+        clock: Clock | None = None,
+        executor: Executor | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
+        self.contention = ContentionStats(self.client.clock, self.client.policy.random)
+        self.cache = ProductCache(self.client.clock)
+        self.replays = RecentReplays()
+        self.limits = limits or Limits()
+        self.executor = executor
+
+    def apply(
+        self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0
+    ) -> CommitReport:
+        """Apply each change once, or say why not.
+
+        Args:
+            changes: In the order in which they arrived. Of several with one record key the first counts.
+            deadline: No request begins after it.
+            age: Seconds for which the first of them has been waiting: what has waited longer comes first.
+
+        Returns:
+            What became of each. Whatever goes wrong with DynamoDB is in there too; it raises nothing.
+        """
+        batch = _Batch(self, changes, deadline, age)
+        try:
+            batch.run()
+        finally:
+            batch.release_claims()
+        return batch.report()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A transaction that was sent, and what came of it.
+
+    Attributes:
+        transaction: What was sent.
+        claims: Under which claims.
+        error: Why it was not applied; None if it was.
+        stats: What it took.
+    """
+
+    transaction: Transaction
+    claims: Mapping[str, ClaimUse]
+    error: StoreError | None = None
+    stats: CommitStats = field(default_factory=CommitStats)
+
+
+@dataclass(slots=True)
+class _ChainProgress:
+    """How far a chain of transactions came.
+
+    Attributes:
+        chain: The chain.
+        claimed: Those of its products that are claimed.
+        steps: Steps that were sent.
+        attempts: Their transactions.
+    """
+
+    chain: Chain
+    claimed: set[str]
+    steps: int = 0
+    attempts: list[_Attempt] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of the transactions was not applied."""
+        return any(attempt.error is not None for attempt in self.attempts)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is durable."""
+        return self.steps == len(self.chain) and not self.failed
+
+
+class _Batch:
+    """One batch of changes on its way through the engine. Only the methods of this class change its state."""
+
+    def __init__(
+        self, engine: Committer, changes: Sequence[Change], deadline: Deadline, age: float
+    ) -> None:
+        self._engine = engine
+        self._client = engine.client
+        self._deadline = deadline
+        self._duplicates = Duplicates(changes)
+        self._pending: dict[RecordKey, Change] = dict(self._duplicates.first_by_key)
+        self._outcomes: dict[RecordKey, ChangeOutcome] = {}
+        self._products: dict[str, Product | None] = {}
+        self._unreadable: dict[str, str] = {}
+        self._from_cache: set[str] = set()
+        self._to_claim_too: set[str] = set()
+        self._limits = engine.limits
+        self._losses = 0
+        self._retries: dict[RecordKey, int] = {}
+        self._stats = CommitStats()
+        self._claims = Claims(
+            engine.client, engine.contention, engine.cache, deadline, self._stats, age
+        )
+        self._failure: StoreError | None = None
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Go on until every change has an outcome."""
+        self._begin()
+        while self._pending:
+            self._round()
+
+    def _begin(self) -> None:
+        """Read what the batch is about, but for products that only this process seems to write.
+
+        Where a contested product has to be claimed, that comes first: what was read before the wait would be stale
+        after it, and so would be what is cached of the other products. Records are read with the products, as a hint
+        which changes were answered before; by themselves they are worth a request only where replays are expected.
+        """
+        engine, changes = self._engine, self._duplicates.first_by_key
+        engine.replays.observe_batch()
+        engine.contention.observe_batch(p for c in changes.values() for p in c.product_ids)
+        wanted = self._product_ids()
+        to_claim = engine.contention.product_to_claim(wanted)
+        if to_claim is not None:
+            self._take_claim(to_claim)
+        else:
+            for product_id in wanted:
+                cached = engine.cache.get(product_id)
+                if cached is not None and not engine.contention.is_contested(product_id):
+                    self._products[product_id] = cached
+                    self._from_cache.add(product_id)
+        unknown = [product_id for product_id in wanted if product_id not in self._products]
+        about_records_alone = not all(change.product_ids for change in changes.values())
+        if unknown or about_records_alone or engine.replays.are_expected:
+            self._read([*unknown, *changes])
+
+    def _round(self) -> None:
+        """Plan what is pending, commit what can be, and learn from what could not."""
+        self._read_unknown()
+        now = self._client.clock.now().timestamp()
+        leased = self._leased(now)
+        planned = plan(
+            list(self._pending.values()),
+            self._products,
+            leased | self._unreadable.keys(),
+            self._limits,
+        )
+        if self._from_cache and _rejects(planned):
+            # Nothing is rejected on the word of a cache.
+            cached, self._from_cache = sorted(self._from_cache), set()
+            self._read(cached)
+            return
+        to_claim = [self._to_claim(chain, now) for chain in planned.chains]
+        ready = [
+            chain for chain, wanted in zip(planned.chains, to_claim, strict=True) if not wanted
+        ]
+        results = self._run_chains(ready)
+        # First what is durable: an error of one chain must not be taken for the end of another's changes.
+        attempts = [attempt for result in results for attempt in result.attempts]
+        for attempt in attempts:
+            if attempt.error is None:
+                self._take_over(attempt.transaction)
+        lost = [
+            self._act_on(attempt.transaction, classify(attempt.transaction, attempt.error))
+            for attempt in attempts
+            if attempt.error is not None
+        ]
+        self._return_undecidable(planned.held, now)
+        if any(lost):
+            self._losses += 1
+            self._return_out_of_attempts()
+            contention = self._engine.contention
+            if self._claims.held or contention.product_to_claim(self._product_ids()) is None:
+                self._back_off()
+        elif ready:
+            if all(result.complete for result in results):
+                self._claims.release()
+        elif self._pending and planned.chains:
+            self._claim(planned.chains[0], to_claim[0])
+        elif self._pending:
+            self._wait_for_lease(leased, now)
+
+    def _leased(self, now: float) -> set[str]:
+        """Products under a lease of another that is longer than a claim."""
+        return {
+            product_id
+            for product_id, product in self._products.items()
+            if product is not None and product.lease_left(now) > CLAIM_SECONDS
+        }
+
+    # ------------------------------------------------------------------ committing
+
+    def _run_chains(self, chains: Iterable[Chain]) -> list[_ChainProgress]:
+        """Commit chains side by side, each step by step, up to the first that fails."""
+        results = [
+            _ChainProgress(chain, _touched(chain) & self._claims.held.keys()) for chain in chains
+        ]
+        while going_on := [result for result in results if self._goes_on(result)]:
+            steps = [self._next_step(result) for result in going_on]
+            side_by_side(
+                self._engine.executor, self._commit, [attempt for step in steps for attempt in step]
+            )
+            for result, step in zip(going_on, steps, strict=True):
+                result.steps += 1
+                result.attempts += step
+                for attempt in step:
+                    self._count(attempt)
+        return results
+
+    def _goes_on(self, result: _ChainProgress) -> bool:
+        if result.failed or result.complete:
+            return False
+        return result.steps == 0 or not self._claims.about_to_end(result.claimed)
+
+    def _next_step(self, result: _ChainProgress) -> list[_Attempt]:
+        """The next transactions of a chain. The last one, if it can, releases all claims in the same write."""
+        step = result.chain[result.steps]
+        last = result.steps + 1 == len(result.chain) and len(step) == 1
+        release = last and result.claimed <= step[0].after.keys()
+        attempts = []
+        for transaction in step:
+            uses = (
+                (product_id, self._claims.use(product_id, release=release))
+                for product_id in transaction.after
+            )
+            claims = {product_id: use for product_id, use in uses if use is not None}
+            attempts.append(_Attempt(transaction, claims))
+        return attempts
+
+    def _commit(self, attempt: _Attempt) -> None:
+        """Send a transaction. Runs beside others, so it changes nothing but the attempt."""
+        client, transaction, stats = self._client, attempt.transaction, attempt.stats
+        request = client.store.transaction_request(transaction, client.clock.now(), attempt.claims)
+        if not request:
+            return
+        claimable = [
+            index
+            for index, update in enumerate(transaction.updates)
+            if update.before.product_id not in attempt.claims
+        ]
+        try:
+            client.write(
+                request, len(transaction.updates), self._deadline, stats, claimable=claimable
+            )
+        except StoreError as error:
+            attempt.error = error
+            return
+        stats.changes_per_transaction.append(len(transaction.decisions))
+        stats.low_stock += [
+            update.after
+            for update in transaction.updates
+            if update.before.status is ProductStatus.ACTIVE
+            and update.after.status is not ProductStatus.ACTIVE
+        ]
+
+    def _count(self, attempt: _Attempt) -> None:
+        """Add up what an attempt took, and note the claims that it released."""
+        self._stats.add(attempt.stats)
+        if repeated := len(attempt.stats.backoffs):
+            for decision in attempt.transaction.decisions:
+                self._count_retries(decision.change, repeated)
+        if attempt.error is None:
+            for product_id, use in attempt.claims.items():
+                if use.release:
+                    self._claims.over(product_id)
+
+    def _count_retries(self, change: Change, retries: int) -> None:
+        self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
+
+    # ------------------------------------------------------------------ learning from the answers
+
+    def _take_over(self, committed: Transaction) -> None:
+        """Take over what was committed."""
+        after = committed.after
+        self._products.update(after)
+        self._from_cache -= after.keys()
+        for product in after.values():
+            self._engine.cache.observe_write(product)
+        for decision in committed.decisions:
+            change = decision.change
+            if decision.rejection is not None:
+                outcome = ChangeOutcome(ChangeStatus.REJECTED, decision.rejection)
+            else:
+                changed = {product_id: after[product_id] for product_id in decision.touched}
+                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
+            self._settle(change, outcome)
+
+    def _act_on(self, failed: Transaction, failure: Failure) -> bool:
+        """Draw the consequences of a failure. Returns whether it lost against rivals, and so should wait."""
+        changes = [decision.change for decision in failed.decisions]
+        for product_id in failed.after:
+            self._engine.cache.forget(product_id)
+        for product_id, found in failure.found_products:
+            self._observe(product_id, found)
+        for product_id in failure.rivals:
+            self._engine.contention.observe_conflict(product_id)
+        if failure.rivals and self._claims.held and self._losses > 1:
+            # The first one may have been in flight before the claim; another one is not kept out by it.
+            most_wanted = self._engine.contention.most_wanted(failure.rivals)
+            self._to_claim_too |= {*self._claims.held, most_wanted}
+        replaced = [self._recognise(change, record) for change, record in failure.found_records]
+        undecided = [change for change in changes if change.record_key in self._pending]
+        if failure.kind is FailureKind.EXHAUSTED:
+            self._give_up(undecided, failure.code, str(failure.error))
+            return False
+        if failure.kind is FailureKind.UNAVAILABLE:
+            self._fail(failure.error)
+            return False
+        for change in undecided:
+            self._count_retries(change, 1)
+        if failure.kind is FailureKind.INVALID:
+            self._isolate(undecided, failure.code, str(failure.error))
+        return failure.contended or any(replaced)
+
+    def _observe(self, product_id: str, found: Product | CorruptItemError | None) -> None:
+        """Take over a product as it came back: the next plan starts from it."""
+        self._claims.doubt(product_id)
+        self._note(product_id, found)
+
+    def _note(self, product_id: str, found: Product | CorruptItemError | None) -> None:
+        self._unreadable.pop(product_id, None)
+        self._from_cache.discard(product_id)
+        if isinstance(found, CorruptItemError):
+            self._unreadable[product_id] = str(found)
+        else:
+            self._products[product_id] = found
+
+    def _recognise(self, change: Change, record: Record | CorruptItemError | None) -> bool:
+        """Answer a change by its record. Returns whether it, or one that takes its place, has to be planned again."""
+        if record is None:
+            return True
+        if isinstance(record, CorruptItemError):
+            self._give_up([change], record.code, str(record))
+            return False
+        try:
+            meaning = change.recognise(record)
+        except CorruptItemError as error:
+            self._give_up([change], error.code, str(error))
+            return False
+        if isinstance(meaning, IdempotencyMatch):
+            self._engine.replays.observe_replay()
+            same = meaning is IdempotencyMatch.SAME_REQUEST
+            status = ChangeStatus.REPLAYED if same else ChangeStatus.ID_REUSED
+            self._settle(change, ChangeOutcome(status, record=record))
+        elif isinstance(meaning, Rejection):
+            self._settle(change, ChangeOutcome(ChangeStatus.REJECTED, meaning, record=record))
+        else:
+            self._pending[change.record_key] = meaning
+            return True
+        return False
+
+    def _isolate(self, changes: Sequence[Change], code: str, detail: str) -> None:
+        """Halve the transactions until the offending change stands alone."""
+        if len(changes) == 1:
+            invalid = ChangeOutcome(ChangeStatus.INVALID, cause=code, detail=detail)
+            self._settle(changes[0], invalid)
+        elif changes:
+            self._limits = replace(self._limits, changes=(len(changes) + 1) // 2)
+
+    # ------------------------------------------------------------------ waiting, and giving up
+
+    def _back_off(self) -> None:
+        if not self._pending:
+            return
+        delay = self._client.policy.backoff(self._losses)
+        if self._client.pause(delay, self._deadline):
+            self._stats.backoffs.append(delay)
+        else:
+            self._give_up_all("CONTENTION", "no time left for another attempt")
+
+    def _wait_for_lease(self, leased: set[str], now: float) -> None:
+        shortest = min(
+            (
+                left
+                for change in self._pending.values()
+                if (left := self._lease_left(change, now)) > 0
+            ),
+            default=0.0,
+        )
+        delay = min(shortest, LEASE_POLL_SECONDS)
+        if self._client.pause(delay, self._deadline):
+            self._stats.lease_wait += delay
+            self._read(sorted(leased))
+        else:
+            self._give_up_all("LEASED", "no time left to wait for a lease")
+
+    def _return_out_of_attempts(self) -> None:
+        """Give up changes that have lost too often."""
+        most = self._client.policy.max_attempts
+        out = [c for key, c in self._pending.items() if self._retries.get(key, 0) >= most]
+        if out:
+            self._give_up(out, "CONTENTION", "lost against rivals in every attempt")
+
+    def _return_undecidable(self, held: Iterable[Change], now: float) -> None:
+        """Return held changes for which there is nothing to wait for, with those behind them in their group."""
+        stopped: dict[str, ChangeOutcome] = {}
+        for change in held:
+            outcome = stopped.get(change.group) if change.group is not None else None
+            outcome = outcome or self._undecidable(change, now)
+            if outcome is not None:
+                self._settle(change, outcome)
+                if change.group is not None:
+                    stopped[change.group] = outcome
+
+    def _undecidable(self, change: Change, now: float) -> ChangeOutcome | None:
+        for product_id in change.product_ids:
+            if product_id in self._unreadable:
+                return returned("CORRUPT_PRODUCT", self._unreadable[product_id])
+        left = self._lease_left(change, now)
+        if left > self._deadline.remaining():
+            return returned("LEASED", f"a product is under a lease for another {left:.1f} s", left)
+        return None
+
+    def _lease_left(self, change: Change, now: float) -> float:
+        products = (self._products.get(product_id) for product_id in change.product_ids)
+        return max((product.lease_left(now) for product in products if product), default=0.0)
+
+    def _give_up(self, changes: Iterable[Change], cause: str, detail: str) -> None:
+        """Return changes to their sender, and those that arrived after them in their groups."""
+        given_up = list(changes)
+        groups = {change.group for change in given_up} - {None}
+        keys = {change.record_key for change in given_up}
+        for change in list(self._pending.values()):
+            if change.record_key in keys or change.group in groups:
+                self._settle(change, returned(cause, detail))
+
+    def _give_up_all(self, cause: str, detail: str) -> None:
+        self._give_up(self._pending.values(), cause, detail)
+
+    def _fail(self, error: StoreError) -> None:
+        """No request can succeed: return all that is left, loudly."""
+        self._failure = error
+        self._give_up_all(error.code, str(error))
+
+    def _settle(self, change: Change, outcome: ChangeOutcome) -> None:
+        """Decide a change for good: the first outcome stands."""
+        key = change.record_key
+        if self._pending.pop(key, None) is not None:
+            self._outcomes[key] = outcome
+
+    # ------------------------------------------------------------------ claims
+
+    def _to_claim(self, chain: Chain, now: float) -> set[str]:
+        """The products that have to be claimed before a chain may run."""
+        touched = _touched(chain)
+        held = self._claims.held
+        claimed_by_others = {
+            product_id
+            for product_id in touched
+            if (product := self._products[product_id]) is not None and product.lease_left(now) > 0
+        }
+        wanted = claimed_by_others | (self._to_claim_too & touched)
+        if (to_claim := self._engine.contention.product_to_claim(touched)) is not None:
+            wanted.add(to_claim)
+        elif not wanted:
+            wanted = touched & held.keys()
+        enough = now + CLAIM_SECONDS / 2
+        return {product_id for product_id in wanted if held.get(product_id, 0.0) < enough}
+
+    def _claim(self, chain: Chain, wanted: set[str]) -> None:
+        """Claim the first of the products that a chain needs, and read the others that it touches.
+
+        The next one, if it is still needed, in the next round: always in the order of their ids, so that no two
+        batches wait for each other. What cannot be claimed is for the next round to judge.
+        """
+        self._take_claim(min(wanted))
+        if others := sorted(_touched(chain) - self._claims.held.keys()):
+            self._read(others)
+
+    def _take_claim(self, product_id: str) -> None:
+        try:
+            product = self._claims.take(product_id)
+        except ConditionFailedError as failed:
+            self._observe(product_id, failed.found)
+        except CorruptItemError as error:
+            self._observe(product_id, error)
+        except ThrottledError as error:
+            touching = [c for c in self._pending.values() if product_id in c.product_ids]
+            self._give_up(touching, error.code, str(error))
+        except StoreError as error:
+            self._fail(error)
+        else:
+            self._note(product_id, product.unlocked())
+
+    def release_claims(self) -> None:
+        """Release the claims that no commit has released."""
+        self._claims.release()
+
+    # ------------------------------------------------------------------ reading
+
+    def _product_ids(self) -> list[str]:
+        """The products of everything that is pending."""
+        ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
+        return list(dict.fromkeys(ids))
+
+    def _read_unknown(self) -> None:
+        """Read products of changes that took the place of others."""
+        known = self._products.keys() | self._unreadable.keys()
+        unknown = [product_id for product_id in self._product_ids() if product_id not in known]
+        if unknown:
+            self._read(unknown)
+
+    def _read(self, keys: Sequence[str | RecordKey]) -> None:
+        """Read products and records, and take over what was found."""
+        try:
+            snapshot = read(self._client, self._engine.executor, keys, self._deadline, self._stats)
+        except (ThrottledError, OutcomeUnknownError) as error:
+            self._give_up_all(error.code, str(error))
+            return
+        except StoreError as error:
+            self._fail(error)
+            return
+        now = self._client.clock.now().timestamp()
+        self._products.update(snapshot.products)
+        for product_id, product in snapshot.products.items():
+            self._unreadable.pop(product_id, None)
+            self._claims.doubt(product_id)
+            if product is not None:
+                self._engine.cache.observe_read(product)
+                if 0 < product.lease_left(now) <= CLAIM_SECONDS:
+                    self._engine.cache.forget(product_id)
+                    self._engine.contention.observe_conflict(product_id, product.lock_wait)
+        self._unreadable.update(snapshot.unreadable)
+        for key, record in snapshot.records.items():
+            self._recognise(self._duplicates.first_by_key[key], record)
+
+    # ------------------------------------------------------------------ the answer
+
+    def report(self) -> CommitReport:
+        """What became of every change."""
+        keys = list(self._duplicates.first_by_key)
+        decided = (ChangeStatus.APPLIED, ChangeStatus.REJECTED)
+        tried = [
+            self._retries.get(key, 0)
+            for key in keys
+            if key in self._retries or self._outcomes[key].status in decided
+        ]
+        exhausted = [
+            self._outcomes[key].status is ChangeStatus.RETURNED
+            for key in keys
+            if self._retries.get(key)
+        ]
+        return CommitReport(
+            outcomes=self._duplicates.answer_all(self._outcomes),
+            retries=tuple(tried),
+            exhausted=tuple(exhausted),
+            stats=self._stats,
+            failure=self._failure,
+        )
+
+
+def _rejects(planned: Plan) -> bool:
+    return any(
+        decision.rejection is not None
+        for transaction in planned.transactions
+        for decision in transaction.decisions
+    )
+
+
+def _touched(chain: Chain) -> set[str]:
+    return {
+        product_id for step in chain for transaction in step for product_id in transaction.after
+    }

@@ -1,0 +1,87 @@
+"""Reads what a batch is about: products, and the records that tell which of its changes were answered before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import RecordKey
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import ThrottledError
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+# For how many batches after a replay another one is expected.
+_REPLAYS_EXPECTED_FOR = 20
+
+
+def side_by_side(
+    executor: Executor | None, function: Callable[[A], B], arguments: Sequence[A]
+) -> list[B]:
+    """Call a function on each argument, at the same time where there is an executor."""
+    if executor is None or len(arguments) == 1:
+        return [function(argument) for argument in arguments]
+    return list(executor.map(function, arguments))
+
+
+def read(
+    client: RetryingClient,
+    executor: Executor | None,
+    keys: Sequence[str | RecordKey],
+    deadline: Deadline,
+    stats: CommitStats,
+) -> Snapshot:
+    """Read products (by their ids) and records (by their keys), and again what was left out or failed.
+
+    Raises:
+        StoreError: Not all of them could be read.
+    """
+    if deadline.remaining() <= 0:
+        raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")
+
+    def read_chunk(chunk: Sequence[str | RecordKey]) -> Snapshot:
+        found, missing = Snapshot(), chunk
+
+        def request() -> None:
+            nonlocal missing
+            answer = client.store.read(missing)
+            found.add(answer)
+            missing = answer.unprocessed
+            if missing:
+                raise ThrottledError("UNPROCESSED_KEYS", "reads were left out")
+
+        client.call(request, deadline, stats)
+        return found
+
+    chunks = [
+        keys[start : start + BATCH_GET_LIMIT] for start in range(0, len(keys), BATCH_GET_LIMIT)
+    ]
+    snapshot = Snapshot()
+    for chunk in side_by_side(executor, read_chunk, chunks):
+        snapshot.add(chunk)
+    return snapshot
+
+
+class RecentReplays:
+    """Whether replays were met lately: then reading records first is worth a request."""
+
+    def __init__(self) -> None:
+        self._batches_left = 0
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether records should be read before the first plan."""
+        return self._batches_left > 0
+
+    def observe_batch(self) -> None:
+        """Another batch begins."""
+        self._batches_left = max(0, self._batches_left - 1)
+
+    def observe_replay(self) -> None:
+        """A change was met that had been answered before."""
+        self._batches_left = _REPLAYS_EXPECTED_FOR

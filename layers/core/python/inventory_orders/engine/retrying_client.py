@@ -1,0 +1,210 @@
+"""Sends one request, and repeats it as long as the same request may still succeed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+from inventory_orders.clock import Clock, Deadline
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import (
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import Store
+
+T = TypeVar("T")
+
+CONDITION_FAILED = "ConditionalCheckFailed"
+RIVAL = "TransactionConflict"
+TRANSIENT = frozenset({"None", RIVAL, "ThrottlingError", "ProvisionedThroughputExceeded"})
+"""Codes of cancellation after which the same request may succeed."""
+
+
+class RetryingClient:
+    """Sends requests, by three rules.
+
+    - While the outcome of a request is unknown, the same request is repeated with the same token: DynamoDB then
+      recognises an attempt that arrived after all, and does not take it for a rival's.
+    - `TransactionConflict` and throttling are waited out with full jitter.
+    - Every wait is bounded by the number of attempts and by the deadline.
+
+    Args:
+        store: Where the tables are.
+        policy: How to wait between attempts.
+        clock: Source of time.
+    """
+
+    def __init__(self, store: Store, policy: RetryPolicy, clock: Clock) -> None:
+        self.store = store
+        self.policy = policy
+        self.clock = clock
+
+    def write(
+        self,
+        actions: Sequence[Any],
+        updates: int,
+        deadline: Deadline,
+        stats: CommitStats,
+        *,
+        claimable: Collection[int] = (),
+    ) -> None:
+        """Send a transaction until it is applied.
+
+        Args:
+            actions: Of the transaction.
+            updates: How many of them, from the first on, are conditioned on a product's version.
+            deadline: No request begins after it.
+            stats: Where to note what it took.
+            claimable: Indexes of actions for which there is a better answer to `TransactionConflict` than to
+                repeat the whole transaction.
+
+        Raises:
+            StoreError: Why it was not applied.
+        """
+        attempts = _Attempts(self, actions, updates, stats, claimable)
+        self._within(deadline)
+        self._repeat(attempts.send, deadline, stats, attempts.may_repeat)
+
+    def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
+        """Make one conditional update until it is applied.
+
+        It carries no token: the caller recognises an earlier attempt of its own whose response was lost.
+
+        Args:
+            request: Sends it; called again after a throttle or a lost response.
+            deadline: No request begins after it.
+            stats: Where to note what it took.
+
+        Raises:
+            ConditionFailedError: The condition does not hold.
+            StoreError: DynamoDB failed.
+        """
+
+        def send() -> T:
+            started, rival = self.clock.monotonic(), False
+            try:
+                result = request()
+                stats.commit_latencies.append(self.clock.monotonic() - started)
+                return result
+            except ThrottledError as error:
+                rival = error.code == "TransactionConflictException"
+                raise
+            finally:
+                stats.version_conflicts.append(False)
+                stats.transaction_conflicts.append(rival)
+
+        self._within(deadline)
+        return self._repeat(send, deadline, stats, _is_transient)
+
+    def call(
+        self,
+        request: Callable[[], T],
+        deadline: Deadline,
+        stats: CommitStats,
+        *,
+        attempts: int | None = None,
+    ) -> T:
+        """Send a request that nothing depends on, such as a read, until there is an answer.
+
+        Args:
+            request: Sends it; called again after a throttle or a lost response.
+            deadline: No request but the first begins after it.
+            stats: Where to note the waits.
+            attempts: At the most; as many as the policy says if not given.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        return self._repeat(request, deadline, stats, _is_transient, attempts)
+
+    def _within(self, deadline: Deadline) -> None:
+        if deadline.remaining() <= 0:
+            raise ThrottledError("OUT_OF_TIME", "no time was left to write")
+
+    def _repeat(
+        self,
+        send: Callable[[], T],
+        deadline: Deadline,
+        stats: CommitStats,
+        may_repeat: Callable[[StoreError], bool],
+        attempts: int | None = None,
+    ) -> T:
+        most, failures = attempts or self.policy.max_attempts, 0
+        while True:
+            try:
+                return send()
+            except StoreError as error:
+                if not may_repeat(error):
+                    raise
+                failures += 1
+                delay = self.policy.backoff(failures)
+                if failures >= most or not self.pause(delay, deadline):
+                    raise
+                stats.backoffs.append(delay)
+
+    def pause(self, seconds: float, deadline: Deadline) -> bool:
+        """Wait, unless that would reach the deadline: then return False at once. Returns whether time is left."""
+        if seconds >= deadline.remaining():
+            return False
+        self.clock.sleep(seconds)
+        return deadline.remaining() > 0
+
+
+class _Attempts:
+    """The attempts at one transaction."""
+
+    def __init__(
+        self,
+        client: RetryingClient,
+        actions: Sequence[Any],
+        updates: int,
+        stats: CommitStats,
+        claimable: Collection[int],
+    ) -> None:
+        self._client = client
+        self._actions = actions
+        self._updates = updates
+        self._stats = stats
+        self._claimable = claimable
+        self._token = uuid.uuid4().hex
+        self._unknown = False
+
+    def send(self) -> None:
+        clock, stats = self._client.clock, self._stats
+        started, moved, rival = clock.monotonic(), False, False
+        try:
+            self._client.store.write(self._actions, self._token)
+            stats.commit_latencies.append(clock.monotonic() - started)
+        except TransactionCancelledError as cancelled:
+            conditioned = cancelled.reasons[: self._updates]
+            moved = any(reason.code == CONDITION_FAILED for reason in conditioned)
+            rival = RIVAL in cancelled.codes
+            raise
+        finally:
+            stats.version_conflicts.append(moved)
+            stats.transaction_conflicts.append(rival)
+
+    def may_repeat(self, error: StoreError) -> bool:
+        """Whether the same request may succeed, and under which token it has to be sent."""
+        if not isinstance(error, TransactionCancelledError):
+            self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)
+            return _is_transient(error)
+        if not error.codes <= TRANSIENT:
+            return False
+        if self._unknown:
+            # An earlier attempt that may still be in flight is recognised by its token only.
+            return True
+        self._token = uuid.uuid4().hex
+        return not any(
+            reason.code == RIVAL and index in self._claimable
+            for index, reason in enumerate(error.reasons)
+        )
+
+
+def _is_transient(error: StoreError) -> bool:
+    return isinstance(error, ThrottledError | OutcomeUnknownError)

@@ -1,0 +1,46 @@
+"""What writes took, for the metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from inventory_orders.domain.product import Product
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """What it took to write. Times are in seconds.
+
+    Attributes:
+        version_conflicts: One for each attempt to commit: whether a version had moved.
+        transaction_conflicts: One for each attempt: whether a rival's transaction was in flight.
+        backoffs: One for each wait before a request was repeated, or a plan was made again.
+        commit_latencies: One for each committed transaction: how long its last request took.
+        changes_per_transaction: One for each committed transaction.
+        claims: Claims that were granted.
+        claims_refused: Requests for a claim that failed, because a rival held the product or was writing it.
+        lease_wait: Time spent waiting for the leases and claims of others.
+        low_stock: Products that ceased to be `ACTIVE` because of their stock.
+    """
+
+    version_conflicts: list[bool] = field(default_factory=list)
+    transaction_conflicts: list[bool] = field(default_factory=list)
+    backoffs: list[float] = field(default_factory=list)
+    commit_latencies: list[float] = field(default_factory=list)
+    changes_per_transaction: list[int] = field(default_factory=list)
+    claims: int = 0
+    claims_refused: int = 0
+    lease_wait: float = 0.0
+    low_stock: list[Product] = field(default_factory=list)
+
+    def add(self, other: CommitStats) -> None:
+        """Add what another part of the work took."""
+        self.version_conflicts += other.version_conflicts
+        self.transaction_conflicts += other.transaction_conflicts
+        self.backoffs += other.backoffs
+        self.commit_latencies += other.commit_latencies
+        self.changes_per_transaction += other.changes_per_transaction
+        self.claims += other.claims
+        self.claims_refused += other.claims_refused
+        self.lease_wait += other.lease_wait
+        self.low_stock += other.low_stock

@@ -1,0 +1,188 @@
+"""The only code that talks to SQS: dead letters, and the delay of returned messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from inventory_orders.errors import PoisonMessageError
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
+
+MAX_VISIBILITY_SECONDS = 900
+
+# What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
+CLIENT_CONFIG = Config(
+    connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
+)
+WORST_CASE_SECONDS_OF_ONE_CALL = 3.0
+
+_ENTRIES_PER_CALL = 10
+# 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
+_BYTES_PER_CALL = 262_144
+_MAX_ERROR_MESSAGE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue's URL, and that of its dead-letter queue."""
+
+    url: str
+    dead_letter_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An SQS message as Lambda hands it over.
+
+    Attributes:
+        message_id: Given by SQS.
+        receipt_handle: Names this delivery of it.
+        body: As the sender wrote it.
+        receive_count: Deliveries so far, this one included.
+        first_received: Unix second of its first delivery; None if SQS does not say.
+        group: `MessageGroupId` if it came through a FIFO queue, else None.
+    """
+
+    message_id: str
+    receipt_handle: str
+    body: str
+    receive_count: int
+    first_received: float | None
+    group: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The queues that feed a function.
+
+    Attributes:
+        client: An SQS client; `CLIENT_CONFIG` is meant for it.
+        standard: The standard queue.
+        fifo: The FIFO queue, where there is one.
+        max_receive_count: Deliveries after which SQS gives a message up.
+    """
+
+    client: SQSClient
+    standard: Queue
+    fifo: Queue | None = None
+    max_receive_count: int = 20
+
+    def of(self, message: Message) -> Queue:
+        """The queue that a message came from."""
+        if message.group is not None and self.fifo is not None:
+            return self.fifo
+        return self.standard
+
+
+class SqsCalls:
+    """Calls to SQS within one invocation: bounded by its time, and with a note of what went wrong.
+
+    Args:
+        queues: The queues.
+        time_left: Seconds until the invocation is ended. No call begins that could not end before.
+
+    Attributes:
+        errors: What SQS did not do, for the log.
+    """
+
+    def __init__(self, queues: Queues, time_left: Callable[[], float]) -> None:
+        self._queues = queues
+        self._time_left = time_left
+        self.errors: list[str] = []
+
+    def send_dead_letters(self, poison: Mapping[Message, PoisonMessageError]) -> set[Message]:
+        """Send messages to their dead-letter queues, unchanged. Returns those that were not sent."""
+        sent: set[Message] = set()
+        for url, messages in self._by_queue(poison, lambda queue: queue.dead_letter_url):
+            for batch in _batches(messages):
+                entries = [
+                    _dead_letter_entry(str(index), message, poison[message])
+                    for index, message in enumerate(batch)
+                ]
+                taken = self._call("send_message_batch", url, entries)
+                sent |= {batch[int(entry_id)] for entry_id in taken}
+        return poison.keys() - sent
+
+    def delay(self, seconds: Mapping[Message, int]) -> None:
+        """Hide messages for so many seconds each, from now on.
+
+        Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
+        """
+        for url, messages in self._by_queue(seconds, lambda queue: queue.url):
+            for start in range(0, len(messages), _ENTRIES_PER_CALL):
+                entries = [
+                    {
+                        "Id": str(index),
+                        "ReceiptHandle": message.receipt_handle,
+                        "VisibilityTimeout": min(MAX_VISIBILITY_SECONDS, seconds[message]),
+                    }
+                    for index, message in enumerate(messages[start : start + _ENTRIES_PER_CALL])
+                ]
+                self._call("change_message_visibility_batch", url, entries)
+
+    def _by_queue(
+        self, messages: Iterable[Message], url: Callable[[Queue], str]
+    ) -> Iterable[tuple[str, list[Message]]]:
+        grouped: dict[str, list[Message]] = {}
+        for message in messages:
+            grouped.setdefault(url(self._queues.of(message)), []).append(message)
+        return grouped.items()
+
+    def _call(self, operation: str, url: str, entries: Sequence[Any]) -> list[str]:
+        """Make one call. Returns the ids of the entries that SQS took."""
+        if self._time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
+            self.errors.append(f"no time was left for {operation}")
+            return []
+        try:
+            answer = getattr(self._queues.client, operation)(QueueUrl=url, Entries=entries)
+        except (BotoCoreError, ClientError) as error:
+            self.errors.append(str(error))
+            return []
+        self.errors += [str(entry) for entry in answer.get("Failed", ())]
+        return [entry["Id"] for entry in answer.get("Successful", ())]
+
+
+def _dead_letter_entry(
+    entry_id: str, message: Message, error: PoisonMessageError
+) -> SendMessageBatchRequestEntryTypeDef:
+    entry: SendMessageBatchRequestEntryTypeDef = {
+        "Id": entry_id,
+        "MessageBody": message.body,
+        "MessageAttributes": {
+            "errorCode": {"DataType": "String", "StringValue": error.code},
+            "errorMessage": {"DataType": "String", "StringValue": printable(error.message)},
+            "originalMessageId": {"DataType": "String", "StringValue": message.message_id},
+        },
+    }
+    if message.group is not None:
+        entry["MessageGroupId"] = message.group
+        entry["MessageDeduplicationId"] = message.message_id
+    return entry
+
+
+def printable(text: str) -> str:
+    """Text that may stand in a message attribute: printable ASCII, at most 512 characters."""
+    ascii_text = text.encode("ascii", "backslashreplace").decode("ascii")
+    shown = "".join(character if character.isprintable() else " " for character in ascii_text)
+    return shown if len(shown) <= _MAX_ERROR_MESSAGE else f"{shown[: _MAX_ERROR_MESSAGE - 3]}..."
+
+
+def _batches(messages: Sequence[Message]) -> list[list[Message]]:
+    """Split into what one SendMessageBatch takes."""
+    batches: list[list[Message]] = []
+    room = 0
+    for message in messages:
+        size = len(message.body.encode("utf-8", "surrogatepass")) + 1024
+        if not batches or len(batches[-1]) == _ENTRIES_PER_CALL or size > room:
+            batches.append([])
+            room = _BYTES_PER_CALL
+        batches[-1].append(message)
+        room -= size
+    return batches

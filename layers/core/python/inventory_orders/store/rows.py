@@ -1,0 +1,304 @@
+"""How the tables' rows are laid out: from domain objects to rows and items, and back.
+
+A row is a dict of plain Python values by attribute name. An item is the same in the types of DynamoDB's low-level API:
+`{"S": ...}`, `{"N": ...}`, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from inventory_orders.domain.change import (
+    AdjustmentKey,
+    AdjustmentRecord,
+    OrderKey,
+    OrderLine,
+    OrderRecord,
+    Record,
+    RecordKey,
+)
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.errors import CorruptItemError
+
+Row = dict[str, Any]
+Item = Mapping[str, Any]
+
+
+class Table(StrEnum):
+    """The tables of the service."""
+
+    PRODUCTS = "Products"
+    ORDERS = "Orders"
+    STOCK_ADJUSTMENTS = "StockAdjustments"
+
+
+KEYS = {
+    Table.PRODUCTS: ("productId",),
+    Table.ORDERS: ("orderId",),
+    Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
+}
+"""Names of the key attributes of each table, the partition key first."""
+
+LOCK = ("lockedBy", "lockTime", "lockVersion", "lockWait")
+"""Attributes of a lease."""
+
+_OPTIONAL = {
+    "name": "name",
+    "price": "price",
+    "priceChangedAt": "price_changed_at",
+    "detailsEventTime": "details_event_time",
+    "detailsEventId": "details_event_id",
+    "lockedBy": "locked_by",
+    "lockVersion": "lock_version",
+}
+_OWN_OF_PRODUCT = {
+    *("productId", "stockCount", "_version", "createdAt", "status", "backorderLimit"),
+    *("lowStockThreshold", "lastUpdatedAt", *LOCK),
+    *_OPTIONAL,
+}
+_OWN_OF_LINE = {"productId", "quantity", "productCreatedAt", "productVersion", "returnedVersion"}
+
+
+def key_of(key: str | RecordKey) -> tuple[Table, tuple[str, ...]]:
+    """The table of a product (by its id) or of a record, and the values of its key attributes."""
+    match key:
+        case OrderKey(order_id):
+            return Table.ORDERS, (order_id,)
+        case AdjustmentKey(product_id, adjustment_id):
+            return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
+        case _:
+            return Table.PRODUCTS, (key,)
+
+
+def key_item(key: str | RecordKey) -> dict[str, Any]:
+    """The primary key of a product or a record, as DynamoDB takes it."""
+    table, values = key_of(key)
+    return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
+
+
+# ---------------------------------------------------------------------- products
+
+
+def product_row(product: Product) -> Row:
+    """A product as it is stored."""
+    row: Row = dict(product.other) | {
+        "productId": product.product_id,
+        "stockCount": product.stock_count,
+        "backorderLimit": product.backorder_limit,
+        "lowStockThreshold": product.low_stock_threshold,
+        "_version": product.version,
+        "status": product.status,
+        "createdAt": product.created_at,
+        "lastUpdatedAt": product.last_updated_at,
+    }
+    row |= {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
+    if product.lock_time is not None:
+        row["lockTime"] = Decimal(f"{product.lock_time:.6f}")
+    if product.lock_wait is not None:
+        row["lockWait"] = Decimal(f"{product.lock_wait:.3f}")
+    return _without_none(row)
+
+
+def read_product(item: Item) -> Product:
+    """A product from its item.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    try:
+        lock_time, lock_wait = item.get("lockTime"), item.get("lockWait")
+        return Product(
+            product_id=item["productId"]["S"],
+            stock_count=int(item["stockCount"]["N"]),
+            version=int(item["_version"]["N"]),
+            created_at=item["createdAt"]["S"],
+            status=ProductStatus(item["status"]["S"]),
+            backorder_limit=_optional_int(item, "backorderLimit"),
+            low_stock_threshold=_optional_int(item, "lowStockThreshold"),
+            last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
+            lock_time=float(lock_time["N"]) if lock_time is not None else None,
+            lock_wait=float(lock_wait["N"]) if lock_wait is not None else None,
+            **{
+                attribute: _plain(item[name])
+                for name, attribute in _OPTIONAL.items()
+                if name in item
+            },
+            other={
+                name: _plain(value) for name, value in item.items() if name not in _OWN_OF_PRODUCT
+            },
+            size=_size(item),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        product_id = item.get("productId", {}).get("S", "?")
+        raise CorruptItemError(
+            f"product {product_id} breaks the contract of the Products table "
+            f"({type(error).__name__}: {error}); repair the item",
+            "CORRUPT_PRODUCT",
+        ) from error
+
+
+# ---------------------------------------------------------------------- records
+
+
+def record_row(record: Record) -> Row:
+    """A record as it is stored."""
+    if isinstance(record, OrderRecord):
+        return _without_none(
+            {
+                "orderId": record.order_id,
+                "userId": record.user_id,
+                "items": [_line_row(line) for line in record.lines],
+                "status": record.status,
+                "reason": record.reason,
+                "createdAt": record.created_at,
+                "lastUpdatedAt": record.last_updated_at,
+                "_version": record.version,
+            }
+        )
+    return _without_none(
+        {
+            "productId": record.product_id,
+            "adjustmentId": record.adjustment_id,
+            "delta": record.delta,
+            "reason": record.reason,
+            "productCreatedAt": record.product_created_at,
+            "productVersion": record.product_version,
+            "appliedAt": record.applied_at,
+            "counted": record.counted,
+        }
+    )
+
+
+def read_record(item: Item) -> Record:
+    """A record from its item. Only what identifies it has to be there: its reader judges the rest.
+
+    Raises:
+        CorruptItemError: It breaks its table's contract.
+    """
+    row = decode(item)
+    try:
+        return read_order(row) if "orderId" in row else _read_adjustment(row)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptItemError(
+            f"the stored record breaks its table's contract ({type(error).__name__}: {error}); repair the item"
+        ) from error
+
+
+def read_order(row: Row) -> OrderRecord:
+    """An order from its row."""
+    return OrderRecord(
+        order_id=row["orderId"],
+        user_id=row.get("userId"),
+        lines=tuple(_read_line(line) for line in row["items"]),
+        status=row.get("status", ""),
+        version=row.get("_version", 0),
+        created_at=row.get("createdAt", ""),
+        last_updated_at=row.get("lastUpdatedAt", ""),
+        reason=row.get("reason"),
+    )
+
+
+def _read_adjustment(row: Row) -> AdjustmentRecord:
+    return AdjustmentRecord(
+        product_id=row["productId"],
+        adjustment_id=row["adjustmentId"],
+        delta=row["delta"],
+        reason=row["reason"],
+        product_created_at=row.get("productCreatedAt", ""),
+        product_version=row.get("productVersion"),
+        applied_at=row.get("appliedAt", ""),
+        counted=row.get("counted"),
+    )
+
+
+def _line_row(line: OrderLine) -> Row:
+    return _without_none(
+        dict(line.other)
+        | {
+            "productId": line.product_id,
+            "quantity": line.quantity,
+            "productCreatedAt": line.product_created_at,
+            "productVersion": line.product_version,
+            "returnedVersion": line.returned_version,
+        }
+    )
+
+
+def _read_line(line: Row) -> OrderLine:
+    product_id = line["productId"]
+    if not isinstance(product_id, str):
+        raise TypeError(f"productId is {product_id!r}")
+    return OrderLine(
+        product_id=product_id,
+        quantity=line["quantity"],
+        product_created_at=line.get("productCreatedAt"),
+        product_version=line.get("productVersion"),
+        returned_version=line.get("returnedVersion"),
+        other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
+    )
+
+
+# ---------------------------------------------------------------------- values
+
+
+def decode(item: Item) -> Row:
+    """An item as a row; numbers are int where they are whole, else Decimal."""
+    return {name: _plain(value) for name, value in item.items()}
+
+
+def encode(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as an item."""
+    return {name: _typed(value) for name, value in row.items()}
+
+
+def _without_none(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _optional_int(item: Item, name: str) -> int:
+    value = item.get(name)
+    return int(value["N"]) if value is not None else 0
+
+
+def _plain(value: Mapping[str, Any] | None) -> Any:
+    if value is None:
+        return None
+    kind, content = next(iter(value.items()))
+    if kind == "N":
+        number = Decimal(content)
+        return int(number) if number == number.to_integral_value() else number
+    if kind == "L":
+        return [_plain(element) for element in content]
+    if kind == "M":
+        return {name: _plain(element) for name, element in content.items()}
+    if kind == "NULL":
+        return None
+    return content
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"S": str(value)}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int | Decimal):
+        return {"N": str(value)}
+    if isinstance(value, list):
+        return {"L": [_typed(element) for element in value]}
+    if isinstance(value, dict):
+        return {"M": {name: _typed(element) for name, element in value.items()}}
+    raise TypeError(f"cannot store a {type(value).__name__}")
+
+
+def _size(value: Any) -> int:
+    """Upper bound of an item's size: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes a container."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, Mapping):
+        return 3 + sum(_size(name) + _size(content) for name, content in value.items())
+    if isinstance(value, list):
+        return 3 + sum(_size(content) for content in value)
+    return len(value) if isinstance(value, bytes) else 1

@@ -1,0 +1,74 @@
+"""Status, rejections and the sameness of requests."""
+
+import pytest
+
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import IdempotencyMatch, RejectionReason
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import ProductStatus, stock_status
+from tests.support.memory_store import product
+
+
+@pytest.mark.parametrize(
+    ("stock", "backorder", "threshold", "expected"),
+    [
+        (10, 0, 5, ProductStatus.ACTIVE),
+        (5, 0, 5, ProductStatus.LOW_STOCK),
+        (1, 0, 0, ProductStatus.ACTIVE),
+        (0, 0, 0, ProductStatus.OUT_OF_STOCK),
+        (0, 0, 5, ProductStatus.OUT_OF_STOCK),
+        (0, 3, 0, ProductStatus.LOW_STOCK),
+        (-2, 3, 0, ProductStatus.LOW_STOCK),
+        (-3, 3, 0, ProductStatus.OUT_OF_STOCK),
+        (-3, 3, -5, ProductStatus.OUT_OF_STOCK),
+    ],
+)
+def test_status_follows_from_the_stock(stock, backorder, threshold, expected):
+    assert stock_status(stock, backorder, threshold) is expected
+    discontinued = stock_status(stock, backorder, threshold, ProductStatus.DISCONTINUED)
+    assert discontinued is ProductStatus.DISCONTINUED
+
+
+def test_lines_of_one_product_are_added_up_before_they_are_checked():
+    order = Order.of("o", "u", [("p", 5), ("q", 1), ("p", 5)])
+    assert order.quantities == {"p": 10, "q": 1}
+    shelf = {"p": product("p", 5), "q": product("q", 5)}
+    assert order.rejection(shelf).reason is RejectionReason.INSUFFICIENT_STOCK
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, RejectionReason.UNKNOWN_PRODUCT),
+        (product("p", 9, status="DISCONTINUED"), RejectionReason.DISCONTINUED_PRODUCT),
+        (product("p", 1), RejectionReason.INSUFFICIENT_STOCK),
+        (product("p", 2), None),
+        (product("p", -1, backorder_limit=3), None),
+        (product("p", -2, backorder_limit=3), RejectionReason.INSUFFICIENT_STOCK),
+    ],
+)
+def test_rejections_of_an_order(value, reason):
+    rejection = Order("o", "u", {"p": 2}).rejection({"p": value})
+    assert (rejection and rejection.reason) == reason
+
+
+def test_rejections_of_an_adjustment():
+    take = Adjustment("p", "a", -3, "CORRECTION")
+    assert take.rejection({"p": None}).reason is RejectionReason.UNKNOWN_PRODUCT
+    assert take.rejection({"p": product("p", 2)}).reason is RejectionReason.BELOW_FLOOR
+    assert take.rejection({"p": product("p", 2, backorder_limit=1)}) is None
+
+
+def test_the_same_request_means_the_same_user_and_the_same_added_up_lines():
+    order = Order.of("o", "u", [("p", 1), ("q", 2)])
+    record = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now").record
+    assert order.recognise(record) is IdempotencyMatch.SAME_REQUEST
+    reordered = Order.of("o", "u", [("q", 1), ("p", 1), ("q", 1)])
+    assert reordered.recognise(record) is IdempotencyMatch.SAME_REQUEST
+    assert (
+        Order.of("o", "other", [("p", 1), ("q", 2)]).recognise(record)
+        is IdempotencyMatch.OTHER_REQUEST
+    )
+    assert (
+        Order.of("o", "u", [("p", 1), ("q", 3)]).recognise(record) is IdempotencyMatch.OTHER_REQUEST
+    )
