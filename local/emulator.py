@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import shutil
 import socket
-import subprocess
 import time
 import urllib.error
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from local import ROOT, STATE
 from local.endpoint import environment_without_aws, opener_of
-from local.process import LOGS, Server, run_logged, tail
+from local.process import LOGS, Server, run_logged, start_server, tail
 from operations.errors import UserError
 
 _FOLDER = STATE / "emulator"
@@ -87,17 +86,9 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     if enforce_iam:
         # Where it may, it then listens on port 443 of loopback too.
         environment |= {"AUTH": "true", "USE_SSL": "1"}
-    with _LOG.open("wb") as log:
-        process = subprocess.Popen(
-            [str(VENV / "bin" / "python"), "-m", "ministack"],
-            cwd=_FOLDER,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            # Outlives this command, and is not hit by its Ctrl-C.
-            start_new_session=True,
-        )
+    process = start_server(
+        [str(VENV / "bin" / "python"), "-m", "ministack"], _FOLDER, environment, _LOG
+    )
     emulator = replace(Emulator.of_process(process.pid, port), enforces_iam=enforce_iam)
     emulator.write(_STATE_FILE)
     give_up_at = time.monotonic() + _START_SECONDS

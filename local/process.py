@@ -85,6 +85,35 @@ class Server:
         psutil.wait_procs(left, timeout=seconds)
 
 
+# Python warns of a child that is forgotten while it runs, and these outlive the command that starts them.
+_STARTED: list[subprocess.Popen[bytes]] = []
+
+
+def start_server(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """Start a program that goes on when this command ends, and that its Ctrl-C does not hit.
+
+    Args:
+        command: The program and its arguments.
+        folder: Where it runs.
+        environment: Its environment.
+        log: File for its output.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _STARTED.append(process)
+    return process
+
+
 def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
     """Run a program from the project's root, with its output in `.local/logs/<name>.log`.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 
 from local import ROOT, STATE, emulator
 from local.endpoint import environment_without_aws
-from local.process import LOGS, Server, tail
+from local.process import LOGS, Server, start_server, tail
 from operations.errors import UserError
 
 _NOTE = STATE / "dashboard.json"
@@ -36,17 +35,9 @@ def start() -> Server:
 def _start() -> Server:
     LOGS.mkdir(parents=True, exist_ok=True)
     _NOTE.unlink(missing_ok=True)
-    with _LOG.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "local.dashboard.server"],
-            cwd=ROOT,
-            env=environment_without_aws(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            # Outlives this command, and is not hit by its Ctrl-C.
-            start_new_session=True,
-        )
+    process = start_server(
+        [sys.executable, "-m", "local.dashboard.server"], ROOT, environment_without_aws(), _LOG
+    )
     give_up_at = time.monotonic() + _START_SECONDS
     while (found := running()) is None:
         if process.poll() is not None or time.monotonic() > give_up_at:

@@ -1,5 +1,6 @@
 """The local dashboard in a real browser: every widget, values equal to those in the logs, live, and in a picture."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -334,10 +335,12 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
 
 
 def ask(url, path, **headers):
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
-    connection.request("GET", path, headers=headers)
-    answer = connection.getresponse()
-    return answer, answer.read()
+    with contextlib.closing(
+        http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    ) as connection:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer, answer.read()
 
 
 def test_the_server_answers_this_machine_only_and_says_no_more_than_it_must(aws, url):

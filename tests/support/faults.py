@@ -140,6 +140,12 @@ class FaultyProxy:
         answer: http.client.HTTPResponse = connection.getresponse()
         return answer
 
+    def hang_up(self) -> None:
+        """Close this thread's connection to the endpoint, if it has one."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self
 
@@ -165,6 +171,11 @@ class FaultyProxy:
                     n: v for n, v in answer.headers.items() if n.lower() not in _CONNECTION_HEADERS
                 }
                 self._answer(answer.status, kept, content)
+
+            def finish(self) -> None:
+                # Each client has a thread of its own, which ends here.
+                proxy.hang_up()
+                super().finish()
 
             def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
                 self.send_response(status)
