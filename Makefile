@@ -60,8 +60,8 @@ lint: setup ## formatting, style and types
 		operations local cli simulated_aws bench tests/support
 
 format: setup ## put the code into form
+	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format --quiet .
-	@$(VENV)/bin/ruff check --fix .
 
 unit: setup ## the unit tests alone
 	@$(VENV)/bin/python -m pytest tests/unit

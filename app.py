@@ -1,4 +1,4 @@
-"""The CDK app: `cdk synth`, `cdk deploy`. Settings are in cdk.json; `-c stage=prod` chooses the stage."""
+"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=prod` chooses the stage."""
 
 import aws_cdk as cdk
 

@@ -8,7 +8,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 # An embedded AWS of the benchmarks' own, beside the developer's and that of the tests.
 os.environ.setdefault("INVENTORY_ORDERS_STATE", str(_ROOT / ".local" / "bench"))
 
-from local import ROOT  # noqa: E402 - reads that setting, and puts the layer on the path
+from local import ROOT  # noqa: E402 - reads that setting
 
 RESULTS = ROOT / ".local" / "bench.json"
 PLOTS = ROOT / "docs"

@@ -1,4 +1,4 @@
-"""What the contenders are given: a catalogue with stock, and orders as message bodies. Pure, and the same for a seed."""
+"""What the contenders are given: a catalogue with stock, and orders as message bodies, always the same for a seed."""
 
 from __future__ import annotations
 

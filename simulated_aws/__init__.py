@@ -1,20 +1,20 @@
-"""A model of DynamoDB and SQS in this process: small, exact about what the service relies on, and fast.
+"""DynamoDB and SQS in this process: small, exact about what the service relies on, and fast.
 
 The tests hold it against the embedded AWS with random calls. It knows nothing of latency, throttling or transactions
 in flight: each call is one atomic step. Whoever explores schedules or simulates time decides when a step happens and
 what else goes wrong, in the function that answers.
 
     clock = ManualClock()
-    model = SimulatedAws(clock.now)
-    model.dynamodb.answer("CreateTable", {...})
-    model.sqs.create("Queue", visibility=180, dead_letters=model.sqs.create("DeadLetters"), max_receive_count=20)
-    with virtual_time(clock), answered_by(model.answer):
+    aws = SimulatedAws(clock.now)
+    aws.dynamodb.answer("CreateTable", {...})
+    aws.sqs.create("Queue", visibility=180, dead_letters=aws.sqs.create("DeadLetters"), max_receive_count=20)
+    with virtual_time(clock), answered_by(aws.answer):
         boto3.client("dynamodb").get_item(...)          # any client: ours, PynamoDB's, Powertools'
 
 `answered_by` takes any function `answer(service, operation, request) -> reply`. It may raise `ServiceError` (an
-answer with an error) or botocore's `ReadTimeoutError` (no answer). `model.dynamodb.touched(operation, request)` tells
-which items a request reads and writes; `model.dynamodb.tables[name]` has its `items` and the capacity units
-`consumed`; `model.sqs.queues[name].messages` are its messages.
+answer with an error) or botocore's `ReadTimeoutError` (no answer). `aws.dynamodb.touched(operation, request)` tells
+which items a request reads and writes; `aws.dynamodb.tables[name]` has its `items` and the capacity units
+`consumed`; `aws.sqs.queues[name].messages` are its messages.
 """
 
 from __future__ import annotations

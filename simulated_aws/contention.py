@@ -1,4 +1,4 @@
-"""DynamoDB under contention: the rules of `model.py` around a store in which each call is one step."""
+"""DynamoDB under contention: the rules of `latency.py` around a store in which each call is one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DynamoDB in memory: tables, conditional writes, transactions, and what they consume. Each call is atomic.
+"""DynamoDB in memory: tables, conditional writes, transactions, and what they consume.
+
+Each call is one atomic step.
 
 It answers requests as they stand on the wire, and raises `ServiceError` with DynamoDB's codes. A parameter that it does
 not know raises NotImplementedError, so that nothing is ignored silently. Throttling and transaction conflicts do not
@@ -247,7 +249,7 @@ class DynamoDB:
             ServiceError: As DynamoDB would.
         """
         if operation not in self._operations:
-            raise NotImplementedError(f"the model of DynamoDB has no {operation}")
+            raise NotImplementedError(f"the simulated DynamoDB has no {operation}")
         return self._operations[operation](request)
 
     def touched(
@@ -713,13 +715,13 @@ _PAGED = (
 
 
 def _only(request: Mapping[str, Any], known: str, *, top: bool = True) -> None:
-    """Refuse to ignore what the model does not know."""
+    """Fail on what the simulation does not know, instead of ignoring it."""
     allowed = set(known.split())
     if top:
         allowed |= {"ReturnConsumedCapacity", "ReturnItemCollectionMetrics"}
     if not request.keys() <= allowed:
         unknown = ", ".join(sorted(request.keys() - allowed))
-        raise NotImplementedError(f"the model of DynamoDB does not know {unknown}")
+        raise NotImplementedError(f"the simulated DynamoDB does not know {unknown}")
 
 
 def _key_names(schema: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""SQS in memory: visibility, redelivery, dead-letter queues, FIFO groups and deduplication. Each call is atomic.
+"""SQS in memory: visibility, redelivery, dead-letter queues, FIFO groups and deduplication.
+
+Each call is one atomic step.
 
 It answers requests as they stand on the wire (the JSON protocol), and raises `ServiceError` with SQS's codes. Standard
 queues hand messages over in the order of their arrival, which is one of the orders that SQS may choose.
@@ -135,7 +137,7 @@ class Sqs:
             ServiceError: As SQS would.
         """
         if operation not in self._operations:
-            raise NotImplementedError(f"the model of SQS has no {operation}")
+            raise NotImplementedError(f"the simulated SQS has no {operation}")
         return self._operations[operation](request)
 
     def _named(self, name: str) -> Queue:
@@ -343,7 +345,7 @@ class Sqs:
 def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
     """A message as ReceiveMessage gives it."""
     system = {
-        "SenderId": "AIDAMODEL",
+        "SenderId": "AIDASIMULATED",
         "SentTimestamp": f"{message.sent * 1000:.0f}",
         "ApproximateReceiveCount": str(message.receive_count),
         "ApproximateFirstReceiveTimestamp": f"{message.first_received * 1000:.0f}",

@@ -72,7 +72,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
         body = json.dumps(reply).encode()
         headers |= {
             "content-type": "application/x-amz-json-1.0",
-            "x-amzn-requestid": "MODEL",
+            "x-amzn-requestid": "SIMULATED",
             "x-amz-crc32": str(zlib.crc32(body)),
             "content-length": str(len(body)),
         }

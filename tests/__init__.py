@@ -1,0 +1,1 @@
+"""The tests, the exploration and the soak."""

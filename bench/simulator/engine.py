@@ -1,7 +1,7 @@
-"""Runs a contender on simulated workers: its real handler, unchanged, against the model, in virtual time.
+"""Runs a contender on simulated workers: its real handler, unchanged, against the simulated AWS, in virtual time.
 
-A worker is an execution environment of its own: it imports the contender anew, and keeps for itself what the service
-keeps once a process. Time passes only in calls to AWS, in `time.sleep` and by the CPU time that `model.py` charges.
+A worker is an execution environment of its own: it imports the contender afresh, and keeps for itself what the service
+keeps once a process. Time passes only in calls to AWS, in `time.sleep` and by the CPU time that `simulated_aws.latency` charges.
 """
 
 from __future__ import annotations

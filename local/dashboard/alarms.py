@@ -1,4 +1,6 @@
-"""The state of an alarm, from its own definition and samples. Pure.
+"""The state of an alarm, from its own definition and samples.
+
+Pure: no I/O, no clock.
 
 Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
 """

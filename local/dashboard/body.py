@@ -1,4 +1,6 @@
-"""A dashboard's body and samples in, what the page draws out. Pure.
+"""A dashboard's body and samples in, what the page draws out.
+
+Pure: no I/O, no clock.
 
 Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html
 """

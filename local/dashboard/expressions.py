@@ -1,4 +1,6 @@
-"""CloudWatch's metric math, as far as our dashboard uses it: + - * / and parentheses over numbers and ids. Pure.
+"""CloudWatch's metric math, as far as our dashboard uses it: + - * / and parentheses over numbers and ids.
+
+Pure: no I/O, no clock.
 
 Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
 """

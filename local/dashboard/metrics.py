@@ -1,4 +1,6 @@
-"""Samples of metrics, and CloudWatch's statistics over them. Pure.
+"""Samples of metrics, and CloudWatch's statistics over them.
+
+Pure: no I/O, no clock.
 
 Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Statistics-definitions.html
 """

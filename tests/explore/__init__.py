@@ -1,0 +1,1 @@
+"""The exploration: real handlers under every schedule of a small world."""

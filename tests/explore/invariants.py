@@ -1,4 +1,7 @@
-"""What must hold in every run, whatever the schedule and the faults. They look at rows and answers, never at calls."""
+"""What must hold in every run, whatever the schedule and the faults.
+
+The invariants look at rows and answers, never at calls.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The model of DynamoDB and SQS against the embedded AWS: the same random calls, the same answers and errors.
+"""The simulated AWS against the embedded AWS: the same random calls, the same answers and errors.
 
-Left out is what the embedded AWS is known to take more easily than AWS (the unit tests of the model hold that):
+Left out is what the embedded AWS is known to take more easily than AWS (the unit tests of the simulation hold that):
 reserved words and bare names in expressions, arithmetic in conditions, types of operands, redundant parentheses, paths
 that overlap, placeholders that are not defined but are not reached either, removals below an attribute that is missing,
 numbers in another than their normal form.
@@ -20,12 +20,12 @@ CALLS = 1_500
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
 
 NAMES = {"#n": "n", "#s": "s", "#l": "l", "#m": "m", "#x": "x", "#t": "t"}
-TABLES = ("ModelPlain", "ModelSorted")
+TABLES = ("SimulatedPlain", "SimulatedSorted")
 
 
 def create_tables(client: Any) -> None:
     client.create_table(
-        TableName="ModelPlain",
+        TableName="SimulatedPlain",
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("p", "s")],
         KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
@@ -38,7 +38,7 @@ def create_tables(client: Any) -> None:
         ],
     )
     client.create_table(
-        TableName="ModelSorted",
+        TableName="SimulatedSorted",
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[
             {"AttributeName": "p", "AttributeType": "S"},
@@ -63,7 +63,7 @@ class Calls:
 
     def key(self, table: str) -> dict[str, Any]:
         key: dict[str, Any] = {"p": {"S": self.random.choice("abc")}}
-        if table == "ModelSorted":
+        if table == "SimulatedSorted":
             key["r"] = {"N": str(self.random.choice([-2, 0, 3, 10]))}
         return key
 
@@ -272,14 +272,14 @@ class Calls:
     def query(self) -> dict[str, Any]:
         if self.random.random() < 0.3:
             return {
-                "TableName": "ModelPlain",
+                "TableName": "SimulatedPlain",
                 "IndexName": "byS",
                 "KeyConditionExpression": "#s = :s",
                 "ExpressionAttributeNames": {"#s": "s"},
                 "ExpressionAttributeValues": {":s": {"S": self.random.choice(["a", "ab"])}},
             }
         request = {
-            "TableName": "ModelSorted",
+            "TableName": "SimulatedSorted",
             "KeyConditionExpression": "#p = :p",
             "ExpressionAttributeNames": {"#p": "p"},
             "ExpressionAttributeValues": {":p": {"S": self.random.choice("abc")}},

@@ -1,4 +1,4 @@
-"""The model of DynamoDB and SQS where the embedded AWS gives no answer to hold it against: capacity, time, faults."""
+"""The simulated AWS where the embedded AWS gives no answer to hold it against: capacity, time, faults."""
 
 import time
 

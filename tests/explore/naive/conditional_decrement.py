@@ -1,5 +1,7 @@
-"""A step further: decrement while enough is left, in one conditional update. Never oversells, but is not idempotent:
-after a lost response, or when the message comes again, the stock is taken twice."""
+"""A step further: decrement while enough is left, in one conditional update.
+
+It never oversells, but it is not idempotent: after a lost response, or when the message comes again, the stock is taken twice.
+"""
 
 import json
 import os

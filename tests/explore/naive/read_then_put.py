@@ -1,4 +1,7 @@
-"""The handler of many tutorials: read the product, check its stock, put it back. Loses updates, and so oversells."""
+"""The handler of many tutorials: read the product, check its stock, put it back.
+
+It loses updates, and so it oversells.
+"""
 
 import json
 import os

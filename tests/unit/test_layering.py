@@ -1,0 +1,150 @@
+"""Which room may import which, and that every module says its one subject first."""
+
+import ast
+import re
+
+import pytest
+
+from local import ROOT
+
+LAYER = ROOT / "layers" / "core" / "python"
+
+# Module -> what of ours it may import: itself is always allowed, and the rule of the longest prefix counts.
+MAY_IMPORT = {
+    # What runs on AWS.
+    "inventory_orders": (),
+    "functions": ("inventory_orders",),
+    "infra": ("inventory_orders",),
+    "app": ("infra",),
+    # What people run.
+    "operations": ("inventory_orders",),
+    "local": ("operations", "inventory_orders"),
+    "cli": ("local", "operations", "inventory_orders"),
+    # What verifies.
+    "simulated_aws": (),
+    "bench": ("simulated_aws", "infra", "cli", "local", "operations", "inventory_orders"),
+    "tests": ("bench", "simulated_aws", "infra", "cli", "local", "operations", "inventory_orders"),
+}
+
+# Library -> the modules that may import it. All others may be imported anywhere.
+CONFINED = {
+    "aws_cdk": ("infra", "app", "tests"),
+    "constructs": ("infra",),
+    "greenlet": ("simulated_aws", "tests.explore"),
+    "hypothesis": ("tests",),
+    "ministack": (),
+    "moto": ("local.invoke", "tests"),
+    "pytest": ("tests",),
+    "rich": ("cli", "local", "bench", "tests"),
+    "typer": ("cli", "bench", "tests"),
+}
+
+SAYS_ITS_SUBJECT = (
+    "functions",
+    "infra",
+    "app",
+    "operations",
+    "local",
+    "cli",
+    "simulated_aws",
+    "bench",
+    "tests",
+)
+
+
+def modules():
+    """The source of every module by its dotted name."""
+    found = {}
+    for room in MAY_IMPORT:
+        root = LAYER if (LAYER / room).is_dir() else ROOT
+        files = (root / room).rglob("*.py") if (root / room).is_dir() else [root / f"{room}.py"]
+        for file in files:
+            parts = file.relative_to(root).with_suffix("").parts
+            found[".".join(part for part in parts if part != "__init__")] = file
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name):
+    """All modules that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = node.module
+            if node.level:
+                parts = name.split(".")
+                if MODULES[name].name != "__init__.py":
+                    parts.pop()
+                package = ".".join(
+                    [*parts[: len(parts) + 1 - node.level], *filter(None, [package])]
+                )
+            members = {f"{package}.{alias.name}" for alias in node.names}
+            found |= members & MODULES.keys() or {package}
+    return found
+
+
+def is_within(name, prefixes):
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def rule_for(name):
+    """The longest prefix with a rule."""
+    return max((prefix for prefix in MAY_IMPORT if is_within(name, [prefix])), key=len)
+
+
+def broken_rules(name, imported):
+    rule = rule_for(name)
+    allowed = (rule, *MAY_IMPORT[rule])
+    for module in imported:
+        library = module.split(".")[0]
+        if library in MAY_IMPORT and not is_within(module, allowed):
+            yield f"{name} imports {module}"
+        if library in CONFINED and not is_within(name, CONFINED[library]):
+            yield f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_it_may(room):
+    within = [name for name in MODULES if is_within(name, [room])]
+    assert within
+    assert [broken for name in within for broken in broken_rules(name, imports(name))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "imported"),
+    [
+        ("inventory_orders.planner", "operations.audit"),
+        ("operations.audit", "local.endpoint"),
+        ("local.stack", "cli"),
+        ("simulated_aws.sqs", "inventory_orders.clock"),
+        ("operations.audit", "rich.table"),
+    ],
+)
+def test_an_import_against_the_rules_would_be_seen(name, imported):
+    assert name in MODULES
+    assert list(broken_rules(name, {imported}))
+
+
+def test_no_test_imports_from_another_test_or_a_conftest():
+    found = {
+        (name, module)
+        for name in MODULES
+        for module in imports(name)
+        if module.startswith("tests.") and re.match(r"test_|conftest$", module.split(".")[-1])
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("room", SAYS_ITS_SUBJECT)
+def test_the_first_line_of_a_module_is_one_sentence_about_its_subject(room):
+    wrong = []
+    for name, file in MODULES.items():
+        if is_within(name, [room]):
+            first, *_ = (ast.get_docstring(ast.parse(file.read_text())) or "").splitlines() or [""]
+            if not re.fullmatch(r"(?!.*[.!?] [A-Z`]).+\.", first):
+                wrong.append(f"{name}: {first}")
+    assert wrong == []
