@@ -72,75 +72,90 @@ _COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdA
 MUTANTS = (
     _mutant(
         "version condition dropped",
-        *("store.py", _AS_READ),
+        *("store/dynamodb.py", _AS_READ),
         'AS_READ = "#_version <= #_version AND (#_version = :version OR #_version <> :version) '
         'AND #createdAt = :createdAt"',
         *(LAST_UNIT, BATCHES),
     ),
     _mutant(
         "createdAt condition dropped",
-        *("store.py", _AS_READ),
+        *("store/dynamodb.py", _AS_READ),
         'AS_READ = "#_version = :version AND (#createdAt = :createdAt OR #createdAt <> :createdAt)"',
         RELISTED,
     ),
     _mutant(
         "record condition dropped",
-        *("store.py", '"attribute_not_exists(#key)"'),
+        *("store/dynamodb.py", '"attribute_not_exists(#key)"'),
         '"attribute_not_exists(#key) OR attribute_exists(#key)"',
         *(TWICE, RECEIPT),
     ),
     _mutant(
         "version not raised",
-        *("store.py", '"nextVersion": after.version'),
+        *("store/dynamodb.py", '"nextVersion": after.version'),
         '"nextVersion": before.version',
         LAST_UNIT,
     ),
     _mutant(
-        "refusal from a stale read",
-        *("store.py", 'entry["ConsistentRead"] = True'),
+        "rejection from a stale read",
+        *("store/dynamodb.py", 'entry["ConsistentRead"] = True'),
         'entry["ConsistentRead"] = False',
         *(RECEIPT, RELISTED),
         kind="stale",
     ),
     _mutant(
         "stock not checked",
-        *("model.py", "if product.available < quantity:"),
+        *("domain/order.py", "if product.available < quantity:"),
         "if product.available < 0:",
         LAST_UNIT,
     ),
     _mutant(
         "lines with another incarnation given back",
         *(
-            "model.py",
-            'return product is not None and product.created_at == line["productCreatedAt"]',
+            "domain/order.py",
+            "return product is not None and product.created_at == line.product_created_at",
         ),
         "return product is not None",
         RELISTED_CANCELLATION,
     ),
     _mutant(
         "cancelled whatever the order's state",
-        *("model.py", '{"_version": self.version, "status": OrderStatus.PENDING},'),
-        '{"orderId": self.order_id},',
+        *("store/dynamodb.py", 'condition = "#_version = :version AND #status = :status"'),
+        'condition = "(#_version = :version OR #_version <> :version) AND '
+        '(#status = :status OR #status <> :status)"',
         CANCELLATION,
         kind="again",
     ),
-    _mutant(
+    Mutant(
         "tombstone filled in twice",
-        *("model.py", '{"_version": self.version, "userId": None},'),
-        '{"orderId": self.order.order_id},',
-        CANCELLATION,
+        (
+            (
+                *(
+                    f"{_PACKAGE}/store/dynamodb.py",
+                    'condition = "#_version = :version AND #status = :status"',
+                ),
+                'condition = "(#_version = :version OR #_version <> :version) AND #status = :status"',
+            ),
+            (
+                *(
+                    f"{_PACKAGE}/store/dynamodb.py",
+                    'condition += " AND attribute_not_exists(#userId)"',
+                ),
+                'condition += " AND (attribute_not_exists(#userId) OR attribute_exists(#userId))"',
+            ),
+        ),
+        (CANCELLATION,),
         kind="again",
     ),
     _mutant(
         "order placed over its tombstone's cancellation",
-        *("model.py", 'return CancelledBeforehand(self, _whole(record["_version"]))'),
+        *("domain/order.py", "return CancelledBeforehand(self, _with_version(stored))"),
         "return IdempotencyMatch.SAME_REQUEST",
         CANCELLATION,
     ),
     _mutant(
-        "replay answered as refusal",
+        "replay answered as another request",
         *(
-            "model.py",
+            "domain/adjustment.py",
             "return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST",
         ),
         "return IdempotencyMatch.OTHER_REQUEST",
@@ -149,55 +164,78 @@ MUTANTS = (
     ),
     _mutant(
         "other body under a used id answered as replay",
-        *("model.py", 'if record["userId"] == self.user_id and stored == self.quantities:'),
-        'if record["userId"] == self.user_id or stored == self.quantities:',
+        *(
+            "domain/order.py",
+            "if stored.user_id == self.user_id and quantities == self.quantities:",
+        ),
+        "if stored.user_id == self.user_id or quantities == self.quantities:",
         BODIES,
     ),
     _mutant(
         "acknowledged before commit",
-        *("intake.py", "            return Verdict(\n                End.RETURNED,"),
-        "            return Verdict(\n                End.APPLIED,",
+        *(
+            "invocation/sqs_batch.py",
+            "return replace(result, cause=outcome.cause, detail=outcome.detail)",
+        ),
+        "return replace(result, disposition=Disposition.APPLIED)",
         LEASE,
         kind="time",
     ),
     _mutant(
         "dead letter taken for sent",
-        *("intake.py", "return poison.keys() - sent"),
+        *("invocation/sqs.py", "return poison.keys() - sent"),
         "return set()",
         BODIES,
         kind="throttled",
     ),
     _mutant(
         "followers of a returned message not held back",
-        *("intake.py", "if message in returned or message.group in stopped:"),
-        "if message in returned:",
+        *("invocation/sqs_batch.py", "return message.group in self._stopped"),
+        "return False",
         FIFO,
         kind="throttled",
     ),
-    _mutant(
+    Mutant(
         "backoff without deadline",
-        *("writer.py", "if seconds >= deadline.remaining():"),
-        "if seconds >= 3600.0:",
-        CANCELLATION,
+        tuple(
+            (f"{_PACKAGE}/engine/{file}", old, new)
+            for file, old, new in (
+                ("retrying_client.py", "if seconds >= deadline.remaining():", "if False:"),
+                ("retrying_client.py", "return deadline.remaining() > 0", "return True"),
+                ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
+                (
+                    *("reader.py", "answer = client.store.read(missing)"),
+                    "if deadline.remaining() <= 0: raise ThrottledError('OUT_OF_TIME', '')\n"
+                    "            answer = client.store.read(missing)",
+                ),
+            )
+        ),
+        (CANCELLATION,),
         kind="time",
     ),
     _mutant(
         "token renewed after a lost response",
-        *("writer.py", "unknown = unknown or isinstance(failure, OutcomeUnknownError)"),
-        "unknown, token = False, uuid.uuid4().hex",
+        *(
+            "engine/retrying_client.py",
+            "self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)",
+        ),
+        "self._unknown, self._token = False, uuid.uuid4().hex",
         RELISTED,
         kind="lost-twice",
     ),
     _mutant(
         "lease taken while another is live",
-        *("store.py", 'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"'),
+        *(
+            "store/dynamodb.py",
+            'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"',
+        ),
         'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <> :now)"',
         *(SUCCESSOR, LEASE),
     ),
     _mutant(
         "commit under a claim that another has taken over",
-        *("store.py", 'condition += f" AND {CLAIMED}"'),
-        'condition += " AND (#lockedBy = :owner OR #lockedBy <> :owner)"',
+        *("store/dynamodb.py", 'return f"{AS_READ} AND {CLAIMED}", values'),
+        'return f"{AS_READ} AND (#lockedBy = :owner OR #lockedBy <> :owner)", values',
         *(BATCHES, LAST_UNIT),
         kind="time",
     ),
@@ -205,11 +243,11 @@ MUTANTS = (
         "lease without fencing",
         (
             (
-                *(f"{_PACKAGE}/lease.py", _MINE),
+                *(f"{_PACKAGE}/products/lease.py", _MINE),
                 '_MINE = "(attribute_not_exists(#lockedBy) OR #lockedBy = :owner OR #lockedBy <> :owner)"',
             ),
             (
-                *(f"{_PACKAGE}/lease.py", _COMMIT),
+                *(f"{_PACKAGE}/products/lease.py", _COMMIT),
                 'f"{_MINE} AND #_version >= :version AND (attribute_not_exists(#lockTime) OR #lockTime <> :now) '
                 'AND #createdAt = :createdAt"',
             ),
@@ -219,33 +257,33 @@ MUTANTS = (
     ),
     _mutant(
         "release without looking whose lease it is",
-        *("lease.py", "                _MINE,\n                self._values(),"),
+        *("products/lease.py", "                _MINE,\n                self._values(),"),
         '                "(#lockedBy = :owner OR attribute_exists(#lockedBy))",\n                self._values(),',
         SUCCESSOR,
         kind="time",
     ),
     _mutant(
         "own lease not recognised after a lost response",
-        *("lease.py", 'if state.get("lockedBy") != lease.owner:'),
-        'if state.get("lockedBy") is not None:',
+        *("products/lease.py", "if product.locked_by != owner:"),
+        "if product.locked_by is not None:",
         LEASE,
         kind="lost",
     ),
     _mutant(
         "atomic decrement below the threshold",
-        *("decrement.py", "#stockCount > :least"),
+        *("products/decrement.py", "#stockCount > :least"),
         "#stockCount >= :least",
         DECREMENTS,
     ),
     _mutant(
         "older event applied after a newer one",
-        *("products.py", "#detailsEventTime < :time OR"),
+        *("products/catalogue.py", "#detailsEventTime < :time OR"),
         "#detailsEventTime <> :time OR",
         EVENTS,
     ),
     _mutant(
         "delisted without closing its books",
-        *("products.py", '-state["stockCount"],'),
+        *("products/catalogue.py", "-product.stock_count,"),
         "0,",
         RELISTED,
     ),

@@ -278,7 +278,7 @@ class World:
 
     def put(self, table: str, row: Mapping[str, Any]) -> None:
         """Put a row there."""
-        item = {name: self.handlers.encode(value) for name, value in row.items()}
+        item = self.handlers.encode(row)
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
     def deliver(self, name: str, function: str, *bodies: Any, group: str | None = None) -> None:
