@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import boto3
 
@@ -157,15 +158,16 @@ def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
     shop.create("update-100", 0)
     products = Products(shop.store, RetryPolicy(1000))
 
+    def one_more(product):
+        return replace(product, other={"counter": product.other.get("counter", 0) + 1})
+
     def add(_):
         own = Products(products.store, products.policy)
-        own.update_with_retry(
-            "update-100", lambda state: {**state, "counter": state.get("counter", 0) + 1}, soon()
-        )
+        own.update_with_retry("update-100", one_more, soon())
         return own
 
     done = in_threads(add, 100)
-    assert products.get("update-100", soon())["counter"] == 100
+    assert products.get("update-100", soon()).other["counter"] == 100
     assert shop.product("update-100").version == 101
     stats = CommitStats()
     for own in done:

@@ -1,4 +1,4 @@
-"""From changes and a snapshot of the products to transactions and rejections. Pure: no I/O, clock or randomness.
+"""From changes and a snapshot of the products to transactions and rejections, without I/O, clock or randomness.
 
 Every change that the plan accepts finds its products as all accepted changes before it leave them. Changes of
 one transaction that touch a product share one update of it, so that a whole batch for a hot product costs one

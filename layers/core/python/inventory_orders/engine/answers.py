@@ -1,4 +1,7 @@
-"""What DynamoDB's answer to a transaction means. Pure: it changes nothing, and the engine's loop acts on its value."""
+"""What it means when DynamoDB does not apply a transaction.
+
+Pure: it returns a value, and the engine's loop acts on it.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 CLAIM_SECONDS = 2.0
 """How long a claim lasts when its owner dies: a hundred times what a commit takes. A lease that ends sooner than
-this is waited for in the same way, whoever holds it."""
+this is waited for in the same way, whatever it is for."""
 
 # The longer a claim has lasted, the likelier its owner is dead: nobody asks again before this part of that time is over.
 _DOUBT = 0.1

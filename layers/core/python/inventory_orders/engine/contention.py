@@ -8,8 +8,8 @@ to claim (`ContentionStats.product_to_claim`).
 Waits in line are kept fair. With equal chances at each release, a few always wait several times the average. Here the
 rate at which a process asks grows with the time that it has waited, so that waits follow Rayleigh's distribution: the
 slowest of a hundred waits 2.4 times the average, not 4.6 times. How fast the rate must grow follows from the average
-wait, which all learn from the same source: every claim says how long its owner waited (`lockWait`), and whoever is
-refused reads it there.
+wait, which all learn from the same source: every claim says how long its owner waited (`lockWait`), and every process
+that is refused reads it there.
 """
 
 from __future__ import annotations

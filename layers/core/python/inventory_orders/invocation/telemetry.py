@@ -1,4 +1,7 @@
-"""Logs and metrics: what happened, counted once and after it became durable. An id is a log field, no dimension."""
+"""Logs and metrics: what happened, counted once and after it became durable.
+
+An id is a field of a log line and never a dimension of a metric.
+"""
 
 from __future__ import annotations
 
