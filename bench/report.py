@@ -164,16 +164,16 @@ def _without_nan(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def plot(cells: Sequence[Cell], folder: Path = PLOTS) -> list[Path]:
-    """Draw the hot product by engine, and the other workloads, as SVG. Returns the files written."""
+    """Draw the hot product by engine, and the other workloads, as PNG. Returns the files written."""
     written = []
     for engine, title in _ENGINES.items():
         hot = [cell for cell in cells if (cell.engine, cell.workload) == (engine, "hot")]
         if hot:
-            written.append(folder / f"bench-hot-{engine}.svg")
+            written.append(folder / f"bench-hot-{engine}.png")
             _plot_by_workers(hot, f"One hot product ({title})", written[-1])
         others = [cell for cell in cells if cell.engine == engine and cell.workload != "hot"]
         if others:
-            written.append(folder / f"bench-workloads-{engine}.svg")
+            written.append(folder / f"bench-workloads-{engine}.png")
             _plot_workloads(others, f"Other workloads ({title})", written[-1])
     return written
 
@@ -246,9 +246,8 @@ def _plain(value: float) -> str:
 def _figure(title: str) -> tuple[Any, list[Any]]:
     import matplotlib as mpl  # noqa: PLC0415 - slow to import
 
-    mpl.use("svg")
-    # The same figures make the same file.
-    mpl.rcParams.update({"svg.hashsalt": "bench", "font.size": 9, "axes.titlesize": 10})
+    mpl.use("agg")
+    mpl.rcParams.update({"font.size": 9, "axes.titlesize": 10})
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     figure, grid = plt.subplots(2, 2, figsize=(9.5, 7), layout="constrained")
@@ -263,4 +262,4 @@ def _save(figure: Any, axis: Any, path: Path) -> None:
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, dpi=115, metadata={"Software": None})
