@@ -62,6 +62,7 @@ lint: setup ## formatting, style and types
 format: setup ## put the code into form
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format --quiet .
+	@$(VENV)/bin/python -m tests.support.way
 
 unit: setup ## the unit tests alone
 	@$(VENV)/bin/python -m pytest tests/unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.domain.change import OrderKey
+from inventory_orders.domain.change import OrderKey, RejectionReason
 from inventory_orders.domain.order import Cancellation, PlacedOrderCancellation
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.change import Change, OrderLine
 
-# Cannot happen as long as a cancellation says nothing but its order's id.
-RULES = QueueRules(id_reused_code="CANCELLATION_ID_REUSED")
+RULES = QueueRules(
+    # Cannot happen as long as a cancellation says nothing but its order's id.
+    id_reused_code="CANCELLATION_ID_REUSED",
+    # Acknowledged, the cancellation would be lost; returned, it would come back in vain.
+    poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
+)
 
 
 @logger.inject_lambda_context

@@ -34,11 +34,7 @@ def test_a_cancellation_gives_back_the_items_of_all_failed_conditions(shop):
         write(shop, Order("back-a", "u", {"back-1": 1, "back-2": 1}), stale, "back-b")
     codes = [reason.code for reason in caught.value.reasons]
     assert codes == ["ConditionalCheckFailed"] * 3
-    assert [reason.item["_version"] for reason in caught.value.reasons] == [
-        {"N": "2"},
-        {"N": "2"},
-        {"N": "1"},
-    ]
+    assert [reason.found.version for reason in caught.value.reasons] == [2, 2, 1]
 
 
 def test_a_live_lease_keeps_orders_out(shop):

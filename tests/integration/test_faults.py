@@ -74,7 +74,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
 
     def work(worker):
         committer = shop.new_committer()
-        network = FaultyNetwork(committer.writer.store, worker, **rates)
+        network = FaultyNetwork(committer.client.store, worker, **rates)
         pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(20)]
         rounds = 0
         while pending:

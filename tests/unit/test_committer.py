@@ -578,7 +578,6 @@ class TestCancellation:
             {"lines": (OrderLine("p", None, "2026-01-01"),)},
             {"lines": (OrderLine("p", 2, None),)},
             {"version": 0},
-            {"status": "SHIPPED"},
         ],
     )
     def test_a_corrupt_order_holds_up_no_neighbour(self, broken):
@@ -589,6 +588,18 @@ class TestCancellation:
         report = bench.apply(Cancellation("o"), Cancellation("o1"))
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
+
+    def test_an_order_in_a_status_of_somebody_elses_is_answered_at_once_by_name(self):
+        bench = self.placed(product("p", 5), p=2)
+        bench.apply(order(1))
+        key = OrderKey("o")
+        bench.store.records[key] = replace(bench.store.records[key], status="SHIPPED")
+        report = bench.apply(Cancellation("o"), Cancellation("o1"))
+        assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
+        rejection = report.outcomes[0].rejection
+        assert rejection.reason is RejectionReason.UNKNOWN_ORDER_STATUS
+        assert rejection.subject == "SHIPPED"
+        assert bench.clock.slept == [], "nobody waits for it"
 
     def test_a_leased_product_makes_it_wait(self):
         bench = self.placed(product("p", 5), p=2)

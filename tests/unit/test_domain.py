@@ -3,7 +3,7 @@
 import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch, RejectionReason
+from inventory_orders.domain.change import IdempotencyMatch, RejectionReason, Shortage
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import ProductStatus, stock_status
 from tests.support.memory_store import product
@@ -50,6 +50,12 @@ def test_lines_of_one_product_are_added_up_before_they_are_checked():
 def test_rejections_of_an_order(value, reason):
     rejection = Order("o", "u", {"p": 2}).rejection({"p": value})
     assert (rejection and rejection.reason) == reason
+
+
+def test_a_rejection_for_want_of_stock_says_how_much_was_missing():
+    shelf = {"p": product("p", 1, backorder_limit=2)}
+    assert Order("o", "u", {"p": 5}).rejection(shelf).shortage == Shortage("p", 5, 3)
+    assert Adjustment("p", "a", -4, "LOSS").rejection(shelf).shortage == Shortage("p", 4, 3)
 
 
 def test_rejections_of_an_adjustment():

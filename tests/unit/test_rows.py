@@ -32,6 +32,7 @@ def test_a_placed_order_names_the_versions_that_it_made_and_a_rejected_one_its_r
     rejected = record_row(order.record(rejection, {}, "now").record)
     assert rejected["status"] == "REJECTED"
     assert rejected["reason"] == "INSUFFICIENT_STOCK"
+    assert rejected["shortage"] == {"productId": "p", "wanted": 2, "available": 0}
     assert rejected["items"] == [{"productId": "p", "quantity": 2}]
 
 

@@ -191,6 +191,27 @@ class TestCancelOrders:
         rejected = call("cancel_orders", {"orderId": "o-2"})
         assert (rejected["result"], rejected["reason"]) == ("REFUSED", "ORDER_REJECTED")
 
+    def test_an_order_in_a_status_of_somebody_elses_holds_up_no_neighbour(
+        self, call, moto_environment
+    ):
+        for order_id in ("o-1", "o-2"):
+            self.place(call, order_id)
+        boto3.client("dynamodb").update_item(
+            TableName="Orders",
+            Key={"orderId": {"S": "o-1"}},
+            UpdateExpression="SET #status = :shipped",
+            ExpressionAttributeNames={"#status": "status"},
+            ExpressionAttributeValues={":shipped": {"S": "SHIPPED"}},
+        )
+        event = sqs_event({"orderId": "o-1"}, {"orderId": "o-2"})
+        assert call("cancel_orders", event) == {"batchItemFailures": []}
+        assert list(dead_letters(moto_environment)) == ["UNKNOWN_ORDER_STATUS"]
+        assert order_row("o-2")["status"]["S"] == "CANCELLED"
+        answer = call("cancel_orders", {"orderId": "o-1"})
+        assert (answer["result"], answer["reason"]) == ("REFUSED", "UNKNOWN_ORDER_STATUS")
+        assert "'SHIPPED'" in answer["message"]
+        assert stock() == TEA_STOCK - 5
+
     def test_directly_an_unknown_order_is_said_to_be_unknown_and_nothing_is_written(self, call):
         answer = call("cancel_orders", sample("cancel_orders_direct_bad"))
         assert (answer["result"], answer["reason"]) == ("REFUSED", "UNKNOWN_ORDER")

@@ -171,18 +171,25 @@ class TransactionCancelledError(StoreError):
 
 
 _REJECTIONS = {
-    "UNKNOWN_PRODUCT": "there is no product {product}; create it first, or correct the id",
-    "DISCONTINUED_PRODUCT": "{product} is discontinued and takes no more orders",
-    "INSUFFICIENT_STOCK": "there is not enough of {product}",
-    "BELOW_FLOOR": "it would take the stock of {product} below its floor (-backorderLimit); correct the delta, or "
-    "book what is missing first",
+    "UNKNOWN_PRODUCT": "there is no product {subject}; create it first, or correct the id",
+    "DISCONTINUED_PRODUCT": "{subject} is discontinued and takes no more orders",
+    "INSUFFICIENT_STOCK": "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
+    "BELOW_FLOOR": "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
+    "{available:,} available; correct the delta, or book what is missing first",
     "ORDER_REJECTED": "the order was rejected and holds no stock; there is nothing to cancel",
+    "UNKNOWN_ORDER_STATUS": "the order has the status {subject!a}, which is none of the service's own, so nothing is "
+    "known of its stock; cancel it where that status was set, or correct the status",
 }
 
 
 def rejection_error(rejection: Rejection) -> PoisonMessageError:
     """A rejection in words, for a sender who gets no other answer than a dead letter or a direct one."""
-    words = _REJECTIONS[rejection.reason].format(product=rejection.product_id)
+    shortage = rejection.shortage
+    words = _REJECTIONS[rejection.reason].format(
+        subject=rejection.subject,
+        wanted=shortage.wanted if shortage is not None else 0,
+        available=shortage.available if shortage is not None else 0,
+    )
     return PoisonMessageError(rejection.reason.value, words)
 
 

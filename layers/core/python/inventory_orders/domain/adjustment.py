@@ -57,7 +57,7 @@ class Adjustment:
         if product is None:
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
         if self.delta < 0 and product.available + self.delta < 0:
-            return Rejection(RejectionReason.BELOW_FLOOR, self.product_id)
+            return Rejection.for_want_of_stock(RejectionReason.BELOW_FLOOR, product, -self.delta)
         return None
 
     def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
-from inventory_orders.domain.product import Products
+from inventory_orders.domain.product import Product, Products
 
 
 class OrderStatus(StrEnum):
@@ -26,14 +26,44 @@ class RejectionReason(StrEnum):
     INSUFFICIENT_STOCK = "INSUFFICIENT_STOCK"
     BELOW_FLOOR = "BELOW_FLOOR"
     ORDER_REJECTED = "ORDER_REJECTED"
+    UNKNOWN_ORDER_STATUS = "UNKNOWN_ORDER_STATUS"
+    """Somebody else has given the order a status that is none of the service's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What was missing. Units.
+
+    Attributes:
+        product_id: The product.
+        wanted: Units that the change asked for.
+        available: Units that it could have had.
+    """
+
+    product_id: str
+    wanted: int
+    available: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected change: the reason, and the product that it is about; empty if it is about none."""
+    """A rejected change.
+
+    Attributes:
+        reason: Why.
+        subject: The product that it is about, or the status that stands in its way; empty if there is neither.
+        shortage: What was missing, if it was rejected for want of stock.
+    """
 
     reason: RejectionReason
-    product_id: str
+    subject: str = ""
+    shortage: Shortage | None = None
+
+    @classmethod
+    def for_want_of_stock(cls, reason: RejectionReason, product: Product, wanted: int) -> Rejection:
+        """The rejection of a change that asks for more units than there are."""
+        shortage = Shortage(product.product_id, wanted, max(0, product.available))
+        return cls(reason, product.product_id, shortage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +119,7 @@ class OrderRecord:
         created_at: When the row was written.
         last_updated_at: When it was last changed.
         reason: Why the order was rejected; None if it was not.
+        shortage: What was missing, if it was rejected for want of stock.
     """
 
     order_id: str
@@ -99,6 +130,7 @@ class OrderRecord:
     created_at: str
     last_updated_at: str
     reason: str | None = None
+    shortage: Shortage | None = None
 
     @property
     def key(self) -> OrderKey:

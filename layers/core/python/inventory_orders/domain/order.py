@@ -77,7 +77,9 @@ class Order:
             if product.status is ProductStatus.DISCONTINUED:
                 return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
             if product.available < quantity:
-                return Rejection(RejectionReason.INSUFFICIENT_STOCK, product_id)
+                return Rejection.for_want_of_stock(
+                    RejectionReason.INSUFFICIENT_STOCK, product, quantity
+                )
         return None
 
     def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
@@ -97,6 +99,7 @@ class Order:
                 created_at=at,
                 last_updated_at=at,
                 reason=None if rejection is None else rejection.reason,
+                shortage=None if rejection is None else rejection.shortage,
             )
         )
 
@@ -225,12 +228,9 @@ class Cancellation(_TouchesNoStock):
         if stored.status == OrderStatus.CANCELLED:
             return IdempotencyMatch.SAME_REQUEST
         if stored.status == OrderStatus.REJECTED:
-            return Rejection(RejectionReason.ORDER_REJECTED, "")
+            return Rejection(RejectionReason.ORDER_REJECTED)
         if stored.status != OrderStatus.PENDING:
-            raise CorruptItemError(
-                f"order {stored.order_id} has the status {stored.status!r}, which is none of the service's own; "
-                "correct it, or cancel the order where that status was set"
-            )
+            return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(stored.status))
         for line in stored.lines:
             if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
                 raise CorruptItemError(

@@ -83,10 +83,13 @@ class QueueRules:
         id_reused_code: `errorCode` of a message whose id belongs to another request.
         may_be_early: Rejections that are no answer: what the message lacks may yet come. It is returned, and
             dead-lettered at its last delivery.
+        poison: Rejections that are no answer, and for which somebody has to do something: the message is
+            dead-lettered at once.
     """
 
     id_reused_code: str
     may_be_early: frozenset[RejectionReason] = frozenset()
+    poison: frozenset[RejectionReason] = frozenset()
 
 
 class SqsBatch(Generic[T]):
@@ -194,10 +197,11 @@ class SqsBatch(Generic[T]):
             case ChangeStatus.INVALID:
                 return _dead_letter(result, PoisonMessageError(outcome.cause, outcome.detail))
         rejection = outcome.rejection
-        if rejection is None or rejection.reason not in rules.may_be_early:
+        if rejection is None or rejection.reason not in rules.may_be_early | rules.poison:
             return replace(result, disposition=Disposition.REJECTED)
         error = rejection_error(rejection)
-        if result.message.receive_count >= self._max_receive_count:
+        is_last = result.message.receive_count >= self._max_receive_count
+        if rejection.reason in rules.poison or is_last:
             return _dead_letter(result, error)
         return replace(result, cause=error.code, detail=error.message)
 

@@ -19,6 +19,7 @@ from inventory_orders.domain.change import (
     OrderRecord,
     Record,
     RecordKey,
+    Shortage,
 )
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.errors import CorruptItemError
@@ -153,6 +154,7 @@ def record_row(record: Record) -> Row:
                 "items": [_line_row(line) for line in record.lines],
                 "status": record.status,
                 "reason": record.reason,
+                "shortage": None if record.shortage is None else _shortage_row(record.shortage),
                 "createdAt": record.created_at,
                 "lastUpdatedAt": record.last_updated_at,
                 "_version": record.version,
@@ -198,6 +200,7 @@ def read_order(row: Row) -> OrderRecord:
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
         reason=row.get("reason"),
+        shortage=_read_shortage(row.get("shortage")),
     )
 
 
@@ -212,6 +215,18 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         applied_at=row.get("appliedAt", ""),
         counted=row.get("counted"),
     )
+
+
+def _shortage_row(shortage: Shortage) -> Row:
+    return {
+        "productId": shortage.product_id,
+        "wanted": shortage.wanted,
+        "available": shortage.available,
+    }
+
+
+def _read_shortage(row: Row | None) -> Shortage | None:
+    return None if row is None else Shortage(row["productId"], row["wanted"], row["available"])
 
 
 def _line_row(line: OrderLine) -> Row:
