@@ -60,7 +60,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         done = runtime.atomic_decrement().apply(
             product_id, command["adjustmentId"], command["quantity"], deadline
         )
-        emit_stats(done.stats, (0,) if done.report is None else ())
+        emit_stats(done.stats, (done.retries,) if done.report is None else ())
         if done.report is None:
             return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
         report = done.report

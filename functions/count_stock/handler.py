@@ -40,7 +40,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             outlive_deadline=outlive,
         )
         emit_stats(lease.stats)
-        return {"result": "ACQUIRED", "lease": _token(lease)} | direct.of_product(lease.product)
+        granted = _granted(lease, command["seconds"])
+        return {"result": "ACQUIRED"} | granted | direct.of_product(lease.product)
 
     token = command["lease"]
     lease = Lease.resume(
@@ -54,7 +55,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     try:
         if command["action"] == "renew":
             lease.renew(command["seconds"], deadline, outlive_deadline=outlive)
-            return {"result": "RENEWED", "lease": _token(lease)}
+            return {"result": "RENEWED"} | _granted(lease, command["seconds"])
         if command["action"] == "release":
             return {"result": "RELEASED" if lease.release(deadline) else "LEASE_WAS_OVER"}
         count = lease.commit(command["counted"], command["adjustmentId"], deadline)
@@ -67,6 +68,17 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         }
     finally:
         emit_stats(lease.stats)
+
+
+def _granted(lease: Lease, asked: float) -> direct.Answer:
+    """The lease, for how long it was granted, and why for less than was asked for."""
+    answer: direct.Answer = {"lease": _token(lease), "grantedSeconds": round(lease.granted, 3)}
+    if lease.granted < asked:
+        answer["message"] = (
+            f"granted for {lease.granted:.1f} s, not for {asked} s: a lease ends with the invocation that took it. "
+            "With outliveInvocation it lasts as long as you ask"
+        )
+    return answer
 
 
 def _token(lease: Lease) -> dict[str, Any]:

@@ -479,10 +479,19 @@ def test_a_count_of_another_day_is_not_taken_for_this_one(bench):
 def test_a_renewal_never_outlasts_the_invocation_unless_told_to(bench):
     bench.create()
     lease = bench.acquire(30)
-    lease.renew(300, bench.soon(20))
-    assert lease.seconds_left() == 20
+    lease.renew(300, bench.soon(40))
+    assert (lease.seconds_left(), lease.granted) == (40, 40)
     lease.renew(300, bench.soon(20), outlive_deadline=True)
-    assert lease.seconds_left() == 300
+    assert (lease.seconds_left(), lease.granted) == (300, 300)
+
+
+@pytest.mark.parametrize("outlive", [False, True])
+def test_a_renewal_never_shortens_a_lease(bench, outlive):
+    bench.create()
+    lease = bench.acquire(30)
+    bench.at(1003)
+    lease.renew(10, bench.soon(5), outlive_deadline=outlive)
+    assert (lease.seconds_left(), lease.granted) == (27, 27)
 
 
 def test_an_older_event_does_not_undo_a_newer_price(bench):
@@ -540,14 +549,48 @@ def test_the_atomic_decrement_needs_no_read_once_it_knows_the_product(bench):
     bench.create(stock=100, low_stock_threshold=10)
     engine = Committer(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
-    reads = []
-    read = bench.store.read
-    bench.store.read = lambda keys: reads.append(keys) or read(keys)
+    asked = []
+    get, read = bench.store.get_product, bench.store.read
+    bench.store.get_product = lambda product_id: asked.append("get") or get(product_id)
+    bench.store.read = lambda keys: asked.append("batch") or read(keys)
     paths = [decrement.apply("p", f"d{n}", 5, bench.soon()).report is None for n in range(5)]
-    assert paths == [False, True, True, True, True]
-    assert len(reads) == 1
+    assert paths == [True] * 5
+    assert asked == ["get"]
     final = state(bench)
     assert (final.stock_count, final.version, final.status) == (75, 6, "ACTIVE")
+
+
+def claim(bench, seconds=2.0):
+    now = bench.clock.now()
+    return bench.store.claim("p", "rival", now, now.timestamp() + seconds, 0.1)
+
+
+def test_the_atomic_decrement_waits_for_a_claim_without_one_of_its_own(bench):
+    bench.create(stock=100)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    claim(bench)
+    bench.clock.on_sleep = lambda: bench.store.release_claim("p", "rival")
+    done = decrement.apply("p", "d", 5, bench.soon())
+    assert (done.report, done.retries, done.stats.claims) == (None, 1, 0)
+    assert state(bench).stock_count == 95
+
+
+def test_the_atomic_decrement_stands_in_line_where_claims_do_not_end(bench):
+    bench.create(stock=100)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    claim(bench)
+    done = decrement.apply("p", "d", 5, bench.soon())
+    assert done.report.outcomes[0].status is ChangeStatus.APPLIED
+    assert done.report.stats.claims == 1
+
+
+def test_the_atomic_decrement_leaves_a_longer_lease_to_the_engine(bench):
+    bench.create(stock=100)
+    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
+    bench.acquire(30)
+    done = decrement.apply("p", "d", 5, bench.soon(5))
+    assert done.report.outcomes[0].cause == "LEASED"
+    assert done.retries == 1
 
 
 def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):

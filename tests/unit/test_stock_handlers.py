@@ -313,6 +313,15 @@ class TestCountStock:
         assert stock() == 55
         assert "lockedBy" not in product()
 
+    def test_the_answer_says_for_how_long_it_was_granted_and_why_not_longer(self, call):
+        command = {"action": "acquire", "productId": TEA, "seconds": 300}
+        short = call("count_stock", command)
+        assert 20 < short["grantedSeconds"] < 30
+        assert "not for 300 s: a lease ends with the invocation" in short["message"]
+        renewal = {"action": "renew", "lease": short["lease"], "seconds": 300}
+        renewed = call("count_stock", renewal | {"outliveInvocation": True})
+        assert (renewed["grantedSeconds"], "message" in renewed) == (300, False)
+
     def test_orders_are_returned_while_it_lasts(self, call):
         acquired = call("count_stock", sample("count_stock_acquire"))
         answer = call("place_orders", sqs_event(order_body("o", {TEA: 1})))

@@ -1,4 +1,4 @@
-"""Atomic decrement: one conditional transaction without a read, for a product whose status cannot change by it."""
+"""Atomic decrement: one conditional transaction without a read, for a product whose status does not change by it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.claims import CLAIM_SECONDS
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.recent import Recent
-from inventory_orders.engine.retrying_client import CONDITION_FAILED
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import StoreError, TransactionCancelledError
+from inventory_orders.errors import CorruptItemError, StoreError, TransactionCancelledError
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, unix
 
 REASON = "DECREMENT"
+
+# Attempts before a decrement stands in line with the batches: among many claims it would hardly ever find a gap.
+_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +32,30 @@ class _Traits:
     low_stock_threshold: int
     backorder_limit: int
 
+    @classmethod
+    def of(cls, product: Product) -> _Traits:
+        """Those of a product."""
+        return cls(product.created_at, product.low_stock_threshold, product.backorder_limit)
+
+    @property
+    def floor(self) -> int:
+        """Units: only above it the status stays `ACTIVE`."""
+        return max(self.low_stock_threshold, -self.backorder_limit)
+
 
 @dataclass(frozen=True, slots=True)
 class Decrement:
     """What a decrement came to.
 
     Attributes:
-        report: The engine's, if it was asked; None for a decrement that was done without a read.
-        stats: What the atomic attempt took.
+        report: The engine's, if it was asked; None for a decrement that was done atomically.
+        stats: What the atomic attempts took.
+        retries: How often an atomic attempt was repeated.
     """
 
     report: CommitReport | None
     stats: CommitStats
+    retries: int
 
 
 class AtomicDecrement:
@@ -48,7 +64,9 @@ class AtomicDecrement:
     `stockCount - :q` needs no version and so loses against no rival. What it cannot do: know the row's new version,
     change the status, or tell products apart that were made one after the other under one id. So it is conditioned
     on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both.
-    If that does not hold, or nothing was seen yet, the change takes the optimistic path, which also teaches it.
+    A product that was not seen yet is read once. Where a batch has claimed the product, the decrement waits and tries
+    again: it does not join the line, because a claim of its own would keep out all other decrements. Only where the
+    condition fails for another reason does the engine decide, with a read.
     It is safe under retries because it carries a token, and its adjustment row exists or not with it.
 
     Args:
@@ -70,33 +88,62 @@ class AtomicDecrement:
             quantity: Units, 1 or more.
             deadline: When to give up.
         """
-        stats = CommitStats()
-        traits = self._traits.get(product_id)
-        if traits is not None:
+        stats, refusals = CommitStats(), 0
+        traits = self._traits.get(product_id) or self._read(product_id, deadline, stats)
+        while traits is not None:
             actions = self._actions(product_id, adjustment_id, quantity, traits)
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
                 self._committer.client.write(actions, 0, deadline, stats)
-                return Decrement(None, stats)
+                return Decrement(None, stats, refusals + len(stats.backoffs))
             except TransactionCancelledError as cancelled:
-                reason = cancelled.reasons[0]
-                if reason.code == CONDITION_FAILED and isinstance(reason.found, Product):
-                    self._remember(reason.found)
+                found = cancelled.reasons[0].found
+                if not isinstance(found, Product):
+                    break
+                self._remember(found)
+                refusals += 1
+                if not self._is_merely_claimed(found, traits, quantity) or refusals == _ATTEMPTS:
+                    break
+                if not self._wait(deadline, stats):
+                    break
             except StoreError:
                 # The engine meets the same, and says what it means.
-                pass
+                break
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
-        for product in report.outcomes[0].after.values():
-            self._remember(product)
-        return Decrement(report, stats)
+        return Decrement(report, stats, refusals)
+
+    def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> _Traits | None:
+        """Get to know a product; None if the engine has to say what is wrong with it."""
+        client = self._committer.client
+        try:
+            found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+        except (StoreError, CorruptItemError):
+            return None
+        return None if found is None else self._remember(found)
+
+    def _is_merely_claimed(self, found: Product, traits: _Traits, quantity: int) -> bool:
+        """Whether the decrement failed for nothing but the claim of a batch, which will soon be over."""
+        left = found.lease_left(self._committer.client.clock.now().timestamp())
+        return (
+            _Traits.of(found) == traits
+            and found.status is ProductStatus.ACTIVE
+            and found.stock_count > traits.floor + quantity
+            and left <= CLAIM_SECONDS
+        )
+
+    def _wait(self, deadline: Deadline, stats: CommitStats) -> bool:
+        """Let the claim's owner commit. Returns False if there is no time for it."""
+        client = self._committer.client
+        delay = client.policy.random() * FIRST_WAIT
+        stats.lease_wait += delay
+        return client.pause(delay, deadline)
 
     def _actions(
         self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits
     ) -> list[Any]:
         store, moment = self._committer.client.store, self._committer.client.clock.now()
         at = timestamp(moment)
-        floor = max(traits.low_stock_threshold, -traits.backorder_limit)
         record = AdjustmentRecord(
             product_id, adjustment_id, -quantity, REASON, traits.created_at, None, at
         )
@@ -113,7 +160,7 @@ class AtomicDecrement:
                     "at": at,
                     "createdAt": traits.created_at,
                     "active": ProductStatus.ACTIVE,
-                    "least": floor + quantity,
+                    "least": traits.floor + quantity,
                     "lowStockThreshold": traits.low_stock_threshold,
                     "backorderLimit": traits.backorder_limit,
                     "zero": 0,
@@ -123,9 +170,8 @@ class AtomicDecrement:
             store.record_action(NewRecord(record)),
         ]
 
-    def _remember(self, product: Product) -> None:
-        traits = _Traits(product.created_at, product.low_stock_threshold, product.backorder_limit)
-        self._traits.set(product.product_id, traits)
+    def _remember(self, product: Product) -> _Traits:
+        return self._traits.set(product.product_id, _Traits.of(product))
 
 
 def _same(name: str) -> str:

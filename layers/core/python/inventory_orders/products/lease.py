@@ -56,6 +56,7 @@ class Lease:
         owner: Unique for each acquisition.
         version: The product's version as this lease's last write left it.
         expires_at: Unix second at which it ends.
+        granted: Seconds for which it was acquired, or renewed last, from that moment on.
         stats: What the requests took, for the metrics.
     """
 
@@ -64,6 +65,7 @@ class Lease:
     owner: str
     version: int
     expires_at: Decimal
+    granted: float = 0.0
     stats: CommitStats = field(default_factory=CommitStats)
     _over: bool = False
 
@@ -135,7 +137,7 @@ class Lease:
             if product.locked_by != owner:
                 left = product.lease_left(clock.now().timestamp())
                 raise LeaseHeldError(product_id, left) from None
-        return cls(client, product, owner, product.version, _expiry(product), stats)
+        return cls(client, product, owner, product.version, _expiry(product), seconds, stats)
 
     @classmethod
     def resume(
@@ -172,7 +174,7 @@ class Lease:
         product = client.call(lambda: store.get_product(product_id), deadline, stats)
         if product is None:
             raise ProductNotFoundError(f"there is no product {product_id}")
-        lease = cls(client, product, owner, version, expires_at, stats)
+        lease = cls(client, product, owner, version, expires_at, stats=stats)
         if product.locked_by == owner and product.lock_version == product.version:
             # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
             lease._adopt(product)
@@ -193,7 +195,7 @@ class Lease:
         return float(self.expires_at - unix(self.client.clock.now()))
 
     def renew(self, seconds: float, deadline: Deadline, *, outlive_deadline: bool = False) -> None:
-        """Let the lease end so many seconds from now instead. Safe to repeat.
+        """Let the lease end so many seconds from now, unless it lasts longer anyway. Safe to repeat.
 
         Args:
             seconds: How long, at most 900.
@@ -208,11 +210,13 @@ class Lease:
 
         def attempt() -> Product:
             now = unix(self.client.clock.now())
+            until = max(self.expires_at, now + Decimal(f"{seconds:.6f}"))
+            self.granted = float(until - now)
             return self.client.store.update_product(
                 self.product_id,
                 _LOCK,
                 f"{_MINE} AND #lockTime > :now",
-                self._values(now=now, until=now + Decimal(f"{seconds:.6f}")),
+                self._values(now=now, until=until),
             )
 
         try:
