@@ -1,4 +1,4 @@
-"""What the commands share: where they print, and which AWS they talk to."""
+"""What all commands share: where they print, and which AWS they use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from local.endpoint import use_embedded
 from operations.aws import Aws, refuse_loopback
 from operations.errors import UserError
 
-# What a person reads goes to standard error where standard output is for a shell.
+# Progress and errors go to `aside`, so that a shell can read standard output.
 screen = Console(highlight=False)
 aside = Console(stderr=True, highlight=False)
 
@@ -38,10 +38,10 @@ OnAccount = Annotated[
 
 
 def aws_of(account: Stage | None) -> Aws:
-    """The stack of a stage on the AWS account of the environment; without one, that on the embedded AWS.
+    """Find the stack of a stage on the AWS account of the environment, or by default the one on the embedded AWS.
 
     Raises:
-        UserError: There is none, or the environment points elsewhere.
+        UserError: There is no such stack, or the environment points at this machine.
     """
     if account is not None:
         refuse_loopback(os.environ)
@@ -49,7 +49,7 @@ def aws_of(account: Stage | None) -> Aws:
     running = emulator.running()
     if running is None:
         raise UserError(
-            "the embedded AWS does not run; start it with `make up`, or name a stage on your account: "
+            "the embedded AWS is not running; start it with `make up`, or name a stage of your account: "
             "--account dev"
         )
     use_embedded(running.endpoint)

@@ -12,7 +12,7 @@ from operations.errors import UserError
 
 app = typer.Typer(
     name="inventory-orders",
-    help="The embedded AWS, and tools for the deployed stack.",
+    help="Tools for the inventory & order service: on an AWS account, or on the embedded AWS.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -22,7 +22,7 @@ app.add_typer(this_machine.app)
 
 
 def main() -> None:
-    """Run a command; what a person can act upon is printed without a traceback."""
+    """Run a command, and print an error that a person can fix without a traceback."""
     try:
         app()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Commands for operators: they work on a stack, on an AWS account or on the embedded AWS."""
+"""Commands for operators: they act on a stack, on an AWS account or on the embedded AWS."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ACCOUNT_PANEL = "Your AWS account"
 
 
 class QueueName(StrEnum):
-    """The two ways in for orders."""
+    """The queues that take orders."""
 
     STANDARD = "standard"
     FIFO = "fifo"
@@ -54,10 +54,10 @@ class AnyQueue(StrEnum):
 
 @app.command(rich_help_panel=_PANEL)
 def status(account: OnAccount = None) -> None:
-    """Show what the tables and queues hold, and why messages were dead-lettered."""
+    """Count the rows of the tables and the messages of the queues, and show why messages were dead-lettered."""
     aws = aws_of(account)
     tables = Table("table", "items", "", box=None)
-    note = "approximate, some hours old" if account else ""
+    note = "approximate, up to six hours old" if account else ""
     for name in ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName"):
         items = aws.dynamodb.describe_table(TableName=aws.outputs[name])["Table"]["ItemCount"]
         tables.add_row(name.removesuffix("TableName"), f"{items:,}", note)
@@ -67,30 +67,30 @@ def status(account: OnAccount = None) -> None:
         depth = queues.depth(aws, name)
         depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
     screen.print(depths)
-    letters = [
-        letter
+    dead_letters = [
+        dead_letter
         for name in queues.DEAD_LETTERS
-        for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
+        for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
     ]
-    if letters:
-        causes = Counter(letter.code for letter in letters)
-        example = {letter.code: letter.message for letter in letters}
-        dead = Table("dead letters", "", "for example", box=None)
+    if dead_letters:
+        causes = Counter(dead_letter.code for dead_letter in dead_letters)
+        example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
+        table = Table("dead letters", "", "for example", box=None)
         for code, count in causes.most_common():
-            dead.add_row(code, f"{count:,}", example[code])
-        screen.print("", dead)
+            table.add_row(code, f"{count:,}", example[code])
+        screen.print("", table)
 
 
 @app.command(rich_help_panel=_PANEL)
 def audit(
     product: Annotated[
-        str | None, typer.Argument(help="Explain this product's stock, change by change.")
+        str | None, typer.Argument(help="Also list every change of this product's stock.")
     ] = None,
     account: OnAccount = None,
 ) -> None:
-    """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
+    """Recompute every product's stock from adjustments and orders. The exit status is 1 if a unit is unexplained.
 
-    Meant for a time when nothing writes: it reads the three tables one after the other.
+    Run it while nothing writes: it reads the three tables one after the other.
     """
     from operations.audit import history, read_books  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ def audit(
         books = read_books(aws)
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
-        raise UserError(f"there is no product {product}, and no row speaks of one")
+        raise UserError(f"there is no product {product}, and no row mentions it")
     wrong = [entry for entry in chosen if entry.difference]
     if product is not None:
         for entry in chosen:
@@ -139,36 +139,37 @@ def _show_history(account: Account, entries: list[Entry]) -> None:
 def redrive(
     send: Annotated[
         bool,
-        typer.Option("--send", help="Really send them back. Without it nothing is changed."),
+        typer.Option("--send", help="Send them back. Without this option nothing changes."),
     ] = False,
     queue: Annotated[
         AnyQueue | None,
-        typer.Option(help="Only the dead letters of this queue; those of all without it."),
+        typer.Option(help="Only the dead letters of this queue. Default: all queues."),
     ] = None,
     cause: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CODE",
-            help="Send back this errorCode and no other; may be given more than once. Without it: "
-            "TOO_MANY_DELIVERIES, UNKNOWN_PRODUCT and BELOW_FLOOR, whose causes may have been repaired since.",
+            help="Send back only this errorCode; can be repeated. Default: TOO_MANY_DELIVERIES, UNKNOWN_PRODUCT "
+            "and BELOW_FLOOR, whose causes may have been repaired since.",
         ),
     ] = None,
     rate: Annotated[
         float,
-        typer.Option(min=0.1, help="Letters a second at the most, so that the queue keeps up."),
+        typer.Option(min=0.1, help="Most messages to send per second."),
     ] = 20.0,
     account: OnAccount = None,
 ) -> None:
     """Show the dead letters by cause, and send back those that may succeed now.
 
-    What can never succeed (bad JSON, a broken schema, a used id) stays: its sender has to send it anew. Safe to
-    interrupt and to repeat: a letter is sent first and deleted then, and the service recognises what it has seen.
+    A message that can never succeed (bad JSON, a violated schema, a used id) stays: its sender has to correct it and
+    send it again. A redrive can be interrupted and run again: each message is re-sent before it is deleted, and the
+    service recognises what it has already processed.
     """
-    from operations import redrive as redriving  # noqa: PLC0415
+    from operations import redrive as redrives  # noqa: PLC0415
 
     aws = aws_of(account)
-    causes = frozenset(cause) if cause else redriving.MAY_SUCCEED_NOW
-    findings: dict[str, redriving.Findings] = {}
+    causes = frozenset(cause) if cause else redrives.MAY_SUCCEED_NOW
+    findings: dict[str, redrives.Findings] = {}
     pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
     for name, dead_letters, source in pairs:
         if queue not in (None, name):
@@ -177,43 +178,43 @@ def redrive(
         with aside.status(f"Reading the dead letters of {name}") as spinner:
 
             def progress(
-                so_far: redriving.Findings, name: str = name, spinner: Status = spinner
+                so_far: redrives.Findings, name: str = name, spinner: Status = spinner
             ) -> None:
-                back = so_far.count(redriving.Decision.SEND_BACK)
+                back = so_far.count(redrives.Decision.SEND_BACK)
                 spinner.update(f"{name}: {back:,} sent back")
 
             try:
                 findings[name] = (
-                    redriving.redrive(
-                        aws.sqs, url, aws.outputs[source], causes, rate=rate, told=progress
+                    redrives.redrive(
+                        aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
                     )
                     if send
-                    else redriving.look(aws.sqs, url, causes)
+                    else redrives.look(aws.sqs, url, causes)
                 )
             except (BotoCoreError, ClientError) as error:
                 raise UserError(
-                    f"{name}: {error}. Nothing is lost: repair that, and run this again"
+                    f"{name}: {error}. Nothing is lost: fix this, then run the command again"
                 ) from error
     _show_dead_letters(findings)
-    back = sum(found.count(redriving.Decision.SEND_BACK) for found in findings.values())
+    back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
-            f"{back:,} sent back. [dim]`inventory-orders status` shows what becomes of them.[/]"
+            f"{back:,} sent back. [dim]`inventory-orders status` shows what happens to them.[/]"
         )
     else:
-        screen.print(f"Nothing was changed. [dim]With --send, {back:,} go back.[/]")
+        screen.print(f"Nothing was changed. [dim]--send would send {back:,} back.[/]")
 
 
 def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
-    table = Table("queue", "cause", "letters", "", "for example", box=None)
+    table = Table("queue", "cause", "dead letters", "", "for example", box=None)
     for name, found in findings.items():
         for group in found.groups.values():
             for decision, count in group.decisions.items():
                 table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
         if found.crowded:
             aside.print(
-                f"[dim]Of {len(found.crowded):,} groups of {name} only the first letters are visible at once; "
-                "more may stand behind them, and --send gets there.[/]"
+                f"[dim]{len(found.crowded):,} groups of {name} may hold more dead letters than SQS shows at a "
+                "time; --send processes them all.[/]"
             )
     screen.print(table if table.row_count else "There are no dead letters.")
 
@@ -223,23 +224,23 @@ def send(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Orders as JSON lines, or a basket file (product codes of one order a line, separated by "
-            "commas); either may end in .gz.",
+            help="Orders as JSON lines, or a basket file: one order per line, product codes separated by commas. "
+            "Either may be compressed (.gz).",
             exists=True,
             dir_okay=False,
         ),
     ],
-    queue: Annotated[QueueName, typer.Option(help="Which queue.")] = QueueName.STANDARD,
+    queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Orders a second; as fast as it goes without it.")
+        float | None, typer.Option(min=0.1, help="Orders per second. Default: no limit.")
     ] = None,
     duplicates: Annotated[
         float, typer.Option(min=0, max=100, help="Percentage of messages to send twice.")
     ] = 0.0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Send only the first so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send only this many orders.")] = None,
     account: OnAccount = None,
 ) -> None:
-    """Send orders through SQS. Bodies are sent as they are: the service judges them."""
+    """Send orders through SQS. Message bodies are sent unchanged and unchecked."""
     aws = aws_of(account)
     count = 0
 
@@ -252,22 +253,22 @@ def send(
     output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
     began = time.monotonic()
     with aside.status("Sending") as spinner:
-        queues.send(aws, output, messages, rate=rate, sent=progress)
+        queues.send(aws, output, messages, rate=rate, on_sent=progress)
     seconds = time.monotonic() - began
     screen.print(
         f"{count:,} messages sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        f"[dim]`inventory-orders status` shows what becomes of them.[/]"
+        f"[dim]`inventory-orders status` shows what happens to them.[/]"
     )
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
-def deploy(stage: Annotated[Stage, typer.Option(help="dev or prod; must be named.")]) -> None:
+def deploy(stage: Annotated[Stage, typer.Option(help="dev or prod.")]) -> None:
     """Deploy the stack to the AWS account of your environment."""
     _cdk("deploy", stage)
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
-def destroy(stage: Annotated[Stage, typer.Option(help="dev or prod; must be named.")]) -> None:
+def destroy(stage: Annotated[Stage, typer.Option(help="dev or prod.")]) -> None:
     """Remove the stack from the AWS account of your environment. Asks first."""
     typer.confirm(
         f"Destroy the stack InventoryOrders-{stage.value} on the AWS account of your environment?",

@@ -1,4 +1,4 @@
-"""Commands that run on this machine only: the embedded AWS, and what it shows."""
+"""Commands for this machine only: the embedded AWS, its demonstration and its dashboard."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ _PANEL = "This machine"
 def demo(
     orders: Annotated[
         Path | None,
-        typer.Option(help="A basket file, whose first 1,000 orders are replayed instead."),
+        typer.Option(help="Send the first 1,000 orders of this basket file instead."),
     ] = None,
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books."""
     if orders is not None and not orders.is_file():
         raise UserError(f"{orders} does not exist")
     running = _up(screen)
-    # Before the orders: what a queue held is known only from looking at it.
+    # Start the dashboard before the orders: a queue's depth is not stored anywhere, so it must be watched.
     page = background.start()
-    # Only now, so that the first lines appear at once.
+    # Imported late, so that the first output appears at once.
     from local import demo as demonstration  # noqa: PLC0415
 
     use_embedded(running.endpoint)
     aws = Aws.of_stack(stack.STACK_NAME)
-    outcome = demonstration.run_demo(aws, running, screen, orders)
-    demonstration.show(outcome, screen)
-    path = demonstration.write_json(outcome)
+    result = demonstration.run_demo(aws, running, screen, orders)
+    demonstration.show(result, screen)
+    path = demonstration.write_json(result)
     screen.print(f"\n[bold]The dashboard, live:[/] {page.endpoint}")
     screen.print(
-        f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS still runs; try next:\n"
+        f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS is still running; try next:\n"
         "  make dashboard                      open that page\n"
         "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json\n"
-        "  make demo ORDERS=FILE               real orders instead, one a line\n"
+        "  make demo ORDERS=FILE               real orders instead, one per line\n"
         "  .venv/bin/inventory-orders status   tables, queues, dead letters\n"
-        '  eval "$(make env)"                  any AWS client sees this stack\n'
+        '  eval "$(make env)"                  point any AWS client at this stack\n'
         "  make down                           stop it[/]",
         soft_wrap=True,
     )
-    if not outcome.good:
+    if not result.good:
         raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=_PANEL)
 def up() -> None:
-    """Start the embedded AWS with the stack deployed. Does nothing where that is so already."""
+    """Start the embedded AWS and deploy the stack, unless both are up to date."""
     running = _up(screen)
     screen.print(
         f"[green]Ready[/] at {running.endpoint}. "
@@ -73,7 +73,7 @@ def up() -> None:
 
 @app.command(rich_help_panel=_PANEL)
 def down() -> None:
-    """Stop the embedded AWS of this checkout, the dashboard, and everything that they started."""
+    """Stop the embedded AWS of this checkout, the dashboard, and every process that they started."""
     screen.print("Stopped." if stack.down() else "Nothing was running.")
 
 
@@ -82,14 +82,17 @@ def dashboard(
     png: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", dir_okay=False, help="Write a picture of it, without a window."
+            metavar="FILE",
+            dir_okay=False,
+            help="Write a picture of the dashboard; opens no window.",
         ),
     ] = None,
     height: Annotated[
-        int | None, typer.Option(min=100, help="Of the picture, in pixels; all without it.")
+        int | None,
+        typer.Option(min=100, help="Height of the picture, in pixels. Default: the whole page."),
     ] = None,
     url: Annotated[
-        bool, typer.Option("--url", help="Print its address and nothing else; open no browser.")
+        bool, typer.Option("--url", help="Print only its address, and open no browser.")
     ] = False,
 ) -> None:
     """Show the CloudWatch dashboard of the stack on this machine, live. `make down` stops it."""
@@ -108,7 +111,7 @@ def dashboard(
             "[dim]It is live: run `make demo` in another terminal. `make down` stops it.[/]",
             soft_wrap=True,
         )
-        # Without a screen a browser of the terminal's might take the terminal.
+        # Without a screen, a text-mode browser might take over the terminal.
         if sys.platform != "linux" or os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
             webbrowser.open(page.endpoint)
 
@@ -118,7 +121,7 @@ def env() -> None:
     """Print `export NAME=value` lines that point any AWS client at the running embedded AWS."""
     running = emulator.running()
     if running is None:
-        raise UserError("the embedded AWS does not run; start it with `make up`")
+        raise UserError("the embedded AWS is not running; start it with `make up`")
     for name, value in embedded_settings(running.endpoint).items():
         typer.echo(f"export {name}={shlex.quote(value)}")
 
@@ -126,14 +129,14 @@ def env() -> None:
 @app.command(rich_help_panel=_PANEL)
 def invoke(
     function: Annotated[str, typer.Argument(help="Name of a folder in functions/.")],
-    event: Annotated[Path, typer.Argument(help="A JSON file, such as those in events/.")],
+    event: Annotated[Path, typer.Argument(help="A JSON file, such as one of those in events/.")],
 ) -> None:
-    """Invoke one handler with one event: on the running stack, else in this process against moto."""
+    """Invoke one handler with one event: on the running stack, or, without one, in this process with moto."""
     from local import invoke as invocations  # noqa: PLC0415 - moto and boto3 are slow to import
 
     if function not in invocations.function_names():
         known = ", ".join(invocations.function_names())
-        raise UserError(f"there is no function {function}; there are: {known}")
+        raise UserError(f"there is no function {function}; the functions are {known}")
     content = invocations.read_event(event)
     running = emulator.running()
     if running is not None:
@@ -142,7 +145,7 @@ def invoke(
         result = invocations.invoke_deployed(Aws.of_stack(stack.STACK_NAME), function, content)
     else:
         aside.print(
-            "[dim]No stack is running: in this process, against moto, with the demo's catalogue[/]"
+            "[dim]No stack is running: in this process, with moto and the catalogue of the demo[/]"
         )
         result = invocations.invoke_in_process(function, content)
     for heading, lines in (
@@ -161,10 +164,10 @@ def invoke(
 @app.command(rich_help_panel=_PANEL)
 def example(
     name: Annotated[
-        str | None, typer.Argument(help="Which one; all their names are listed without it.")
+        str | None, typer.Argument(help="The example to run. Default: list all names.")
     ] = None,
 ) -> None:
-    """Show an anomaly really happening with naive code, and not happening with ours."""
+    """Run a race that breaks naive code, then the same race with the service's code."""
     from local import examples  # noqa: PLC0415
 
     if name is None or name not in examples.EXAMPLES:
@@ -175,12 +178,12 @@ def example(
         return
     running = _up(screen)
     use_embedded(running.endpoint)
-    story = examples.EXAMPLES[name](examples.Stage.of(Aws.of_stack(stack.STACK_NAME)))
+    result = examples.EXAMPLES[name](examples.Sandbox.of(Aws.of_stack(stack.STACK_NAME)))
     screen.print(f"\n[bold]{name}[/]")
-    for line in story.lines:
+    for line in result.lines:
         screen.print(f"  {line}", soft_wrap=True)
     screen.print(f"\n[dim]docs/patterns.md#{name} explains it.[/]")
-    if not story.as_told:
+    if not result.as_expected:
         raise typer.Exit(1)
 
 
@@ -188,8 +191,8 @@ def _up(console: Console) -> emulator.Emulator:
     began = time.monotonic()
     with console.status("Looking for the embedded AWS") as spinner:
 
-        def say(what: str) -> None:
-            spinner.update(what)
-            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {what}")
+        def report(step: str) -> None:
+            spinner.update(step)
+            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
 
-        return stack.up(say)
+        return stack.up(report)

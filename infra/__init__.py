@@ -1,1 +1,1 @@
-"""The CDK stack, one module for each concern."""
+"""The CDK stack: one module for each part of it."""

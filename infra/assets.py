@@ -1,11 +1,11 @@
-"""What Lambda unpacks: the layer and the functions, built without Docker and without a network.
+"""The code assets of layer and functions, built without Docker and without a network.
 
 The layer's dependencies are copied from the environment that runs the CDK app, where they were installed from pinned
 and hashed requirements. All of it is pure Python, so one asset serves every architecture.
 
-The CDK dates every file of an asset 1980, which makes ordinary bytecode stale: Python would compile everything at
-every cold start. So the bytecode is compiled here, by an interpreter of the runtime's own version and with
-`unchecked-hash`, which no date can make stale. Where no such interpreter is at hand, the asset holds source only.
+The CDK sets the date of every file in an asset to 1980. That makes ordinary bytecode stale, so Python would compile
+everything at every cold start. Therefore the bytecode is compiled here, by an interpreter of the runtime's version and
+with `unchecked-hash`, which ignores dates. If there is no such interpreter, the asset holds source only.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _CORE = ROOT / "layers" / "core"
 
 
 class AssetError(Exception):
-    """An asset cannot be built; says what to do."""
+    """An asset cannot be built; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Asset:
-    """A folder to deploy, and the digest of everything that it was made from."""
+    """A folder to deploy, and the digest of everything that it is built from."""
 
     path: Path
     digest: str
 
 
 def layer(runtime: str) -> Asset:
-    """The shared layer: `python/` with the domain code and its dependencies."""
+    """Build the shared layer: a folder `python/` with the service's package and its dependencies."""
     distributions = [
         _installed(name, version)
         for name, version in pinned(_CORE / "requirements.txt", runtime).items()
@@ -57,7 +57,7 @@ def layer(runtime: str) -> Asset:
 
 
 def function(name: str, runtime: str) -> Asset:
-    """The code of one function: its folder."""
+    """Build the code of one function from its folder."""
     folder = ROOT / "functions" / name
     return _build(
         f"function-{name}",
@@ -69,7 +69,7 @@ def function(name: str, runtime: str) -> Asset:
 
 
 def pinned(requirements: Path, runtime: str) -> dict[str, str]:
-    """The versions that a requirements file pins, by name; lines for other Python versions are left out."""
+    """Read the versions that a requirements file pins, by name, without lines for other Python versions."""
     minor = int(runtime.removeprefix("python3."))
     pins = {}
     for line in requirements.read_text("utf-8").splitlines():
@@ -98,7 +98,7 @@ def _copy_distribution(found: importlib.metadata.Distribution, target: Path) -> 
             raise AssetError(
                 f"{found.name} is not pure Python ({file}); it cannot go into the layer"
             )
-        # Records of this installation would differ from machine to machine; licences and metadata go along.
+        # Files about this installation differ from machine to machine. Licences and metadata are kept.
         skipped = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
         if ".." in file.parts or "__pycache__" in file.parts or file.name in skipped:
             continue
@@ -126,7 +126,7 @@ def _build(
     extra: Iterable[str],
     fill: Callable[[Path], None],
 ) -> Asset:
-    """Build an asset unless the same one is there already."""
+    """Build an asset, unless it exists already."""
     interpreter = _interpreter(runtime)
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in sources:
@@ -147,7 +147,7 @@ def _build(
         try:
             target.rename(asset.path)
         except OSError:
-            # Somebody else built the same asset in the meantime.
+            # Another process has built the same asset in the meantime.
             if not asset.path.is_dir():
                 raise
     return asset
@@ -164,10 +164,10 @@ def _compile(interpreter: str, folder: Path) -> None:
 
 @functools.cache
 def _interpreter(runtime: str) -> str | None:
-    """An interpreter of the runtime's version, if one is at hand and really runs."""
+    """Find an interpreter of the runtime's version that runs; None if there is none."""
     version = runtime.removeprefix("python")
     folders = [Path(folder) for folder in os.get_exec_path()]
-    # pyenv keeps the versions that are not switched on off the PATH.
+    # pyenv does not put inactive versions on the PATH.
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     folders += sorted(pyenv.glob(f"versions/{version}*/bin"))
     candidates = [Path(sys.executable), *(folder / runtime for folder in folders)]
@@ -192,7 +192,7 @@ def _version(interpreter: str) -> str | None:
     return answer.stdout.strip() if answer.returncode == 0 else None
 
 
-# Not the caller's PYTHONDONTWRITEBYTECODE, PYTHONPATH and the like.
+# PYTHONDONTWRITEBYTECODE, PYTHONPATH and the like would change the result.
 _PLAIN_ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
 }

@@ -1,4 +1,4 @@
-"""The Lambda functions, the layer that they share, and what each may do."""
+"""The Lambda functions, the layer that they share, and their permissions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from infra.tables import Tables
 
 
 class Functions(Construct):
-    """One function for each folder of functions/, each with a role and a log group of its own."""
+    """One function for each folder in functions/, each with its own role and log group."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Functions(Construct):
         self._layer = lambda_.LayerVersion(
             self,
             "CoreLayer",
-            description="The domain code of the inventory and order service, and its dependencies",
+            description="The code of the inventory and order service, and its dependencies",
             code=lambda_.Code.from_asset(str(layer.path), asset_hash=layer.digest),
             compatible_runtimes=[self._runtime],
             compatible_architectures=[lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64],
@@ -49,20 +49,20 @@ class Functions(Construct):
         self.place_orders = self._function(
             "place_orders",
             "PlaceOrders",
-            "Places orders from both order queues, a whole batch at a time",
+            "Places orders from both order queues, in batches",
             {
                 "OrderQueue": queues.orders,
                 "OrderQueueFifo": queues.orders_fifo,
             },
         )
         self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
-        # UpdateItem: an order whose cancellation came first fills in the row that it left.
+        # UpdateItem: if the cancellation came first, the order fills in its tombstone.
         self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem", "UpdateItem"])
 
         self.adjust_stock = self._function(
             "adjust_stock",
             "AdjustStock",
-            "Books receipts, corrections, returns and plain decrements",
+            "Applies receipts, corrections, returns and plain decrements",
             {"StockQueue": queues.stock},
         )
         self._allow(self.adjust_stock, tables.products, ["BatchGetItem", "GetItem", "UpdateItem"])
@@ -131,7 +131,7 @@ class Functions(Construct):
             self,
             f"{construct_id}Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description=f"What {name} may do, and nothing else",
+            description=f"The permissions of {name}",
         )
         log_group.grant_write(role)
         code = assets.function(name, self._settings.runtime)
@@ -166,8 +166,8 @@ class Functions(Construct):
         function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
         function.add_event_source_mapping(
-            # The name that the CDK's own SqsEventSource gives it. Under another one an update would make a second
-            # mapping of the queue before it deletes the first, which Lambda refuses.
+            # The id that the CDK's own SqsEventSource uses. With another id, an update would create a second mapping
+            # of the queue before it deletes the first, and Lambda does not allow two.
             f"SqsEventSource:{Names.node_unique_id(pair.queue.node)}",
             event_source_arn=pair.queue.queue_arn,
             batch_size=settings.batchSize,
@@ -199,13 +199,13 @@ class Functions(Construct):
         )
 
 
-# The first three are for Lambda's poller: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The
-# CDK's own grant allows one more, which nobody uses.
+# Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's
+# own grant adds one that is not needed.
 _CONSUME = [
     "sqs:ReceiveMessage",
     "sqs:DeleteMessage",
     "sqs:GetQueueAttributes",
-    # For the handler, which hides returned messages for a while.
+    # The handler delays returned messages.
     "sqs:ChangeMessageVisibility",
 ]
 

@@ -1,8 +1,8 @@
-"""What an operator sees: one dashboard, and alarms that say what they mean and what to do first.
+"""The dashboard, and the alarms: each says what it means and what to do first.
 
-The metrics are those that the handlers emit (namespace `InventoryOrders`, dimension `service`) and those of AWS. No
-alarm uses metric math: the handlers emit 0 or 1 for each attempt, so that an average is a rate. Logical successes
-(stale deletes, stale events, replays) are shown and never alarm.
+They use the metrics of the handlers (namespace `InventoryOrders`, dimension `service`) and those of AWS. No alarm
+needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events and
+replays are successes: the dashboard shows them, and no alarm counts them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ REASONS = ("INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT")
 
 RUNBOOK = "docs/runbook.md"
 
-# Healthy, according to the design of the service.
+# Limits of a healthy service, from its design.
 HEALTHY_CONFLICT_RATE = 0.05
 HEALTHY_RETRIES = 0.5
 HEALTHY_RETRY_SUCCESS = 0.99
 
-# Longer than the longest lease (15 minutes), during which orders of a product rightly wait.
+# Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
 
 _MINUTE = Duration.minutes(1)
@@ -76,7 +76,7 @@ class Monitoring(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            # Dashboards are global to an account, the stack is not.
+            # The name of a dashboard is unique in the account, that of a stack in its region.
             dashboard_name=f"InventoryOrders-{settings.stage}-{Aws.REGION}",
             default_interval=Duration.hours(3),
         )
@@ -97,7 +97,7 @@ class Monitoring(Construct):
         reason: str | None = None,
         period: Duration = _MINUTE,
     ) -> cloudwatch.Metric:
-        """One of our own."""
+        """A metric of the handlers."""
         dimensions = {"service": self._service}
         if reason is not None:
             dimensions["reason"] = reason
@@ -183,15 +183,15 @@ class Monitoring(Construct):
                 f"{name}DeadLetters",
                 self._of_queue(pair, "ApproximateNumberOfMessagesVisible", name, _RED, dead=True),
                 0,
-                f"Messages of {name} were put aside because they can never succeed, or were delivered too often. "
-                "First: look at errorCode and errorMessage of the dead letters (inventory-orders status); the "
-                "message says what its sender has to fix.",
+                f"Messages of {name} were dead-lettered: they can never succeed, or were delivered too often. First: "
+                "read errorCode and errorMessage of the dead letters (inventory-orders status). They say what the "
+                "sender has to fix.",
             )
             self._alarm(
                 f"{name}OldestMessage",
                 self._of_queue(pair, "ApproximateAgeOfOldestMessage", name, _ORANGE),
                 OLDEST_MESSAGE_SECONDS,
-                f"A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: see "
+                f"A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check "
                 "whether the function runs (errors, throttles), then why messages are returned (cause in its log).",
                 periods=3,
             )
@@ -199,16 +199,16 @@ class Monitoring(Construct):
             "ConflictRate",
             self._metric("VersionConflict", "Average", "conflict rate", _RED, period=_FIVE_MINUTES),
             HEALTHY_CONFLICT_RATE,
-            "More than 5 % of the attempts to commit find that a rival was faster: work is done twice. First: lower "
-            "maximumConcurrency or raise batchSize of the queue in cdk.json; send a drop through the FIFO queue.",
+            "In more than 5 % of the commit attempts a rival was faster, so work is done twice. First: lower "
+            "maximumConcurrency or raise batchSize of the queue in cdk.json. Send a drop through the FIFO queue.",
             periods=3,
         )
         self._alarm(
             "RetriesExhausted",
             self._metric("RetriesExhausted", "Average", "given up", _RED, period=_FIVE_MINUTES),
             1 - HEALTHY_RETRY_SUCCESS,
-            "More than 1 % of the retried changes were given up; their messages are delivered again later. First: "
-            "look for throttles of the tables, then for one product that everybody wants (productId in the log).",
+            "More than 1 % of the retried changes ran out of attempts; their messages are delivered again later. "
+            "First: look for throttled tables, then for a hot product (productId in the log).",
             periods=2,
         )
         for name, function in self._functions.items():
@@ -216,15 +216,15 @@ class Monitoring(Construct):
                 f"{name}Errors",
                 self._of_function(function, "Errors", "Sum", name, _RED),
                 0,
-                f"{name} raised an exception or timed out; its messages come back after the visibility timeout. "
+                f"{name} raised an exception or timed out; its messages return after the visibility timeout. "
                 "First: read the traceback in its log group.",
             )
             self._alarm(
                 f"{name}Throttles",
                 self._of_function(function, "Throttles", "Sum", name, _ORANGE),
                 0,
-                f"{name} wanted to run more often at once than the account allows. First: compare the account's "
-                "concurrency with maximumConcurrency in cdk.json.",
+                f"{name} reached the account's concurrency limit. First: compare that limit with maximumConcurrency "
+                "in cdk.json.",
                 periods=3,
             )
         for name, table in self._tables.items():
@@ -233,8 +233,9 @@ class Monitoring(Construct):
                     f"{name}{kind}Throttles",
                     self._of_table(table, f"{kind}ThrottleEvents", name, _ORANGE),
                     0,
-                    f"DynamoDB throttles {kind.lower()}s of {name}; they are retried with backoff. First: see whether "
-                    "one key is hot (1,000 write units a second for each), else set warmThroughput in cdk.json.",
+                    f"DynamoDB throttles {kind.lower()}s of {name}; they are retried with backoff. First: check "
+                    "whether one key is hot (the limit is 1,000 write units per second). If none is, set "
+                    "warmThroughput in cdk.json.",
                     periods=3,
                 )
         self._alarm(
@@ -243,8 +244,8 @@ class Monitoring(Construct):
                 self._tables["Orders"], "WriteThrottleEvents", "byUser", _ORANGE, index="byUser"
             ),
             0,
-            "DynamoDB throttles the index byUser, and with it the writes of Orders. First: see whether one user "
-            "sends very many orders, else set warmThroughput.Orders in cdk.json.",
+            "DynamoDB throttles the index byUser, and with it the writes of Orders. First: check whether one user "
+            "sends very many orders. If not, set warmThroughput.Orders in cdk.json.",
             periods=3,
         )
 
@@ -256,12 +257,12 @@ class Monitoring(Construct):
         description: str,
         periods: int = 1,
     ) -> None:
-        """Above the threshold for so many periods in a row; no data means no trouble."""
+        """Add an alarm for so many periods in a row above the threshold; missing data is not breaching."""
         self.alarms.append(
             cloudwatch.Alarm(
                 self,
                 f"{name}Alarm",
-                # A label would make it a metric-math alarm, which the embedded AWS refuses.
+                # A label would make it a metric-math alarm, which the embedded AWS does not support.
                 metric=cloudwatch.Metric(
                     namespace=metric.namespace,
                     metric_name=metric.metric_name,
@@ -313,8 +314,8 @@ class Monitoring(Construct):
     def _flow(self) -> None:
         self._heading(
             "Are orders flowing?",
-            "Placed and rejected are answers; both are fine. **Age that grows** while nothing is placed: look at the "
-            "platform below. **Dead letters** never go away by themselves: their `errorMessage` says what to fix.",
+            "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform "
+            "below. **Dead letters** stay until somebody acts: their `errorMessage` says what to fix.",
         )
         placed = self._metric("OrdersPlaced", "Sum", "placed", _GREEN)
         rejected = self._metric("OrdersRejected", "Sum", "rejected", _ORANGE)
@@ -338,16 +339,16 @@ class Monitoring(Construct):
             for reason, color in zip(REASONS, (_ORANGE, _PURPLE, _GREY), strict=True)
         ]
         self.dashboard.add_widgets(
-            self._graph("Orders", [placed, rejected], "in each period", stacked=True),
-            self._graph("Rejected, by reason", reasons, "in each period", stacked=True),
+            self._graph("Orders", [placed, rejected], "per period", stacked=True),
+            self._graph("Rejected, by reason", reasons, "per period", stacked=True),
             self._graph(
-                "Where messages end otherwise",
+                "Other ends of messages",
                 [
                     self._metric("OrdersReplayed", "Sum", "replayed", _BLUE),
                     self._metric("MessagesReturned", "Sum", "returned", _GREY),
                     self._metric("MessagesDeadLettered", "Sum", "dead-lettered", _RED),
                 ],
-                "in each period",
+                "per period",
             ),
         )
         self.dashboard.add_widgets(
@@ -368,18 +369,18 @@ class Monitoring(Construct):
         )
         self.dashboard.add_widgets(
             self._graph(
-                "Late, and rightly ignored",
+                "Stale, ignored on purpose",
                 [
                     self._metric("StaleEventsIgnored", "Sum", "stale events", _BLUE),
                     self._metric("StaleDeletesIgnored", "Sum", "stale deletes", _PURPLE),
                 ],
-                "in each period",
+                "per period",
                 width=12,
             ),
             self._graph(
                 "Products that ran low",
                 [self._metric("LowStock", "Sum", "low or out of stock", _ORANGE)],
-                "in each period",
+                "per period",
                 width=12,
             ),
         )
@@ -388,8 +389,8 @@ class Monitoring(Construct):
         self._heading(
             "Is there contention?",
             "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of "
-            "retried changes succeed**. **Claims** take the place of lost transactions on a product that is fought over; "
-            "refused ones cost little. Above 5 %: fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
+            "retried changes succeed**. **Claims** replace lost transactions on a contested product; a refused claim "
+            "costs little. Above 5 %: use fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
         )
         percent = cloudwatch.MathExpression(
             expression="100 * rate",
@@ -437,13 +438,13 @@ class Monitoring(Construct):
                     self._metric("Claims", "Sum", "taken", _GREEN),
                     self._metric("ClaimsRefused", "Sum", "refused", _GREY),
                 ],
-                "in each period",
+                "per period",
                 width=6,
             ),
             self._graph(
-                "Conditions that failed (DynamoDB)",
+                "Failed conditions (DynamoDB)",
                 self._each_table("ConditionalCheckFailedRequests"),
-                "in each period",
+                "per period",
                 width=6,
             ),
             self._graph(
@@ -452,7 +453,7 @@ class Monitoring(Construct):
                     *self._each_table("TransactionConflict"),
                     self._metric("TransactionConflict", "Sum", "seen by handlers", _RED),
                 ],
-                "in each period",
+                "per period",
                 width=6,
             ),
         )
@@ -460,8 +461,8 @@ class Monitoring(Construct):
     def _efficiency(self) -> None:
         self._heading(
             "How efficient is it?",
-            "One transaction can place 99 orders for one product. **Few orders a transaction** under load: batches are "
-            "small (raise `batchWindowSeconds`), or orders share no products.",
+            "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches "
+            "are small (raise `batchWindowSeconds`), or orders share no products.",
         )
         units = cloudwatch.MathExpression(
             expression="(products + orders) / answered",
@@ -474,13 +475,13 @@ class Monitoring(Construct):
                 ),
                 "answered": self._metric("OrdersPlaced", "Sum", "placed", _GREEN),
             },
-            label="write units for each placed order",
+            label="write units per placed order",
             color=_BLUE,
             period=_MINUTE,
         )
         self.dashboard.add_widgets(
             self._graph(
-                "Orders in a transaction",
+                "Orders per transaction",
                 [
                     self._metric("OrdersPerTransaction", "Average", "average", _BLUE),
                     self._metric("OrdersPerTransaction", "Maximum", "most", _GREY),
@@ -489,9 +490,9 @@ class Monitoring(Construct):
                 width=6,
             ),
             self._graph(
-                "Attempts to commit",
+                "Commit attempts",
                 [self._metric("ConditionalWrites", "Sum", "transactions sent", _PURPLE)],
-                "in each period",
+                "per period",
                 width=6,
             ),
             self._graph("Capacity", [units], "write units", width=6),
@@ -510,17 +511,17 @@ class Monitoring(Construct):
     def _platform(self) -> None:
         self._heading(
             "Is the platform healthy?",
-            "**Errors** are bugs or timeouts: read the function's log. **Throttles** are limits: of the account's "
-            "concurrency for Lambda, of a hot key or a cold table for DynamoDB.",
+            "**Errors** are bugs or timeouts: read the function's log. **Throttles** show a limit: for Lambda the "
+            "account's concurrency, for DynamoDB a hot key or a table that is not warm yet.",
         )
         self.dashboard.add_widgets(
-            self._graph("Errors", self._each_function("Errors", "Sum"), "in each period", width=6),
+            self._graph("Errors", self._each_function("Errors", "Sum"), "per period", width=6),
             self._graph(
-                "Throttles", self._each_function("Throttles", "Sum"), "in each period", width=6
+                "Throttles", self._each_function("Throttles", "Sum"), "per period", width=6
             ),
             self._graph("Duration, p95", self._each_function("Duration", "p95"), "ms", width=6),
             self._graph(
-                "At once",
+                "Concurrent invocations",
                 self._each_function("ConcurrentExecutions", "Maximum"),
                 "invocations",
                 width=6,
@@ -530,13 +531,13 @@ class Monitoring(Construct):
             self._graph(
                 "Writes throttled by DynamoDB",
                 self._each_table("WriteThrottleEvents"),
-                "in each period",
+                "per period",
                 width=12,
             ),
             self._graph(
                 "Reads throttled by DynamoDB",
                 self._each_table("ReadThrottleEvents"),
-                "in each period",
+                "per period",
                 width=12,
             ),
         )

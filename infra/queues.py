@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra.settings import Settings
 
-# With the handlers' growing delays 20 deliveries last 19 minutes at the least: longer than the longest lease (15).
+# With the growing delays of returned messages, 20 deliveries take at least 19 minutes. The longest lease takes 15.
 MAX_RECEIVE_COUNT = 20
 
 
@@ -23,7 +23,7 @@ class QueuePair:
 
 
 class Queues(Construct):
-    """All queues: encrypted, reached by TLS only."""
+    """All queues: encrypted, and reachable over TLS only."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
@@ -59,8 +59,8 @@ class Queues(Construct):
             name,
             fifo=fifo,
             retention=Duration.days(4),
-            # AWS asks for six times the function's timeout, so that a throttled invocation can be tried again
-            # before the message is visible to others: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+            # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before
+            # its messages become visible: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
             visibility=Duration.seconds(6 * timeout + window),
             dead_letters=sqs.DeadLetterQueue(
                 max_receive_count=MAX_RECEIVE_COUNT, queue=dead_letters
@@ -80,7 +80,7 @@ class Queues(Construct):
         return sqs.Queue(
             self,
             name,
-            # High throughput: order and deduplication count within a group, not within the queue.
+            # High throughput mode: ordering and deduplication apply within a group, not within the queue.
             fifo=True if fifo else None,
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP if fifo else None,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if fifo else None,

@@ -1,4 +1,4 @@
-"""What can be set in cdk.json, checked before anything is built from it."""
+"""The settings in cdk.json, validated before anything is built from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SettingsError(Exception):
-    """A setting is missing, unknown or out of range; says which, and what it may be."""
+    """A setting is missing, unknown or out of range; the message names it and the allowed values."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class FunctionSettings:
     """Settings of one Lambda function.
 
     Attributes:
-        memoryMegabytes: Memory; CPU comes in proportion.
-        timeoutSeconds: Longest run of one invocation.
+        memoryMegabytes: Memory in MB; CPU grows in proportion.
+        timeoutSeconds: Most seconds that an invocation may run.
     """
 
     memoryMegabytes: int  # noqa: N815 - spelt as in cdk.json
@@ -28,7 +28,7 @@ class FunctionSettings:
 
     def __post_init__(self) -> None:
         _check("memoryMegabytes", self.memoryMegabytes, 128, 10_240)
-        # Half of the time is kept for the worst case of the last call and for answering the queue.
+        # Half of the time is reserved for the slowest last call and for settling the batch.
         _check("timeoutSeconds", self.timeoutSeconds, 25, 900)
 
 
@@ -37,9 +37,9 @@ class QueueSettings:
     """How a queue feeds its function.
 
     Attributes:
-        batchSize: Messages for one invocation at the most.
-        maximumConcurrency: Invocations at once at the most.
-        batchWindowSeconds: How long to wait for a batch to fill; SQS demands 1 or more above a batch size of 10.
+        batchSize: Most messages for one invocation.
+        maximumConcurrency: Most invocations at the same time.
+        batchWindowSeconds: How long to wait for a batch to fill; at least 1 if batchSize is above 10 (a rule of SQS).
     """
 
     batchSize: int  # noqa: N815
@@ -54,10 +54,10 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class WarmThroughput:
-    """Capacity that a table has from the first second, for an announced rush.
+    """Capacity that a table has at once, for an announced drop.
 
     Attributes:
-        readUnitsPerSecond: At least 12,000 (what every on-demand table has).
+        readUnitsPerSecond: At least 12,000, which every on-demand table has.
         writeUnitsPerSecond: At least 4,000.
     """
 
@@ -74,15 +74,15 @@ class Settings:
     """All settings of the stack.
 
     Attributes:
-        stage: `dev` may be thrown away; `prod` is protected against deletion and keeps its data.
+        stage: `dev` can be deleted; `prod` is protected against deletion and keeps its data.
         runtime: Lambda runtime, such as `python3.14`.
         architecture: `arm64` or `x86_64`.
         log_level: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`.
-        log_retention_days: A number of days that CloudWatch Logs knows.
+        log_retention_days: One of the retention periods that CloudWatch Logs offers.
         functions: By the name of their folder in functions/.
         queues: By their name in the stack.
         warm_throughput: By table; usually empty.
-        alarm_email: Who is told about alarms; None for nobody.
+        alarm_email: Address for alarms; None for no mail.
     """
 
     stage: str
@@ -97,7 +97,7 @@ class Settings:
 
     @property
     def is_production(self) -> bool:
-        """Whether data and tables are protected."""
+        """Whether the stage keeps its data and is protected against deletion."""
         return self.stage == "prod"
 
     @property
@@ -107,7 +107,7 @@ class Settings:
 
     @property
     def service_name(self) -> str:
-        """The metrics' dimension `service`."""
+        """Value of the metric dimension `service`."""
         return f"inventory-orders-{self.stage}"
 
     @classmethod
@@ -175,7 +175,9 @@ _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
 def _email(value: object) -> str | None:
     if value is None or (isinstance(value, str) and re.fullmatch(r"[^@\s]+@[^@\s]+", value)):
         return value
-    raise SettingsError(f"settings.alarmEmail is {value!r}; it must be an address, or left out")
+    raise SettingsError(
+        f"settings.alarmEmail is {value!r}; it must be an e-mail address, or be left out"
+    )
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:
@@ -199,7 +201,7 @@ def _only(path: str, value: Mapping[str, Any], known: set[str], required: set[st
 
 
 def _each(section: str, top: Mapping[str, Any], kind: type[T]) -> dict[str, T]:
-    """Read a section that holds one object for each function, queue or table."""
+    """Read a section that holds one object per function, queue or table."""
     all_fields = fields(kind)  # type: ignore[arg-type]  # T is one of the dataclasses above
     known = {field.name for field in all_fields}
     required = {field.name for field in all_fields if not isinstance(field.default, int)}

@@ -1,4 +1,4 @@
-"""The stack that joins tables, queues and functions, and the outputs that other tools rely on."""
+"""The stack: joins tables, queues, functions and monitoring, and defines the outputs for other tools."""
 
 from __future__ import annotations
 

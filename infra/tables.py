@@ -1,4 +1,4 @@
-"""The tables."""
+"""The DynamoDB tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.settings import Settings
 
 
 class Tables(Construct):
-    """Products, Orders and StockAdjustments: on demand, encrypted, recoverable to any second of 35 days."""
+    """Products, Orders and StockAdjustments: on demand, encrypted, with point-in-time recovery for 35 days."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)

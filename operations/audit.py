@@ -21,10 +21,10 @@ class Account:
     Attributes:
         product_id: The product.
         created_at: Which incarnation.
-        status: Of the product; `DELISTED` if its row is gone.
-        version: Of its row; 0 if it is gone.
-        stock: What its row says; 0 if the row is gone.
-        adjusted: Sum of its adjustments.
+        status: The product's status; `DELISTED` if its row is gone.
+        version: The row's version; 0 if the row is gone.
+        stock: Units on hand, from the row; 0 if the row is gone.
+        adjusted: Sum of its adjustments, in units.
         sold: Units in orders that hold stock.
     """
 
@@ -38,18 +38,18 @@ class Account:
 
     @property
     def difference(self) -> int:
-        """Units that nobody can explain; 0 when the books balance."""
+        """Unexplained units; 0 when the books balance."""
         return self.stock - (self.adjusted - self.sold)
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """All accounts, and the rows that they come from.
+    """All accounts, and the rows that they are computed from.
 
     Attributes:
         accounts: One for each incarnation of a product.
-        orders: By id.
-        adjustments: All of them.
+        orders: All orders, by id.
+        adjustments: All adjustments.
     """
 
     accounts: tuple[Account, ...]
@@ -58,7 +58,10 @@ class Books:
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all three tables, strongly consistent, and add up. Meant for a time when nothing writes."""
+    """Read all three tables with strong consistency, and add up.
+
+    Exact only while nothing writes: the tables are read one after the other.
+    """
     products = {
         (row["productId"], row["createdAt"]): row for row in read_rows(aws, "ProductsTableName")
     }
@@ -93,7 +96,7 @@ def read_books(aws: Aws) -> Books:
 def _holds_stock(order: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
     """Whether a line counts as sold.
 
-    A line that was cancelled after its incarnation was gone gave nothing back: it went with the closing row.
+    A cancelled line whose incarnation was already delisted returned no units, so it still counts.
     """
     taken = "productCreatedAt" in line
     return taken and (order["status"] == OrderStatus.PENDING or "returnedVersion" not in line)
@@ -104,12 +107,11 @@ class Entry:
     """One line of a product's history.
 
     Attributes:
-        version: The version that the change made; None where it was made without reading one: an atomic
-            decrement.
-        at: When.
+        version: The product's version after the change; None for an atomic decrement, which does not read one.
+        at: Time of the change, ISO 8601; empty for a gap.
         delta: Change of stock, in units; 0 for a gap.
-        what: In words.
-        stock: Units on hand after it, added up from the first line on.
+        what: The change, in words.
+        stock: Units on hand after the change.
     """
 
     version: int | None
@@ -120,7 +122,7 @@ class Entry:
 
 
 def history(books: Books, account: Account) -> list[Entry]:
-    """Why a product's stock is what it is: every recorded change, in order of version, and the gaps between."""
+    """List every change of a product's stock in order of version, with the gaps between them."""
     key = (account.product_id, account.created_at)
     found: list[tuple[int | None, str, int, str]] = [
         (
@@ -163,7 +165,7 @@ _GAP = "no change of stock by version: details, price, lease, or an atomic decre
 def _by_version(
     found: list[tuple[int | None, str, int, str]],
 ) -> list[tuple[int | None, str, int, str]]:
-    """By version; what has none stands where its time puts it."""
+    """Sort by version; a change without a version is placed by its time."""
     with_version = sorted((entry for entry in found if entry[0] is not None), key=lambda e: e[:2])
     result = list(with_version)
     for entry in sorted((entry for entry in found if entry[0] is None), key=lambda e: e[1]):
@@ -173,11 +175,11 @@ def _by_version(
 
 
 def read_rows(aws: Aws, output: str) -> Iterator[dict[str, Any]]:
-    """All rows of a table, strongly consistent.
+    """Yield all rows of a table, read with strong consistency.
 
     Args:
-        aws: Where.
-        output: Name of the output with the table's name.
+        aws: The stack that the table belongs to.
+        output: Name of the stack output that holds the table's name.
     """
     client: DynamoDBClient = aws.dynamodb
     pages = client.get_paginator("scan").paginate(

@@ -1,4 +1,4 @@
-"""One deployed stack: clients for the AWS that holds it, and its outputs."""
+"""One deployed stack: clients for its AWS, and its outputs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def _is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def refuse_loopback(environment: Mapping[str, str]) -> None:
-    """Make sure that the environment means a real account.
+    """Check that the environment points at a real account.
 
     Raises:
-        UserError: It points at an emulator.
+        UserError: It points at this machine.
     """
     for name, value in environment.items():
         if name.startswith("AWS_ENDPOINT_URL") and is_loopback(value):
@@ -58,7 +58,7 @@ class Aws:
     """Clients for the AWS that this process points at, and the stack's outputs there.
 
     Attributes:
-        outputs: By name, as in DESIGN; empty values do not occur.
+        outputs: The stack's outputs, by name.
     """
 
     outputs: Mapping[str, str]
@@ -72,7 +72,7 @@ class Aws:
         """Look a stack up.
 
         Raises:
-            UserError: There is no such stack, or no access to it.
+            UserError: The stack does not exist, or access is denied.
         """
         config = Config(
             connect_timeout=5,

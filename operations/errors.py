@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """Something that a person can act upon; the message says how."""
+    """An error that a person can fix; the message says how."""

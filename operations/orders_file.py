@@ -17,11 +17,11 @@ from inventory_orders.messages.parse import parse_order
 
 @dataclass(frozen=True, slots=True)
 class OrderMessage:
-    """Something to send to an order queue.
+    """A message for an order queue.
 
     Attributes:
-        body: As it goes over the wire.
-        order_id: Of a valid order; None if the service must refuse to read it.
+        body: The message body, exactly as it is sent.
+        order_id: Id of a valid order; None if the body is poison.
         group: `MessageGroupId` for the FIFO queue.
         deduplication_id: `MessageDeduplicationId` for the FIFO queue.
     """
@@ -33,9 +33,9 @@ class OrderMessage:
 
 
 def read_orders(path: Path) -> Iterator[OrderMessage]:
-    """Orders from JSON lines, or from a basket file: one order a line, product codes separated by commas.
+    """Read orders from JSON lines, or from a basket file: one order per line, product codes separated by commas.
 
-    A file whose first line begins with `{` holds JSON lines. Either may be compressed (`.gz`).
+    A file whose first line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`).
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="") as lines:
@@ -49,7 +49,7 @@ def read_orders(path: Path) -> Iterator[OrderMessage]:
 
 
 def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:
-    """The first orders of a file, under ids of this run, so each run places new orders."""
+    """Read the first orders of a file, with ids of this run, so that each run places new orders."""
     return [
         _message(message.body.replace('"basket-', f'"{run}-basket-', 1))
         for message in islice(read_orders(path), count)
@@ -57,24 +57,24 @@ def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:
 
 
 def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> OrderMessage:
-    """An order as a message."""
+    """Make the message of an order."""
     items = [{"productId": product_id, "quantity": quantity} for product_id, quantity in lines]
     return _message(json.dumps({"orderId": order_id, "userId": user_id, "items": items}))
 
 
 def _message(body: str) -> OrderMessage:
-    """A body as a message, with what the FIFO queue asks for beside it."""
+    """Make a message from a body, with the group and the deduplication id that a FIFO queue needs."""
     digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
     try:
         order = parse_order(body)
     except PoisonMessageError:
-        # The service is to judge it, so it must get there: under a group of its own.
+        # Poison is sent too, because the service has to answer it. A group of its own keeps it apart.
         return OrderMessage(body, None, f"unreadable-{digest[:16]}", digest)
     return OrderMessage(body, order.order_id, next(iter(order.quantities)), order.order_id)
 
 
 def _basket(order_id: str, codes: Sequence[str]) -> OrderMessage:
-    """The data has no quantities: 1 to 3, from a hash of the order and the product."""
+    """A basket has no quantities, so a hash of order and product chooses 1 to 3."""
     lines = [
         (code, hashlib.sha256(f"{order_id}/{code}".encode()).digest()[0] % 3 + 1) for code in codes
     ]

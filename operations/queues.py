@@ -1,4 +1,4 @@
-"""Sending to the order queues, and looking into them."""
+"""The queues: send orders, and read depths and dead letters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ DEAD_LETTERS = (
     "CancellationDeadLetterQueueUrl",
     "CatalogueDeadLetterQueueUrl",
 )
-"""In the order of the queues that they belong to."""
+"""In the order of `QUEUES`."""
 
 TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
-"""Cause of a dead letter that the service did not put aside: SQS gave it up, and it carries no `errorCode`."""
+"""Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
 
 _BATCH = 10
 _SENDERS = 4
@@ -49,13 +49,20 @@ class Depth:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Waiting and in flight."""
         return self.waiting + self.in_flight
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that the service put aside."""
+    """A message in a dead-letter queue.
+
+    Attributes:
+        original_message_id: Its id in the source queue.
+        code: The cause: an `errorCode`, or `TOO_MANY_DELIVERIES`.
+        message: What to fix.
+        body: The message body, unchanged.
+    """
 
     original_message_id: str
     code: str
@@ -69,22 +76,22 @@ def send(
     messages: Iterable[OrderMessage],
     *,
     rate: float | None = None,
-    sent: Callable[[int], None] = lambda _: None,
+    on_sent: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
     """Send messages in order.
 
     Args:
-        aws: Where to.
-        queue: Name of the output with the queue's URL.
+        aws: The stack that the queue belongs to.
+        queue: Name of the stack output that holds the queue's URL.
         messages: What to send.
-        rate: Messages a second; None for as fast as it goes.
-        sent: Told how many more were sent.
+        rate: Messages per second; None for no limit.
+        on_sent: Called after each request with the number of messages that it sent.
 
     Returns:
-        The ids that SQS gave them, in order.
+        The SQS message ids, in order.
 
     Raises:
-        UserError: SQS refuses a message.
+        UserError: SQS does not accept a message.
     """
     fifo = queue == FIFO
     url = aws.outputs[queue]
@@ -92,7 +99,7 @@ def send(
 
     def deliver(batch: Sequence[OrderMessage]) -> list[str]:
         ids = _send_batch(aws, url, batch, fifo=fifo)
-        sent(len(batch))
+        on_sent(len(batch))
         return ids
 
     def paced() -> Iterator[Sequence[OrderMessage]]:
@@ -103,7 +110,7 @@ def send(
             count += len(batch)
             yield batch
 
-    # Several senders would overtake one another, and the FIFO queue keeps the order in which messages arrive.
+    # Parallel senders would change the order of the messages, which matters on a FIFO queue.
     if fifo or rate is not None:
         return [message_id for batch in paced() for message_id in deliver(batch)]
     with ThreadPoolExecutor(_SENDERS) as pool:
@@ -111,7 +118,7 @@ def send(
 
 
 def depth(aws: Aws, queue: str) -> Depth:
-    """How much a queue holds: exact on the embedded AWS, approximate on a real one."""
+    """Count the messages of a queue: exact on the embedded AWS, approximate on AWS."""
     attributes = aws.sqs.get_queue_attributes(
         QueueUrl=aws.outputs[queue],
         AttributeNames=[
@@ -128,9 +135,9 @@ def depth(aws: Aws, queue: str) -> Depth:
 
 
 def peek_dead_letters(sqs: SQSClient, url: str, limit: int) -> list[DeadLetter]:
-    """Look at dead letters without taking them away: they are hidden while this reads, then visible again.
+    """Read dead letters and leave them in the queue. They are hidden while this runs, then visible again.
 
-    Of a FIFO group SQS shows no more than ten at once.
+    SQS shows at most ten messages of a FIFO group at a time.
     """
     seen: list[Mapping[str, Any]] = []
     while len(seen) < limit:
@@ -159,13 +166,13 @@ def peek_dead_letters(sqs: SQSClient, url: str, limit: int) -> list[DeadLetter]:
 
 
 def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
-    """From an entry of ReceiveMessage's answer, with all its message attributes."""
+    """Make a dead letter from one message of a ReceiveMessage response, which must include all message attributes."""
     attributes = {
         name: value.get("StringValue", "")
         for name, value in message.get("MessageAttributes", {}).items()
     }
     return DeadLetter(
-        # Without our attributes SQS itself gave the message up, after too many deliveries, and kept its id.
+        # A message that SQS moved by itself lacks our attributes, and keeps its id.
         attributes.get("originalMessageId", message["MessageId"]),
         attributes.get("errorCode", TOO_MANY_DELIVERIES),
         attributes.get("errorMessage", "it was delivered too often without success"),
@@ -199,8 +206,9 @@ def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool
         ids |= {int(entry["Id"]): entry["MessageId"] for entry in answer.get("Successful", [])}
         if len(ids) == len(batch):
             return [ids[index] for index in range(len(batch))]
-        refused = next((entry for entry in answer["Failed"] if entry["SenderFault"]), None)
-        if refused is not None:
-            body = batch[int(refused["Id"])].body
-            raise UserError(f"SQS refuses a message ({refused.get('Message', '')}): {body[:200]}")
-    raise UserError("SQS did not take all messages; it may be overloaded, so try again later")
+        invalid = next((entry for entry in answer["Failed"] if entry["SenderFault"]), None)
+        if invalid is not None:
+            body = batch[int(invalid["Id"])].body
+            reason = invalid.get("Message", "")
+            raise UserError(f"SQS does not accept a message ({reason}): {body[:200]}")
+    raise UserError("SQS did not accept all messages; it may be overloaded, so try again later")

@@ -1,4 +1,4 @@
-"""Sends dead letters back to the queues that they came from: those that may succeed now, and no others."""
+"""Redrive: sends dead letters that may succeed now back to the queues that they came from."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 MAY_SUCCEED_NOW = frozenset({TOO_MANY_DELIVERIES, "UNKNOWN_PRODUCT", "BELOW_FLOOR"})
-"""Causes that lie in the state of the world, which may have been repaired since. All others lie in the message."""
+"""Causes outside the message, which may have been repaired since. All other causes lie in the message itself."""
 
 SEEN_IN_A_GROUP = 10
-"""SQS hands over no more messages of a FIFO group while some of it are in flight, and at most ten at once."""
+"""SQS delivers at most ten messages of a FIFO group, and no more until those are deleted or visible again."""
 
-# Back by itself after this, should the program be killed; else it is made visible at the end.
+# If this process is killed, its messages become visible again after this time.
 _HIDDEN_SECONDS = 120
-# Long polling asks all of SQS's servers, so that an empty answer means an empty queue.
+# Long polling asks all of SQS's servers, so an empty response means an empty queue.
 _POLL_SECONDS = 1
 _BATCH = 10
 _OURS = frozenset({"errorCode", "errorMessage", "originalMessageId"})
 
 
 class Decision(Enum):
-    """What becomes of a dead letter."""
+    """What happens to a dead letter. The values complete a sentence that begins with the message."""
 
     SEND_BACK = "goes back"
     STAY = "stays"
@@ -38,14 +38,14 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A dead letter as it was received.
+class Delivery:
+    """One delivery of a dead letter.
 
     Attributes:
-        message_id: What SQS calls it in the dead-letter queue.
-        receipt_handle: Names this delivery of it.
-        content: The message, and why it was put aside.
-        group: `MessageGroupId`, where it has one.
+        message_id: Its id in the dead-letter queue.
+        receipt_handle: Identifies this delivery.
+        content: The message, and why it was dead-lettered.
+        group: `MessageGroupId`; None on a standard queue.
         attributes: All message attributes.
     """
 
@@ -56,8 +56,8 @@ class Letter:
     attributes: Mapping[str, Any]
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Letter:
-        """From an entry of ReceiveMessage's answer."""
+    def of(cls, message: Mapping[str, Any]) -> Delivery:
+        """Make a delivery from one message of a ReceiveMessage response."""
         return cls(
             message["MessageId"],
             message["ReceiptHandle"],
@@ -67,13 +67,13 @@ class Letter:
         )
 
     @property
-    def senders_attributes(self) -> dict[str, Any]:
-        """The attributes without ours, so that a second dead-lettering does not show the cause of the first."""
+    def original_attributes(self) -> dict[str, Any]:
+        """The sender's attributes, without the cause: a later dead-lettering adds its own."""
         return {name: value for name, value in self.attributes.items() if name not in _OURS}
 
 
 class Selection:
-    """Decides about the dead letters of one run, one after the other.
+    """Decides what happens to each dead letter of one run.
 
     Args:
         causes: Which causes go back.
@@ -84,21 +84,21 @@ class Selection:
         self._going_back: set[tuple[str, str]] = set()
         self._sent: set[str] = set()
 
-    def decide(self, letter: DeadLetter) -> Decision:
-        """Decide about the next letter. It has not been decided about before."""
-        if letter.original_message_id in self._sent:
-            # Sent once more in this run, it would come back once more, for ever.
+    def decide(self, dead_letter: DeadLetter) -> Decision:
+        """Decide about a dead letter. Call this once for each of them."""
+        if dead_letter.original_message_id in self._sent:
+            # To send it again in the same run could repeat for ever.
             return Decision.CAME_BACK
-        identity = (letter.original_message_id, letter.body)
+        identity = (dead_letter.original_message_id, dead_letter.body)
         if identity in self._going_back:
             return Decision.COPY
-        if letter.code not in self._causes:
+        if dead_letter.code not in self._causes:
             return Decision.STAY
         self._going_back.add(identity)
         return Decision.SEND_BACK
 
     def sent(self, message_id: str) -> None:
-        """Take note of the id under which SQS took a letter that went back."""
+        """Remember the new id of a message that was sent back."""
         self._sent.add(message_id)
 
 
@@ -109,7 +109,7 @@ class Group:
     Attributes:
         code: The cause.
         example: The `errorMessage` of one of them.
-        decisions: How many of them end how.
+        decisions: How many dead letters got each decision.
     """
 
     code: str
@@ -123,34 +123,35 @@ class Findings:
 
     Attributes:
         groups: By cause.
-        crowded: FIFO groups of which as many letters were seen as SQS shows at once: more may stand behind them.
+        crowded: FIFO groups that may hold more dead letters than were read, because SQS shows ten at a time.
     """
 
     groups: dict[str, Group] = field(default_factory=dict)
     crowded: frozenset[str] = frozenset()
 
-    def add(self, letter: DeadLetter, decision: Decision) -> None:
-        """Count a letter."""
-        group = self.groups.setdefault(letter.code, Group(letter.code, letter.message))
+    def add(self, dead_letter: DeadLetter, decision: Decision) -> None:
+        """Count a dead letter."""
+        code = dead_letter.code
+        group = self.groups.setdefault(code, Group(code, dead_letter.message))
         group.decisions[decision] += 1
 
     def count(self, *decisions: Decision) -> int:
-        """Letters that ended so."""
+        """Count the dead letters that got one of these decisions."""
         return sum(group.decisions[d] for group in self.groups.values() for d in decisions)
 
 
 def look(sqs: SQSClient, url: str, causes: frozenset[str]) -> Findings:
-    """Find out what `redrive` would do, and change nothing.
+    """Find out what `redrive` would do, without changing anything.
 
-    The letters are hidden while this reads, and visible again afterwards.
+    Messages are hidden while this reads them, and visible again afterwards.
     """
     selection, findings = Selection(causes), Findings()
     in_group: Counter[str] = Counter()
     with _Reader(sqs, url) as reader:
-        for letter in reader.letters():
-            findings.add(letter.content, selection.decide(letter.content))
-            if letter.group is not None:
-                in_group[letter.group] += 1
+        for delivery in reader.deliveries():
+            findings.add(delivery.content, selection.decide(delivery.content))
+            if delivery.group is not None:
+                in_group[delivery.group] += 1
     if url.endswith(".fifo"):
         findings.crowded = frozenset(g for g, seen in in_group.items() if seen >= SEEN_IN_A_GROUP)
     return findings
@@ -163,62 +164,63 @@ def redrive(
     causes: frozenset[str],
     *,
     rate: float,
-    told: Callable[[Findings], None] = lambda _: None,
+    on_progress: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """Send the dead letters of some causes back to where they came from.
+    """Send the dead letters of some causes back to the queue that they came from.
 
-    Each is sent first and deleted then. Interrupted in between, it is in both queues; sent again, it is recognised
-    by its orderId or adjustmentId, or by the time of its event. A FIFO queue drops the repetition itself for five
-    minutes, because its deduplication id is made of the letter's own id, which no later dead-lettering has again.
+    Each message is re-sent before it is deleted, so a redrive can be interrupted and run again. A message that is
+    sent twice takes effect once: the service recognises it by its orderId, its adjustmentId or the time of its event.
+    A FIFO queue also drops the second copy for five minutes. The deduplication id contains the id of the dead letter,
+    so a message that is dead-lettered again later is not taken for a copy.
 
-    From a FIFO queue the letters of a group come in order, and none while others of it are hidden. What stays is
-    therefore put to the back of the dead-letter queue, as it would stand in the way of what is behind it.
+    A FIFO queue delivers nothing of a group while messages of that group are hidden. So a message that stays is moved
+    to the end of its dead-letter queue; otherwise it would block those behind it.
 
     Args:
         sqs: A client.
-        url: Of the dead-letter queue.
-        source_url: Of the queue that it belongs to.
+        url: URL of the dead-letter queue.
+        source_url: URL of the queue that it belongs to.
         causes: Which causes go back.
-        rate: Letters a second at the most.
-        told: Told after each letter what has happened so far.
+        rate: Most messages to send per second.
+        on_progress: Called after each dead letter with the findings so far.
     """
     selection, findings = Selection(causes), Findings()
     fifo = url.endswith(".fifo")
     began, sent = time.monotonic(), 0
     with _Reader(sqs, url) as reader:
-        for letter in reader.letters():
-            decision = selection.decide(letter.content)
+        for delivery in reader.deliveries():
+            decision = selection.decide(delivery.content)
             if decision is Decision.SEND_BACK:
                 time.sleep(max(0.0, began + sent / rate - time.monotonic()))
-                selection.sent(_send(sqs, source_url, letter, letter.senders_attributes))
+                selection.sent(_send(sqs, source_url, delivery, delivery.original_attributes))
                 sent += 1
-                reader.delete(letter)
+                reader.delete(delivery)
             elif decision is Decision.COPY:
-                reader.delete(letter)
+                reader.delete(delivery)
             elif fifo:
-                reader.expect(_send(sqs, url, letter, letter.attributes))
-                reader.delete(letter)
-            findings.add(letter.content, decision)
-            told(findings)
+                reader.expect(_send(sqs, url, delivery, delivery.attributes))
+                reader.delete(delivery)
+            findings.add(delivery.content, decision)
+            on_progress(findings)
     return findings
 
 
-def _send(sqs: SQSClient, url: str, letter: Letter, attributes: Mapping[str, Any]) -> str:
-    """Send a letter on, unchanged. Returns the id under which SQS took it."""
+def _send(sqs: SQSClient, url: str, delivery: Delivery, attributes: Mapping[str, Any]) -> str:
+    """Send the same body to a queue. Returns the new message id."""
     request: dict[str, Any] = {
         "QueueUrl": url,
-        "MessageBody": letter.content.body,
+        "MessageBody": delivery.content.body,
         "MessageAttributes": attributes,
     }
-    if letter.group is not None:
-        request["MessageGroupId"] = letter.group
+    if delivery.group is not None:
+        request["MessageGroupId"] = delivery.group
     if url.endswith(".fifo"):
-        request["MessageDeduplicationId"] = f"redrive-{letter.message_id}"
+        request["MessageDeduplicationId"] = f"redrive-{delivery.message_id}"
     return sqs.send_message(**request)["MessageId"]
 
 
 class _Reader:
-    """Reads a dead-letter queue once through, and makes visible again at the end what was not deleted."""
+    """Reads a dead-letter queue once. At the end, what was not deleted becomes visible again."""
 
     def __init__(self, sqs: SQSClient, url: str) -> None:
         self._sqs = sqs
@@ -241,35 +243,35 @@ class _Reader:
                 ],
             )
 
-    def letters(self) -> Iterator[Letter]:
-        """Each letter once, until the queue is empty or a whole round has brought nothing new."""
+    def deliveries(self) -> Iterator[Delivery]:
+        """Yield each dead letter once, until the queue is empty or a whole round brings nothing new."""
         known_in_a_row = 0
         while known_in_a_row <= len(self._known):
             batch = self._receive()
             if not batch:
                 return
-            for letter in batch:
-                if letter.message_id not in self._known:
-                    self._known.add(letter.message_id)
+            for delivery in batch:
+                if delivery.message_id not in self._known:
+                    self._known.add(delivery.message_id)
                     known_in_a_row = 0
-                    yield letter
+                    yield delivery
                     continue
                 known_in_a_row += 1
-                if letter.message_id in self._deleted:
-                    # SQS delivers at least once: rarely, also what was deleted.
-                    self.delete(letter)
+                if delivery.message_id in self._deleted:
+                    # SQS may deliver a deleted message again.
+                    self.delete(delivery)
 
     def expect(self, message_id: str) -> None:
-        """Take a message for known that this run itself has put into the queue."""
+        """Skip a message that this run itself has put into the queue."""
         self._known.add(message_id)
 
-    def delete(self, letter: Letter) -> None:
-        """Delete a letter for good."""
-        self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=letter.receipt_handle)
-        self._deleted.add(letter.message_id)
-        self._hidden.pop(letter.message_id, None)
+    def delete(self, delivery: Delivery) -> None:
+        """Delete a dead letter from the queue."""
+        self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=delivery.receipt_handle)
+        self._deleted.add(delivery.message_id)
+        self._hidden.pop(delivery.message_id, None)
 
-    def _receive(self) -> Sequence[Letter]:
+    def _receive(self) -> Sequence[Delivery]:
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_BATCH,
@@ -278,6 +280,6 @@ class _Reader:
             VisibilityTimeout=_HIDDEN_SECONDS,
             WaitTimeSeconds=_POLL_SECONDS,
         )
-        letters = [Letter.of(message) for message in answer.get("Messages", [])]
-        self._hidden |= {letter.message_id: letter.receipt_handle for letter in letters}
-        return letters
+        batch = [Delivery.of(message) for message in answer.get("Messages", [])]
+        self._hidden |= {delivery.message_id: delivery.receipt_handle for delivery in batch}
+        return batch
