@@ -88,9 +88,9 @@ def audit(
     ] = None,
     account: OnAccount = None,
 ) -> None:
-    """Recompute every product's stock from adjustments and orders. The exit status is 1 if a unit is unexplained.
+    """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
 
-    Run it while nothing writes: it reads the three tables one after the other.
+    Right also while orders go on.
     """
     from operations.audit import history, read_books  # noqa: PLC0415
 
@@ -99,21 +99,26 @@ def audit(
         books = read_books(aws)
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
-        raise UserError(f"there is no product {product}, and no row mentions it")
-    wrong = [entry for entry in chosen if entry.difference]
+        raise UserError(f"there is no product {product}, and no row speaks of one")
     if product is not None:
         for entry in chosen:
             _show_history(entry, history(books, entry))
+    unsettled = [entry for entry in chosen if not entry.settled]
+    for entry in unsettled:
+        screen.print(
+            f"[yellow]{entry.product_id}[/] is not settled: it changed at every look. Run the audit again"
+        )
+    wrong = [entry for entry in chosen if entry.unexplained]
     for entry in wrong:
         screen.print(
             f"[bold red]{entry.product_id}[/] has {entry.stock:,}, but its rows say "
-            f"{entry.adjusted - entry.sold:,}: {entry.difference:+,} unexplained"
+            f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained"
         )
     if wrong:
         raise typer.Exit(1)
     screen.print(
-        f"[green]The books balance:[/] {len(chosen):,} products, {len(books.adjustments):,} adjustments, "
-        f"{len(books.orders):,} orders, no difference."
+        f"[green]The books balance:[/] {len(chosen) - len(unsettled):,} products, "
+        f"{len(books.adjustments):,} adjustments, {len(books.orders):,} orders, no difference."
     )
 
 

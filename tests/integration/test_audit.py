@@ -1,0 +1,100 @@
+"""An audit while the shop is open: it never cries wolf, and finds a unit that was taken by hand."""
+
+import threading
+import time
+
+import boto3
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.products.catalogue import Products
+from inventory_orders.products.decrement import AtomicDecrement
+from operations.audit import read_books
+from tests.support.parallel import in_threads
+
+SECONDS = 6.0
+
+
+def soon():
+    return Deadline.after(20, SystemClock())
+
+
+def sell(shop, worker, over):
+    """Orders, of which every third is cancelled, for a product that is delisted and created again meanwhile."""
+    committer = shop.new_committer()
+    number = 0
+    while not over.is_set():
+        ids = [f"audit-{worker}-{number}-{n}" for n in range(5)]
+        committer.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
+        committer.apply([Cancellation(ids[0])], soon())
+        number += 1
+    return number
+
+
+def decrement(shop, over):
+    atomic = AtomicDecrement(shop.new_committer())
+    number = 0
+    while not over.is_set():
+        atomic.apply("audit-atomic", f"d-{number}", 1, soon())
+        number += 1
+        time.sleep(0.02)
+    return number
+
+
+def list_again(shop, over):
+    products = Products(shop.new_store())
+    number = 0
+    while not over.is_set():
+        product = products.get("audit-again", soon())
+        products.delist("audit-again", product.created_at, soon())
+        products.create(NewProduct("audit-again", 1000))
+        number += 1
+        time.sleep(0.1)
+    return number
+
+
+def add_by_hand(shop, units):
+    boto3.client("dynamodb").update_item(
+        TableName=shop.aws.outputs["ProductsTableName"],
+        Key={"productId": {"S": "audit-sold"}},
+        UpdateExpression="SET stockCount = stockCount + :units",
+        ExpressionAttributeValues={":units": {"N": str(units)}},
+    )
+
+
+def test_an_audit_under_traffic_is_true(shop):
+    for product_id in ("audit-sold", "audit-atomic", "audit-again"):
+        shop.create(product_id, 100_000)
+    over, seen = threading.Event(), []
+
+    def audit():
+        accounts = [a for a in read_books(shop.aws).accounts if a.product_id.startswith("audit-")]
+        seen.append({a.product_id: a.unexplained for a in accounts if a.unexplained})
+        return accounts
+
+    def audits():
+        try:
+            ends = time.monotonic() + SECONDS
+            while time.monotonic() < ends or len(seen) < 3:
+                audit()
+            assert seen == [{}] * len(seen)
+            add_by_hand(shop, -1)
+            audit()
+        finally:
+            over.set()
+        return len(seen)
+
+    work = [
+        lambda: sell(shop, 0, over),
+        lambda: sell(shop, 1, over),
+        lambda: decrement(shop, over),
+        lambda: list_again(shop, over),
+        audits,
+    ]
+    counts = in_threads(lambda index: work[index](), len(work))
+    assert all(count >= 3 for count in counts), counts
+    assert seen[-1] == {"audit-sold": -1}
+    add_by_hand(shop, 1)
+    assert all(account.settled for account in audit())
+    assert seen[-1] == {}
