@@ -63,6 +63,7 @@ RELISTED_CANCELLATION = "delist and relist against cancellation"
 BODIES = "conflicting bodies under one orderId"
 FIFO = "FIFO groups, redelivered"
 DECREMENTS = "atomic against optimistic decrement"
+OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
@@ -286,6 +287,18 @@ MUTANTS = (
         *("products/catalogue.py", "-product.stock_count,"),
         "0,",
         RELISTED,
+    ),
+    _mutant(
+        "an order in a foreign status taken for a placed one",
+        *("domain/order.py", "if stored.status != OrderStatus.PENDING:"),
+        "if False:",
+        OTHERS,
+    ),
+    _mutant(
+        "a foreign status acknowledged without a word",
+        *("invocation/sqs_batch.py", "if rejection.reason in rules.poison or is_last:"),
+        "if False:",
+        OTHERS,
     ),
     Mutant(
         "the literature: read, then put",

@@ -170,33 +170,31 @@ def _relisted(world: World, rivals: int) -> None:
         world.deliver("C", "cancel_orders", {"orderId": "o"})
 
 
-def _relisted_and_cancelled(world: World, rivals: int) -> None:
-    world.product("p", 1)
+def _placed_before(world: World, order_id: str, status: str = "PENDING") -> None:
+    """An order for one unit, as its row stands, and the unit that it took."""
+    line = {
+        "productId": "p",
+        "quantity": 1,
+        "productCreatedAt": OPENED,
+        "productVersion": 1,
+    }
     world.put(
         "Orders",
         {
-            "orderId": "o",
+            "orderId": order_id,
             "userId": "u-1",
-            "status": "PENDING",
+            "status": status,
             "_version": 1,
             "createdAt": OPENED,
             "lastUpdatedAt": OPENED,
-            "items": [
-                {
-                    "productId": "p",
-                    "quantity": 1,
-                    "productCreatedAt": OPENED,
-                    "productVersion": 1,
-                }
-            ],
+            "items": [line],
         },
     )
-    # What the order took.
     world.put(
         "StockAdjustments",
         {
             "productId": "p",
-            "adjustmentId": "more",
+            "adjustmentId": f"for-{order_id}",
             "delta": 1,
             "reason": "RECEIPT",
             "productCreatedAt": OPENED,
@@ -204,6 +202,11 @@ def _relisted_and_cancelled(world: World, rivals: int) -> None:
             "appliedAt": OPENED,
         },
     )
+
+
+def _relisted_and_cancelled(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _placed_before(world, "o")
     world.client("A", "delists and lists again", _relists)
     world.deliver("B", "cancel_orders", {"orderId": "o"})
     if rivals > 2:
@@ -293,6 +296,23 @@ def _decrements(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("o", p=1))
 
 
+def _rows_of_others(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _placed_before(world, "shipped", status="SHIPPED")
+    _placed_before(world, "o")
+    world.deliver("A", "cancel_orders", {"orderId": "shipped"}, {"orderId": "o"})
+    world.deliver("B", "place_orders", order("shipped", p=1), order("other", p=1))
+    if rivals > 2:
+        world.deliver("C", "cancel_orders", {"orderId": "o"})
+
+
+def _others_are_left_alone(world: World) -> None:
+    ended = statuses(world, "shipped", "o", "other")
+    require(ended == ["SHIPPED", "CANCELLED", "PENDING"], f"the orders ended as {ended}")
+    ends = [world.handlers.end_of(world, message_id) for message_id in world.sent]
+    require(ends.count("UNKNOWN_ORDER_STATUS") == 1, f"the messages ended as {ends}")
+
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -311,6 +331,7 @@ SCENARIOS = {
         Scenario("delist and relist against order", _relisted),
         Scenario("delist and relist against cancellation", _relisted_and_cancelled),
         Scenario("catalogue event against a later one", _events, check=_newest_stands),
+        Scenario("rows of somebody else's", _rows_of_others, check=_others_are_left_alone),
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
         Scenario("atomic against optimistic decrement", _decrements, one_fault=False),

@@ -3,14 +3,13 @@
 import threading
 import time
 
-import boto3
-
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Cancellation, Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from operations.audit import read_books
+from tests.support.by_hand import add_by_hand
 from tests.support.parallel import in_threads
 
 SECONDS = 6.0
@@ -54,15 +53,6 @@ def list_again(shop, over):
     return number
 
 
-def add_by_hand(shop, units):
-    boto3.client("dynamodb").update_item(
-        TableName=shop.aws.outputs["ProductsTableName"],
-        Key={"productId": {"S": "audit-sold"}},
-        UpdateExpression="SET stockCount = stockCount + :units",
-        ExpressionAttributeValues={":units": {"N": str(units)}},
-    )
-
-
 def test_an_audit_under_traffic_is_true(shop):
     for product_id in ("audit-sold", "audit-atomic", "audit-again"):
         shop.create(product_id, 100_000)
@@ -79,7 +69,7 @@ def test_an_audit_under_traffic_is_true(shop):
             while time.monotonic() < ends or len(seen) < 3:
                 audit()
             assert seen == [{}] * len(seen)
-            add_by_hand(shop, -1)
+            add_by_hand(shop.aws, "audit-sold", -1)
             audit()
         finally:
             over.set()
@@ -95,6 +85,6 @@ def test_an_audit_under_traffic_is_true(shop):
     counts = in_threads(lambda index: work[index](), len(work))
     assert all(count >= 3 for count in counts), counts
     assert seen[-1] == {"audit-sold": -1}
-    add_by_hand(shop, 1)
+    add_by_hand(shop.aws, "audit-sold", 1)
     assert all(account.settled for account in audit())
     assert seen[-1] == {}

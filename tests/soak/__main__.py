@@ -39,6 +39,7 @@ from operations.audit import Books, read_books, read_rows  # noqa: E402
 from operations.aws import Aws  # noqa: E402
 from operations.errors import UserError  # noqa: E402
 from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
+from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
 from tests.support.faults import Fault, FaultyProxy, Shares  # noqa: E402
 
@@ -142,7 +143,7 @@ def soak(
     with ThreadPoolExecutor(len(work.messages)) as pool, progress_bar(console) as bar:
         task = bar.add_task("Messages", total=work.count, note="")
         sending: list[Future[list[str]]] = [
-            pool.submit(queues.send, aws, queue, messages, sent=count)
+            pool.submit(queues.send, aws, queue, messages, on_sent=count)
             for queue, messages in work.messages.items()
         ]
         while True:
@@ -204,6 +205,7 @@ def summary(
     seed: int,
     work: Workload,
     run: Run,
+    auditor: Auditor,
     ledger: Ledger,
     causes: Counter[str],
     books: Books,
@@ -222,7 +224,11 @@ def summary(
     faults = {fault.value: run.faults[fault] for fault in Fault}
     harmed = run.kills > 0 and failed_invocations > 0 and all(faults.values())
     return {
-        "clean": ledger.is_clean and unexplained == 0 and run.waiting == 0 and harmed,
+        "clean": ledger.is_clean
+        and unexplained == 0
+        and run.waiting == 0
+        and harmed
+        and auditor.is_right,
         "seed": seed,
         "seconds": round(run.seconds, 1),
         "messagesSent": work.count,
@@ -236,6 +242,9 @@ def summary(
         "stillWaiting": run.waiting,
         "orderRows": dict(Counter(str(row["status"]) for row in books.orders.values())),
         "unexplainedUnits": unexplained,
+        "audits": auditor.audits,
+        "wrongAudits": auditor.wrong,
+        "theftFound": auditor.found_theft,
         "workersKilled": run.kills,
         "invocationsFailed": failed_invocations,
         "requestsToDynamoDB": run.requests,
@@ -275,6 +284,12 @@ def show(result: dict[str, Any], console: Console) -> None:
         ),
         ("Returned", result["messagesReturned"], "and delivered again"),
         ("Unexplained units", result["unexplainedUnits"], "stock against adjustments and orders"),
+        (
+            "Audits meanwhile",
+            result["audits"],
+            f"{len(result['wrongAudits'])} wrong; a unit taken by hand was "
+            + ("found" if result["theftFound"] else "not found"),
+        ),
     ):
         table.add_row(name, f"{value:,}", note)
     console.print(table)
@@ -307,11 +322,12 @@ def main() -> int:
         stock_up(aws, sample_orders.catalogue(), run_id)
         with FaultyProxy(emulator.endpoint, SHARES, seed) as proxy:
             prepare(aws, proxy)
-            run = soak(aws, emulator, proxy, work, seed, console)
+            with Auditor(aws, sample_orders.HOT_PRODUCT) as auditor:
+                run = soak(aws, emulator, proxy, work, seed, console)
         say("Reading the books")
         books = read_books(aws)
         ledger, causes = read_ledger(aws, work, books)
-        result = summary(seed, work, run, ledger, causes, books, aws)
+        result = summary(seed, work, run, auditor, ledger, causes, books, aws)
     except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         return 1

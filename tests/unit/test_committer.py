@@ -589,6 +589,16 @@ class TestCancellation:
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
+    def test_no_plan_is_made_twice_from_the_same_record(self):
+        bench = self.placed(product("p", 5), p=2)
+        record = bench.store.records[OrderKey("o")]
+        reasons = [CancellationReason("None"), CancellationReason("ConditionalCheckFailed", record)]
+        bench.store.faults.append(Fault(error=TransactionCancelledError(reasons)))
+        report = bench.apply(Cancellation("o"))
+        assert statuses(report) == [ChangeStatus.RETURNED]
+        assert report.outcomes[0].cause == "CORRUPT_RECORD"
+        assert len(bench.store.writes) == 2, "the order, and its cancellation once"
+
     def test_an_order_in_a_status_of_somebody_elses_is_answered_at_once_by_name(self):
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))

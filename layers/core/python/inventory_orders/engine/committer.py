@@ -46,6 +46,8 @@ from inventory_orders.errors import (
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Store
 
+_REPAIR = "it fails a condition on what was read from it; repair the item"
+
 
 class Committer:
     """Applies changes of stock: exactly once, all or nothing, without overselling.
@@ -414,6 +416,9 @@ class _Batch:
             self._settle(change, ChangeOutcome(status, record=record))
         elif isinstance(meaning, Rejection):
             self._settle(change, ChangeOutcome(ChangeStatus.REJECTED, meaning, record=record))
+        elif meaning == change:
+            # Planned from this very record, it failed: planned again it would fail again.
+            self._give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")
         else:
             self._pending[change.record_key] = meaning
             return True

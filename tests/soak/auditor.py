@@ -1,0 +1,75 @@
+"""Audits the shop while it is open, and once takes a unit away by hand: the audit has to find just that one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+from operations.audit import read_books
+from operations.aws import Aws
+from tests.support.by_hand import add_by_hand
+
+PAUSE_SECONDS = 2.0
+AUDITS_BEFORE_THE_THEFT = 2
+
+
+class Auditor:
+    """One audit after another, in a thread of its own, as long as its context lasts.
+
+    Args:
+        aws: The stack.
+        product_id: The product of which it takes a unit.
+
+    Attributes:
+        audits: How many were made.
+        wrong: What the others said, by product: a false alarm, or a theft that was not found.
+        found_theft: Whether the unit was taken, and its loss found.
+    """
+
+    def __init__(self, aws: Aws, product_id: str) -> None:
+        self._aws = aws
+        self._product_id = product_id
+        self.audits = 0
+        self.wrong: list[dict[str, int]] = []
+        self.found_theft = False
+        self._over = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self._work: Future[None] | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether no audit was wrong, and the theft was found."""
+        return self.found_theft and not self.wrong
+
+    def __enter__(self) -> Auditor:
+        self._work = self._pool.submit(self._run)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._pool.shutdown()
+        if error is None and self._work is not None:
+            self._work.result()
+
+    def _run(self) -> None:
+        while not self._over.wait(PAUSE_SECONDS):
+            self._audit({})
+            if self.audits == AUDITS_BEFORE_THE_THEFT:
+                add_by_hand(self._aws, self._product_id, -1)
+                self.found_theft = self._audit({self._product_id: -1})
+                add_by_hand(self._aws, self._product_id, 1)
+
+    def _audit(self, expected: dict[str, int]) -> bool:
+        accounts = read_books(self._aws).accounts
+        found = {account.product_id: account.unexplained for account in accounts}
+        found = {product_id: units for product_id, units in found.items() if units}
+        self.audits += 1
+        if found != expected:
+            self.wrong.append(found)
+        return found == expected
