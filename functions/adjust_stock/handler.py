@@ -84,5 +84,5 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             "status": product.status.value,
         }
     client = runtime.committer().client
-    stored = client.call(lambda: client.store.get_product(product_id), deadline, report.stats)
+    stored = client.call(lambda: client.store.get_product(product_id), deadline)
     return result | (direct.of_product(stored) if stored is not None else {"productId": product_id})

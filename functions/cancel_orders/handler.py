@@ -53,8 +53,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "cancel_orders", default="cancel")
     order_id = command["orderId"]
-    leave_tombstone = command.get("leaveTombstone", False)
-    if not leave_tombstone and runtime.store().get_record(OrderKey(order_id)) is None:
+    if not command.get("leaveTombstone", False) and not _is_known(order_id, context):
         return {"orderId": order_id} | direct.rejected(
             "UNKNOWN_ORDER",
             f"there is no order {order_id}; with leaveTombstone it would be cancelled before it arrives",
@@ -70,6 +69,12 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             if line.product_id in outcome.after
         }
     return result
+
+
+def _is_known(order_id: str, context: LambdaContext) -> bool:
+    client, deadline = runtime.committer().client, runtime.deadline(context)
+    key = OrderKey(order_id)
+    return client.call(lambda: client.store.get_record(key), deadline) is not None
 
 
 def _cancelled_lines(applied: Change) -> tuple[OrderLine, ...]:

@@ -301,7 +301,7 @@ def _rows_of_others(world: World, rivals: int) -> None:
     _placed_before(world, "shipped", status="SHIPPED")
     _placed_before(world, "o")
     world.deliver("A", "cancel_orders", {"orderId": "shipped"}, {"orderId": "o"})
-    world.deliver("B", "place_orders", order("shipped", p=1), order("other", p=1))
+    world.deliver("B", "place_orders", order("other", p=1))
     if rivals > 2:
         world.deliver("C", "cancel_orders", {"orderId": "o"})
 

@@ -196,14 +196,15 @@ class MemoryStore:
             current.stock_count - units, current.version + 1
         )
 
-    def lock(self, product_id: str, seconds: float) -> None:
-        """A rival's lease."""
+    def lock(self, product_id: str, seconds: float, waited: float | None = None) -> None:
+        """A rival's lease, or its claim if it waited for it."""
         current = self.products[product_id]
         self.owners[product_id] = "rival"
         self.products[product_id] = replace(
             current,
             version=current.version + 1,
             lock_time=self.clock.now().timestamp() + seconds,
+            lock_wait=waited,
         )
 
 

@@ -105,7 +105,7 @@ class TestBatches:
 
     def test_a_product_that_is_read_as_claimed_is_claimed_without_a_loss(self):
         bench = Bench(product("p", 10))
-        bench.store.lock("p", 0.5)
+        bench.store.lock("p", 0.5, waited=0.0)
         report = bench.apply(bench.order(p=1))
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert report.stats.claims == 1
@@ -243,7 +243,7 @@ class TestBatches:
     def test_others_do_not_wait_for_the_one_that_is_fought_over(self):
         bench = Bench(product("hot", 10), product("cold", 10))
         bench.engine.contention.observe_conflict("hot")
-        bench.store.lock("hot", 1.0)
+        bench.store.lock("hot", 1.0, waited=0.0)
         report = bench.apply(bench.order(hot=1), bench.order(cold=1), seconds=0.5)
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CONTENTION"
@@ -258,7 +258,7 @@ class TestBatches:
 
     def test_a_dead_claimer_delays_others_no_longer_than_its_claim(self):
         bench = Bench(product("p", 10))
-        bench.store.lock("p", CLAIM_SECONDS)
+        bench.store.lock("p", CLAIM_SECONDS, waited=0.0)
         began = bench.clock.monotonic()
         report = bench.apply(bench.order(p=1))
         assert statuses(report) == [ChangeStatus.APPLIED]
@@ -270,7 +270,7 @@ class TestBatches:
 
         def paused(store):
             bench.clock.seconds += CLAIM_SECONDS + 1
-            store.lock("p", 1.0)
+            store.lock("p", 1.0, waited=0.0)
 
         bench.store.faults.extend([rival(), Fault(rival=paused)])
         report = bench.apply(bench.order(p=1))
@@ -412,7 +412,7 @@ class TestTheLine:
     def test_the_wait_for_a_dead_owner_says_nothing_about_the_line(self):
         """Those behind would ask too seldom for a long time, and leave the product idle."""
         bench = Bench(product("p", 10))
-        bench.store.lock("p", CLAIM_SECONDS)
+        bench.store.lock("p", CLAIM_SECONDS, waited=0.0)
         bench.claims().take("p")
         assert bench.clock.seconds - START >= CLAIM_SECONDS
         assert bench.store.products["p"].lock_wait < CLAIM_SECONDS / 4
@@ -445,7 +445,7 @@ class TestOneClaim:
 
     def test_it_gives_up_when_the_time_is_up(self):
         bench = Bench(product("p", 10))
-        bench.store.lock("p", 1.5)
+        bench.store.lock("p", 1.5, waited=0.0)
         with pytest.raises(ThrottledError):
             bench.claims(seconds=0.2).take("p")
 
@@ -474,7 +474,7 @@ class TestSeveralClaims:
         bench = Bench(product("a", 10), product("b", 10))
         claims = bench.claims()
         claims.take("a")
-        bench.store.lock("b", 1.9)
+        bench.store.lock("b", 1.9, waited=0.0)
         bench.engine.contention.observe_conflict("b", 1.0)
         claims.take("b")
         now = bench.clock.seconds
@@ -507,7 +507,7 @@ class TestSeveralClaims:
         claims = bench.claims()
         claims.take("a")
         claims.take("b")
-        bench.store.lock("a", 1.0)
+        bench.store.lock("a", 1.0, waited=0.0)
         claims.take("a")
         assert [name for name, _ in bench.store.releases] == ["b"]
         assert claims.held.keys() == {"a"}
@@ -525,18 +525,42 @@ class TestSeveralClaims:
 
         assert seconds_in_line("a") < seconds_in_line() / 3
 
+    def test_a_claim_is_known_by_what_it_is_and_not_by_a_clock(self):
+        """The clock of its owner is five minutes ahead."""
+        bench = Bench(product("p", 10))
+        bench.store.lock("p", 300, waited=0.0)
+        bench.clock.on_sleep = lambda: bench.store.products.update(
+            p=bench.store.products["p"].unlocked()
+        )
+        report = bench.apply(bench.order(p=1))
+        assert statuses(report) == [ChangeStatus.APPLIED]
+        assert bench.clock.seconds - START < 1
+
+    def test_a_lease_that_is_about_to_end_is_no_claim(self):
+        bench = Bench(product("p", 10))
+        bench.store.lock("p", 1.0)
+        report = bench.apply(bench.order(p=1))
+        assert (statuses(report), report.stats.claims) == ([ChangeStatus.APPLIED], 0)
+
+    def test_a_transaction_in_flight_is_waited_out_though_nothing_is_known_of_the_line(self):
+        bench = Bench(product("p", 10))
+        bench.store.claim_faults.extend([Fault(error=RIVAL_AT_WORK)] * 3)
+        bench.claims().take("p")
+        assert len([seconds for seconds in bench.clock.slept if seconds > 0]) == 3
+
     def test_single_writes_outwait_claims_but_not_leases(self):
         bench = Bench()
-        left = [0.5, 0.2, 0.0]
+        left, is_claim = [0.5, 0.2, 0.0], True
 
         def operation():
             if left:
-                raise LeaseHeldError("p", left.pop(0))
+                raise LeaseHeldError("p", left.pop(0), is_claim=is_claim)
             return "done"
 
         deadline = Deadline.after(5, bench.clock)
         assert outwait_claims(operation, deadline, bench.client) == "done"
-        left.append(600.0)
+        left.append(0.5)
+        is_claim = False
         with pytest.raises(LeaseHeldError):
             outwait_claims(operation, deadline, bench.client)
 

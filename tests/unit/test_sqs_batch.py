@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline
 from inventory_orders.engine.committer import Committer
@@ -138,6 +138,23 @@ def test_poison_that_cannot_be_sent_away_is_returned(sqs):
     assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
     assert returned(batch) == ["m-0"]
     assert batch.queue_errors
+
+
+@pytest.mark.parametrize(("closed", "sent"), [(1, 1), (2, 0)])
+def test_a_call_on_a_connection_that_was_closed_is_made_once_more(closed, sent):
+    sqs = FakeSqs()
+    take, left = sqs.send_message_batch, [closed]
+
+    def lose_connection(**request):
+        if left[0]:
+            left[0] -= 1
+            raise ConnectionClosedError(endpoint_url="sqs")
+        return take(**request)
+
+    sqs.send_message_batch = lose_connection
+    batch = Bench(sqs=sqs).process(sqs_event("bad"))
+    assert len(sqs.sent) == sent
+    assert returned(batch) == ([] if sent else ["m-0"])
 
 
 def test_from_the_fifo_queue_all_later_messages_of_the_group_are_returned_with_it():

@@ -72,6 +72,11 @@ class Product:
         """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the lease on it, if it is still live, is a claim: a batch holds it for one commit."""
+        return self.lock_wait is not None
+
     def with_stock(self, stock_count: int, version: int) -> Product:
         """The product after a write that leaves this stock and makes this version."""
         return replace(

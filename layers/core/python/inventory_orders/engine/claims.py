@@ -31,8 +31,7 @@ from inventory_orders.store.dynamodb import ClaimUse
 T = TypeVar("T")
 
 CLAIM_SECONDS = 2.0
-"""How long a claim lasts when its owner dies: a hundred times what a commit takes. A lease that ends sooner than
-this is waited for in the same way, whatever it is for."""
+"""How long a claim lasts when its owner dies: a hundred times what a commit takes."""
 
 # The longer a claim has lasted, the likelier its owner is dead: nobody asks again before this part of that time is over.
 _DOUBT = 0.1
@@ -113,7 +112,7 @@ class Claims:
                 now = clock.now().timestamp()
                 self.over(product_id)
                 rival = failed.found
-                if not isinstance(rival, Product) or rival.lease_left(now) > CLAIM_SECONDS:
+                if not isinstance(rival, Product) or _is_leased(rival, now):
                     raise
                 is_new = True
                 self._release_after(product_id)
@@ -124,7 +123,8 @@ class Claims:
                     in_line = clock.monotonic()
                 delay = max(self._next_delay(product_id, waited), lasted * _DOUBT)
             except (ThrottledError, OutcomeUnknownError) as error:
-                delay = self._next_delay(product_id, waited)
+                # Nothing may be known about the line yet; a rival's transaction takes a moment all the same.
+                delay = self._next_delay(product_id, waited) or self._client.policy.backoff(1)
                 if error.code != "TransactionConflictException":
                     throttles += 1
                     delay = max(delay, self._client.policy.backoff(throttles))
@@ -236,12 +236,17 @@ def outwait_claims(operation: Callable[[], T], deadline: Deadline, client: Retry
         client: Knows time and chance.
 
     Raises:
-        LeaseHeldError: The lease is longer than a claim, or no time was left.
+        LeaseHeldError: The lease is no claim, or no time was left.
     """
     while True:
         try:
             return operation()
         except LeaseHeldError as held:
             delay = client.policy.random() * FIRST_WAIT
-            if held.seconds_left > CLAIM_SECONDS or not client.pause(delay, deadline):
+            if not held.is_claim or not client.pause(delay, deadline):
                 raise
+
+
+def _is_leased(product: Product, now: float) -> bool:
+    """Whether a lease that is no claim locks the product. `now` is a Unix second."""
+    return product.lease_left(now) > 0 and not product.is_claimed

@@ -253,11 +253,11 @@ class _Batch:
             self._wait_for_lease(leased, now)
 
     def _leased(self, now: float) -> set[str]:
-        """Products under a lease of another that is longer than a claim."""
+        """Products under a lease of another that is no claim."""
         return {
             product_id
             for product_id, product in self._products.items()
-            if product is not None and product.lease_left(now) > CLAIM_SECONDS
+            if product is not None and product.lease_left(now) > 0 and not product.is_claimed
         }
 
     # ------------------------------------------------------------------ committing
@@ -592,7 +592,7 @@ class _Batch:
             self._claims.doubt(product_id)
             if product is not None:
                 self._engine.cache.observe_read(product)
-                if 0 < product.lease_left(now) <= CLAIM_SECONDS:
+                if product.is_claimed and product.lease_left(now) > 0:
                     self._engine.cache.forget(product_id)
                     self._engine.contention.observe_conflict(product_id, product.lock_wait)
         self._unreadable.update(snapshot.unreadable)

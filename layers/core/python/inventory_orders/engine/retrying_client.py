@@ -105,7 +105,7 @@ class RetryingClient:
         self,
         request: Callable[[], T],
         deadline: Deadline,
-        stats: CommitStats,
+        stats: CommitStats | None = None,
         *,
         attempts: int | None = None,
     ) -> T:
@@ -114,13 +114,13 @@ class RetryingClient:
         Args:
             request: Sends it; called again after a throttle or a lost response.
             deadline: No request but the first begins after it.
-            stats: Where to note the waits.
+            stats: Where to note the waits; nowhere if not given.
             attempts: At the most; as many as the policy says if not given.
 
         Raises:
             StoreError: DynamoDB failed.
         """
-        return self._repeat(request, deadline, stats, _is_transient, attempts)
+        return self._repeat(request, deadline, stats or CommitStats(), _is_transient, attempts)
 
     def _within(self, deadline: Deadline) -> None:
         if deadline.remaining() <= 0:

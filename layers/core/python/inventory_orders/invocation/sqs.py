@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
 from inventory_orders.errors import PoisonMessageError
 
@@ -22,6 +22,9 @@ CLIENT_CONFIG = Config(
     connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
 )
 WORST_CASE_SECONDS_OF_ONE_CALL = 3.0
+
+# A connection that was idle between two invocations may have been closed at the other end: the next one is new.
+_ATTEMPTS = 2
 
 _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
@@ -137,16 +140,21 @@ class SqsCalls:
 
     def _call(self, operation: str, url: str, entries: Sequence[Any]) -> list[str]:
         """Make one call. Returns the ids of the entries that SQS took."""
-        if self._time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
-            self.errors.append(f"no time was left for {operation}")
-            return []
-        try:
-            answer = getattr(self._queues.client, operation)(QueueUrl=url, Entries=entries)
-        except (BotoCoreError, ClientError) as error:
-            self.errors.append(str(error))
-            return []
-        self.errors += [str(entry) for entry in answer.get("Failed", ())]
-        return [entry["Id"] for entry in answer.get("Successful", ())]
+        for _ in range(_ATTEMPTS):
+            if self._time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
+                self.errors.append(f"no time was left for {operation}")
+                return []
+            try:
+                answer = getattr(self._queues.client, operation)(QueueUrl=url, Entries=entries)
+            except ConnectionClosedError as error:
+                self.errors.append(str(error))
+            except (BotoCoreError, ClientError) as error:
+                self.errors.append(str(error))
+                return []
+            else:
+                self.errors += [str(entry) for entry in answer.get("Failed", ())]
+                return [entry["Id"] for entry in answer.get("Successful", ())]
+        return []
 
 
 def _dead_letter_entry(

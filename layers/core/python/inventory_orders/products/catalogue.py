@@ -22,7 +22,7 @@ from inventory_orders.domain.product import (
     ProductStatus,
     stock_status,
 )
-from inventory_orders.engine.claims import CLAIM_SECONDS, Claims, outwait_claims
+from inventory_orders.engine.claims import Claims, outwait_claims
 from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.retrying_client import CONDITION_FAILED, RetryingClient
@@ -191,7 +191,7 @@ class Products:
         """
         product_id = product.product_id
         while (left := self._lease_left(product)) > 0:
-            if left <= CLAIM_SECONDS:
+            if product.is_claimed:
                 try:
                     return claims.take(product_id).unlocked()
                 except ConditionFailedError as failed:
@@ -471,7 +471,7 @@ class Products:
         retries = 0
         while product is not None and product.created_at == created_at:
             left = self._lease_left(product)
-            if left > CLAIM_SECONDS:
+            if left > 0 and not product.is_claimed:
                 raise LeaseHeldError(product_id, left)
             try:
                 product = self._unlocked(product, claims, deadline)
@@ -551,7 +551,8 @@ def _sound(found: object) -> Product:
 
 
 def _lease_held(product: Product, now: float) -> LeaseHeldError:
-    return LeaseHeldError(product.product_id, product.lease_left(now))
+    left = product.lease_left(now)
+    return LeaseHeldError(product.product_id, left, is_claim=product.is_claimed)
 
 
 def _incarnation(created_at: str) -> str:

@@ -9,7 +9,6 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.claims import CLAIM_SECONDS
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.outcomes import CommitReport
@@ -129,7 +128,7 @@ class AtomicDecrement:
             _Traits.of(found) == traits
             and found.status is ProductStatus.ACTIVE
             and found.stock_count > traits.floor + quantity
-            and left <= CLAIM_SECONDS
+            and (found.is_claimed or left <= 0)
         )
 
     def _wait(self, deadline: Deadline, stats: CommitStats) -> bool:

@@ -136,7 +136,7 @@ class Lease:
             # Its owner is this call where the response to an earlier attempt was lost.
             if product.locked_by != owner:
                 left = product.lease_left(clock.now().timestamp())
-                raise LeaseHeldError(product_id, left) from None
+                raise LeaseHeldError(product_id, left, is_claim=product.is_claimed) from None
         return cls(client, product, owner, product.version, _expiry(product), seconds, stats)
 
     @classmethod
