@@ -243,7 +243,9 @@ def outwait_claims(operation: Callable[[], T], deadline: Deadline, client: Retry
             return operation()
         except LeaseHeldError as held:
             delay = client.policy.random() * FIRST_WAIT
-            if not held.is_claim or not client.pause(delay, deadline):
+            # What has expired meanwhile was judged by the time at which the request was made.
+            soon_over = held.is_claim or held.seconds_left <= 0
+            if not soon_over or not client.pause(delay, deadline):
                 raise
 
 
