@@ -5,5 +5,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Where a run leaves everything. The tests run an embedded AWS of their own beside the developer's.
+# Everything that a run writes. Tests set another folder, so that their embedded AWS runs beside the developer's.
 STATE = Path(os.environ.get("INVENTORY_ORDERS_STATE", ROOT / ".local"))

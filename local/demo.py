@@ -1,4 +1,4 @@
-"""The demonstration: a shop's day in a few seconds, and its books at the end."""
+"""The demonstration: a shop's day in a few seconds, and the books at the end."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Workload:
     """What the demonstration sends.
 
     Attributes:
-        products: What the shop has in stock before.
-        standard: For the standard queue, in order; duplicates and poison among them.
-        fifo: For the FIFO queue.
-        title: What to call it.
+        products: The opening stock.
+        standard: Messages for the standard queue, in order, including duplicates and poison.
+        fifo: Messages for the FIFO queue.
+        title: The heading of its summary.
     """
 
     products: Sequence[NewProduct]
@@ -61,21 +61,21 @@ class Workload:
 
     @property
     def messages(self) -> list[OrderMessage]:
-        """All of them."""
+        """The messages of both queues."""
         return [*self.standard, *self.fifo]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a workload.
+class DemoResult:
+    """What the demonstration measured.
 
     Attributes:
         workload: What was sent.
-        seconds: From the first message sent until the last one had ended.
-        books: The tables afterwards.
-        dead_letters: Those of this workload, each once.
-        samples: The handlers' metrics meanwhile.
-        lost: Messages that left no trace: neither the order that they asked for, nor a dead letter.
+        seconds: From the first message sent until the last one ended.
+        books: The tables at the end.
+        dead_letters: The dead letters of this workload, without duplicates.
+        samples: The handlers' metrics during the run.
+        lost: Number of messages that led neither to an order nor to a dead letter.
     """
 
     workload: Workload
@@ -87,27 +87,27 @@ class Outcome:
 
     @property
     def order_ids(self) -> set[str]:
-        """Distinct valid orders that were sent."""
+        """Ids of the distinct valid orders that were sent."""
         return {m.order_id for m in self.workload.messages if m.order_id is not None}
 
     def orders(self, status: str) -> int:
-        """Orders of this run that ended in a status."""
+        """Count the orders of this run with a status."""
         return sum(self.books.orders.get(i, {}).get("status") == status for i in self.order_ids)
 
     @property
     def accounts(self) -> list[Account]:
-        """The books of this workload's products; others in the tables are not its business."""
+        """The accounts of this workload's products, without other products in the tables."""
         own = {product.product_id for product in self.workload.products}
         return [account for account in self.books.accounts if account.product_id in own]
 
     @property
     def balance(self) -> bool:
-        """Whether every unit of them is explained."""
+        """Whether every unit of these products is explained."""
         return all(account.difference == 0 for account in self.accounts)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What `.local/demo.json` holds."""
+        """The content of `.local/demo.json`."""
         return {
             "ordersSent": len(self.order_ids),
             "ordersPlaced": self.orders("PENDING"),
@@ -126,12 +126,12 @@ class Outcome:
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
-    """A third of the orders for a hot drop, 10 % delivered twice, 1 % poison of many kinds."""
+    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % poison of all kinds."""
     chance = random.Random(run)
     good = sample_orders.orders(run, count, chance)
     bad = sample_orders.poison(run, max(1, count // 100), good)
     hot = [message for message in good if message.group == sample_orders.HOT_PRODUCT]
-    # Every other order of the drop comes through the FIFO queue, the rest has to fight.
+    # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
     fifo = hot[::2]
     through_fifo = {message.order_id for message in fifo}
     standard = [message for message in good if message.order_id not in through_fifo]
@@ -141,7 +141,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
 
 
 def basket_day(run: str, path: Path) -> Workload:
-    """Real orders, and a stock of which some products run out."""
+    """Make a workload of real orders, with so little stock that some products sell out."""
     messages = orders_file.read_baskets(path, run, BASKETS)
     return Workload(
         sample_orders.stock_for(sample_orders.demand(messages)),
@@ -151,11 +151,11 @@ def basket_day(run: str, path: Path) -> Workload:
     )
 
 
-def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> Outcome:
+def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> DemoResult:
     """Stock the shop, send the orders, wait until every message has ended, and read the books.
 
     Raises:
-        UserError: Messages stay where they are, or the embedded AWS dies.
+        UserError: The queues do not drain, or the embedded AWS stops.
     """
     run = f"d{uuid.uuid4().hex[:6]}"
     workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
@@ -168,28 +168,28 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
 
     with console.status("Reading the books"):
         books = read_books(aws)
-        letters = {
-            letter.original_message_id: letter
+        dead_letters = {
+            dead_letter.original_message_id: dead_letter
             for queue in queues.DEAD_LETTERS
-            for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[queue], 100_000)
-            if letter.original_message_id in ids
+            for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[queue], 100_000)
+            if dead_letter.original_message_id in ids
         }
         samples = list(emf.read_samples(aws, _LOG_GROUP, since))
-    return Outcome(
+    return DemoResult(
         workload=workload,
         seconds=seconds,
         books=books,
-        dead_letters=list(letters.values()),
+        dead_letters=list(dead_letters.values()),
         samples=samples,
         lost=sum(
-            message_id not in letters and not _is_stored(message, books)
+            message_id not in dead_letters and not _is_stored(message, books)
             for message_id, message in ids.items()
         ),
     )
 
 
 def _is_stored(message: OrderMessage, books: Books) -> bool:
-    """Whether the orders hold this very request."""
+    """Whether the order of a message is stored with the same content."""
     try:
         order = parse_order(message.body)
     except PoisonMessageError:
@@ -199,7 +199,7 @@ def _is_stored(message: OrderMessage, books: Books) -> bool:
 
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
-    """Create what is missing and bring the rest to its opening stock, all booked as adjustments."""
+    """Create missing products, and set all others to their opening stock with adjustments."""
     store = Store(
         aws.dynamodb,
         {
@@ -225,7 +225,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
 
 
 def progress_bar(console: Console) -> Progress:
-    """How far a queue has been worked off; each task has a `note`."""
+    """Make a progress bar for a queue; each of its tasks has a `note`."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=36),
@@ -239,7 +239,7 @@ def progress_bar(console: Console) -> Progress:
 def _send_and_watch(
     aws: Aws, emulator: Emulator, console: Console, workload: Workload
 ) -> dict[str, OrderMessage]:
-    """Send everything, and show how the service works it off. Returns the messages by SQS's ids."""
+    """Send everything and show progress until the queues are empty. Returns the messages by SQS message id."""
     total = len(workload.messages)
     sent = 0
 
@@ -249,7 +249,7 @@ def _send_and_watch(
 
     with ThreadPoolExecutor(2) as pool, progress_bar(console) as progress:
         sending = [
-            pool.submit(queues.send, aws, queue, messages, sent=count)
+            pool.submit(queues.send, aws, queue, messages, on_sent=count)
             for queue, messages in (
                 (queues.STANDARD, workload.standard),
                 (queues.FIFO, workload.fifo),
@@ -281,33 +281,33 @@ def _send_and_watch(
         return dict(zip(ids, workload.messages, strict=True))
 
 
-def write_json(outcome: Outcome) -> Path:
-    """Leave the result where other tools look for it."""
+def write_json(result: DemoResult) -> Path:
+    """Write the summary to `.local/demo.json`, for other tools."""
     path = STATE / "demo.json"
-    path.write_text(json.dumps(outcome.summary, indent=2) + "\n", "utf-8")
+    path.write_text(json.dumps(result.summary, indent=2) + "\n", "utf-8")
     return path
 
 
-def show(outcome: Outcome, console: Console) -> None:
-    """The summary for a person."""
-    summary, samples = outcome.summary, outcome.samples
+def show(result: DemoResult, console: Console) -> None:
+    """Print the summary."""
+    summary, samples = result.summary, result.samples
     console.print()
-    console.rule(f"[bold]{outcome.workload.title}", align="left")
-    _show_orders(outcome, console)
-    _show_effort(samples, summary, console)
+    console.rule(f"[bold]{result.workload.title}", align="left")
+    _show_orders(result, console)
+    _show_cost(samples, summary, console)
     _show_timeline(samples, console)
-    _show_books(outcome, console)
+    _show_books(result, console)
 
 
-def _show_orders(outcome: Outcome, console: Console) -> None:
-    summary = outcome.summary
+def _show_orders(result: DemoResult, console: Console) -> None:
+    summary = result.summary
     reasons = Counter(
-        outcome.books.orders[order_id]["reason"]
-        for order_id in outcome.order_ids & outcome.books.orders.keys()
-        if outcome.books.orders[order_id]["status"] == "REJECTED"
+        result.books.orders[order_id]["reason"]
+        for order_id in result.order_ids & result.books.orders.keys()
+        if result.books.orders[order_id]["status"] == "REJECTED"
     )
-    codes = Counter(letter.code for letter in outcome.dead_letters)
-    replayed = int(sum(emf.values_of(outcome.samples, "OrdersReplayed")))
+    codes = Counter(dead_letter.code for dead_letter in result.dead_letters)
+    replayed = int(sum(emf.values_of(result.samples, "OrdersReplayed")))
     table = RichTable(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -324,7 +324,7 @@ def _show_orders(outcome: Outcome, console: Console) -> None:
     console.print(table)
 
 
-def _show_effort(samples: Sequence[emf.Sample], summary: dict[str, Any], console: Console) -> None:
+def _show_cost(samples: Sequence[emf.Sample], summary: dict[str, Any], console: Console) -> None:
     conflicts = emf.values_of(samples, "VersionConflict")
     retries = emf.values_of(samples, "Retries")
     packed = emf.values_of(samples, "OrdersPerTransaction")
@@ -346,19 +346,19 @@ def _show_effort(samples: Sequence[emf.Sample], summary: dict[str, Any], console
     table.add_row(
         "Conflicts",
         f"{sum(conflicts):,.0f}",
-        f"{_share(conflicts)} of {len(conflicts):,} attempts found that a rival had been faster",
+        f"{_share(conflicts)} of {len(conflicts):,} attempts met a faster rival",
     )
     table.add_row(
         "Retries",
         f"{sum(retries) / max(1, len(retries)):.2f}",
-        f"per order on average, {max(retries, default=0):.0f} at the most",
+        f"per order on average, at most {max(retries, default=0):.0f}",
     )
     console.print()
     console.print(table)
 
 
 def _show_timeline(samples: Sequence[emf.Sample], console: Console) -> None:
-    """Throughput and conflict rate over time, as far as a terminal can draw."""
+    """Print throughput and conflict rate over time as bars of text."""
     answered = [
         (sample.timestamp, value)
         for name in ("OrdersPlaced", "OrdersRejected", "OrdersReplayed")
@@ -397,14 +397,14 @@ def _bars(values: Sequence[float], full: float) -> str:
     return "".join(blocks[round(value / max(full, 1e-9) * (len(blocks) - 1))] for value in values)
 
 
-def _show_books(outcome: Outcome, console: Console) -> None:
+def _show_books(result: DemoResult, console: Console) -> None:
     console.print()
 
-    def interest(account: Account) -> tuple[bool, bool, bool, int]:
+    def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
         is_hot = account.product_id == sample_orders.HOT_PRODUCT
         return (account.difference == 0, not is_hot, account.stock > 0, -account.sold)
 
-    shown = sorted(outcome.accounts, key=interest)[:8]
+    shown = sorted(result.accounts, key=order_of_interest)[:8]
     table = RichTable(title="The books", title_justify="left", title_style="bold", box=None)
     table.add_column("product")
     for heading in ("booked in", "sold", "should be", "in stock"):
@@ -421,12 +421,12 @@ def _show_books(outcome: Outcome, console: Console) -> None:
             style="bold" if account.product_id == sample_orders.HOT_PRODUCT else "",
         )
     console.print(table)
-    rest = len(outcome.accounts) - len(shown)
-    if outcome.balance:
+    rest = len(result.accounts) - len(shown)
+    if result.balance:
         console.print(f"[dim]... and {rest:,} more, all explained to the last unit.[/]")
         console.print("[bold green]The books balance.[/]")
     else:
-        wrong = [account for account in outcome.accounts if account.difference]
+        wrong = [account for account in result.accounts if account.difference]
         console.print(f"[bold red]The books do not balance: {len(wrong)} products are off.[/]")
 
 

@@ -1,7 +1,7 @@
-"""Metrics as the handlers logged them, in CloudWatch's embedded metric format.
+"""The handlers' metrics, read from their logs in CloudWatch's embedded metric format.
 
-No local AWS turns these log lines into metrics, so they are read from the log group. When the machine is very busy, the
-embedded AWS writes the last lines of an invocation only with the next one of the same worker: what they count is late.
+No local AWS turns these log lines into metrics, so this module reads them from the log group. On a very busy machine
+the embedded AWS writes the last lines of an invocation only when the same worker runs again, so these metrics are late.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Sample:
 
 
 def read_samples(aws: Aws, log_group: str, since: int) -> Iterator[Sample]:
-    """The metrics in a log group since a moment (Unix milliseconds)."""
+    """Read the metrics in a log group since a time (Unix milliseconds)."""
     return parse(event.message for event in Tail(aws.outputs[log_group], since).read(aws))
 
 
 def parse(lines: Iterable[str]) -> Iterator[Sample]:
-    """The metrics among log lines."""
+    """Find the metrics among log lines."""
     for line in lines:
         if '"_aws"' not in line:
             continue
@@ -54,7 +54,7 @@ def parse(lines: Iterable[str]) -> Iterator[Sample]:
 
 
 def values_of(samples: Iterable[Sample], name: str, **dimensions: str) -> list[float]:
-    """All values of a metric under exactly these dimensions besides `service`."""
+    """All values of a metric whose dimensions are `service` and exactly these."""
     wanted = frozenset(dimensions.items())
     return [
         value

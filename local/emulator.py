@@ -1,4 +1,4 @@
-"""The embedded AWS: one ministack process on a free loopback port, in an environment of its own."""
+"""The embedded AWS: one ministack process on a free loopback port, with its own Python environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from local.process import LOGS, Server, run_logged, start_server, tail
 from operations.errors import UserError
 
 _FOLDER = STATE / "emulator"
-# Shared by all that run beside one another.
+# Shared by every embedded AWS of this checkout.
 VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
@@ -33,29 +33,29 @@ class Emulator(Server):
     """A running embedded AWS.
 
     Attributes:
-        enforces_iam: Whether functions may do only what their roles allow, as on AWS. It then speaks TLS, with a
-            certificate of its own (`local.endpoint.CERTIFICATE`).
+        enforces_iam: Whether functions may do only what their roles allow, as on AWS. It then uses TLS with its own
+            certificate (`local.endpoint.CERTIFICATE`).
     """
 
     enforces_iam: bool = False
 
     @property
     def endpoint(self) -> str:
-        # The certificate is for the name.
+        # The certificate is for `localhost`, not for the address.
         return f"https://localhost:{self.port}" if self.enforces_iam else super().endpoint
 
     def check(self) -> None:
-        """Make sure that it still runs.
+        """Check that it is still running.
 
         Raises:
-            UserError: It died; the message ends with its last words.
+            UserError: It has stopped; the message ends with the last lines of its log.
         """
         if not self.is_alive():
             raise UserError(f"the embedded AWS has stopped; its last lines:\n\n{tail(_LOG)}")
 
 
 def running() -> Emulator | None:
-    """The embedded AWS of this checkout, if it runs."""
+    """Find the running embedded AWS of this checkout; None if there is none."""
     emulator = Emulator.read(_STATE_FILE)
     if emulator is None or not emulator.is_alive() or not _is_ready(emulator):
         return None
@@ -63,13 +63,13 @@ def running() -> Emulator | None:
 
 
 def start(*, enforce_iam: bool = False) -> Emulator:
-    """Start the embedded AWS, empty.
+    """Start an empty embedded AWS.
 
     Args:
-        enforce_iam: Hold every function to its role, as AWS does.
+        enforce_iam: Let functions do only what their roles allow, as on AWS.
 
     Raises:
-        UserError: It does not come up.
+        UserError: It does not start.
     """
     install()
     _clean()
@@ -84,7 +84,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         "TMPDIR": str(_TEMPORARY),
     }
     if enforce_iam:
-        # Where it may, it then listens on port 443 of loopback too.
+        # Where it is permitted to, it also listens on port 443 of loopback.
         environment |= {"AUTH": "true", "USE_SSL": "1"}
     process = start_server(
         [str(VENV / "bin" / "python"), "-m", "ministack"], _FOLDER, environment, _LOG
@@ -101,7 +101,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
 
 
 def stop() -> bool:
-    """Stop the embedded AWS of this checkout with all its workers. Returns whether it was running."""
+    """Stop the embedded AWS of this checkout and its workers. Returns whether it was running."""
     emulator = Emulator.read(_STATE_FILE)
     if emulator is None:
         return False
@@ -114,7 +114,7 @@ def stop() -> bool:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Only one command of a checkout starts, deploys or stops at a time; others wait for it."""
+    """Let only one command of a checkout start, deploy or stop at a time; others wait."""
     STATE.mkdir(parents=True, exist_ok=True)
     with (STATE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -122,7 +122,7 @@ def exclusive() -> Iterator[None]:
 
 
 def install() -> None:
-    """Make the emulator's own environment: what it needs and what the Lambda runtime supplies, nothing else."""
+    """Create the emulator's environment: its own dependencies and those of the Lambda runtime, nothing else."""
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
     stamp = VENV / "installed"
     if stamp.is_file() and stamp.read_text("utf-8") == digest:

@@ -1,4 +1,4 @@
-"""The way to the embedded AWS: the settings that point a process there, and away from every real account."""
+"""The endpoint of the embedded AWS: settings that point a process at it, and away from every real account."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ REGION = "us-east-1"
 ACCOUNT = "000000000000"
 
 CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
-"""Made by the embedded AWS when it speaks TLS; clients have to be told to trust it."""
+"""Created by the embedded AWS when it uses TLS; clients must be configured to trust it."""
 
 
 def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
-    """What asks the embedded AWS things that no AWS client can: without any proxy, this machine talks to itself."""
+    """Make an opener for HTTP requests to the embedded AWS that AWS clients do not offer. It uses no proxy."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if endpoint.startswith("https:"):
         trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
@@ -27,13 +27,13 @@ def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
 
 
 def embedded_settings(endpoint: str) -> dict[str, str]:
-    """What points any AWS client at the embedded AWS, and away from every real account.
+    """Make the environment variables that point any AWS client at the embedded AWS, not at a real account.
 
     Raises:
         UserError: The endpoint is not on this machine.
     """
     if not is_loopback(endpoint):
-        raise UserError(f"{endpoint} is not on this machine; local commands refuse to use it")
+        raise UserError(f"{endpoint} is not on this machine, so local commands do not use it")
     trust = {"AWS_CA_BUNDLE": str(CERTIFICATE), "NODE_EXTRA_CA_CERTS": str(CERTIFICATE)}
     return {
         "AWS_ENDPOINT_URL": endpoint,
@@ -49,9 +49,9 @@ def embedded_settings(endpoint: str) -> dict[str, str]:
 
 
 def embedded_environment(endpoint: str) -> dict[str, str]:
-    """The caller's environment without any AWS setting of theirs, pointed at the embedded AWS."""
+    """Copy this process's environment, with its AWS settings replaced by those of the embedded AWS."""
     environment = environment_without_aws() | embedded_settings(endpoint)
-    # A proxy of the caller's must not stand between this machine and itself.
+    # A configured proxy must not be used for requests to this machine.
     for name in ("NO_PROXY", "no_proxy"):
         others = environment.get(name)
         environment[name] = "127.0.0.1,localhost" + (f",{others}" if others else "")
@@ -59,12 +59,12 @@ def embedded_environment(endpoint: str) -> dict[str, str]:
 
 
 def environment_without_aws() -> dict[str, str]:
-    """The caller's environment without any AWS setting."""
+    """Copy this process's environment without its AWS settings."""
     return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
 
 
 def use_embedded(endpoint: str) -> None:
-    """Point this process at the embedded AWS for good."""
+    """Point this process at the embedded AWS until it ends."""
     wanted = embedded_environment(endpoint)
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]

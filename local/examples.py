@@ -1,6 +1,6 @@
-"""Seven races, each run twice against the embedded AWS: with the naive code of many tutorials, and with ours.
+"""Examples: seven races, each run on the embedded AWS with the naive code of many tutorials and with ours.
 
-The schedules are forced, not hoped for: the rival's step is called at the very moment at which it hurts.
+The schedules are forced: each example calls the rival's step at the exact moment that causes the anomaly.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from operations.aws import Aws
 
 
 @dataclass
-class Story:
-    """What an example has to tell.
+class ExampleResult:
+    """What an example shows.
 
     Attributes:
-        lines: For a person.
-        naive_fails: For each naive run, whether the anomaly happened.
-        ours_holds: For each of ours, whether it did not.
+        lines: Text for a person, one line per run.
+        naive_fails: For each run of the naive code, whether the anomaly happened.
+        ours_holds: For each run of our code, whether the result was correct.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -46,23 +46,23 @@ class Story:
     ours_holds: list[bool] = field(default_factory=list)
 
     @property
-    def as_told(self) -> bool:
-        """Whether all went as the example says."""
+    def as_expected(self) -> bool:
+        """Whether the naive code failed and ours did not."""
         return bool(self.ours_holds) and all([*self.naive_fails, *self.ours_holds])
 
     def naive(self, what: str, *, fails: bool) -> None:
-        """Tell how the naive code fared."""
+        """Add the result of a run of the naive code."""
         self.naive_fails.append(fails)
         self.lines.append(f"[red]naive[/]  {what}" if fails else f"naive  {what} (no anomaly?)")
 
     def ours(self, what: str, *, holds: bool) -> None:
-        """Tell how ours fared."""
+        """Add the result of a run of our code."""
         self.ours_holds.append(holds)
         self.lines.append(f"[green]ours[/]   {what}" if holds else f"[bold red]ours[/]   {what}")
 
 
-class Stage:
-    """Fresh products to race on, and both kinds of clients."""
+class Sandbox:
+    """Creates products for an example, and holds a bare boto3 client and the service's own classes."""
 
     def __init__(self, tables: dict[Table, str]) -> None:
         self.tables = tables
@@ -72,8 +72,8 @@ class Stage:
         self.committer = Committer(self.store)
 
     @classmethod
-    def of(cls, aws: Aws) -> Stage:
-        """On the tables of a deployed stack."""
+    def of(cls, aws: Aws) -> Sandbox:
+        """Use the tables of a deployed stack."""
         return cls(
             {
                 Table.PRODUCTS: aws.outputs["ProductsTableName"],
@@ -83,25 +83,25 @@ class Stage:
         )
 
     def create(self, stock: int) -> str:
-        """A new product. Returns its id."""
+        """Create a product. Returns its id."""
         product_id = f"example-{uuid.uuid4().hex[:10]}"
         self.products.create(NewProduct(product_id, stock, name="Example", price=100))
         return product_id
 
     def key(self, product_id: str) -> dict[str, Any]:
-        """A product's key for the raw client."""
+        """Table and key of a product, as the bare client expects them."""
         return {"TableName": self.tables[Table.PRODUCTS], "Key": {"productId": {"S": product_id}}}
 
     def get(self, product_id: str) -> dict[str, Any]:
-        """A product as the raw client reads it."""
+        """Read a product with the bare client."""
         return self.raw.get_item(**self.key(product_id), ConsistentRead=True)["Item"]
 
     def put(self, item: dict[str, Any]) -> None:
-        """Write a whole product, unconditionally."""
+        """Write a whole product without a condition."""
         self.raw.put_item(TableName=self.tables[Table.PRODUCTS], Item=item)
 
     def stock(self, product_id: str) -> int:
-        """Units on hand."""
+        """Read the units on hand."""
         return int(self.get(product_id)["stockCount"]["N"])
 
     def order(self, product_id: str, quantity: int) -> ChangeStatus:
@@ -110,7 +110,7 @@ class Stage:
         return self.committer.apply([change], soon()).outcomes[0].status
 
     def forget(self, *product_ids: str) -> None:
-        """Take away what naive code left, so that the audit is not blamed for it."""
+        """Delete what naive code wrote, because the audit would report it."""
         adjustments = self.tables[Table.STOCK_ADJUSTMENTS]
         for product_id in product_ids:
             self.raw.delete_item(**self.key(product_id))
@@ -128,23 +128,23 @@ class Stage:
 
 
 def soon() -> Deadline:
-    """Time enough."""
+    """A deadline that is far enough away."""
     return Deadline.after(20, SystemClock())
 
 
-def lost_update(stage: Stage) -> Story:
-    """Two writers read the same stock; the second one's write undoes the first one's."""
-    story = Story()
-    naive = stage.create(10)
-    mine, rivals = stage.get(naive), stage.get(naive)
+def lost_update(sandbox: Sandbox) -> ExampleResult:
+    """Two writers read the same stock; the second write overwrites the first."""
+    result = ExampleResult()
+    naive = sandbox.create(10)
+    mine, rivals = sandbox.get(naive), sandbox.get(naive)
     for item, units in ((rivals, 5), (mine, 3)):
         item["stockCount"]["N"] = str(int(item["stockCount"]["N"]) + units)
-        stage.put(item)
-    after = stage.stock(naive)
-    story.naive(f"10, one adds 5, the other 3: {after}. The 5 are lost.", fails=after != 18)
-    stage.forget(naive)
+        sandbox.put(item)
+    after = sandbox.stock(naive)
+    result.naive(f"10, one adds 5, the other 3: {after}. The 5 are lost.", fails=after != 18)
+    sandbox.forget(naive)
 
-    product_id = stage.create(10)
+    product_id = sandbox.create(10)
     seen = []
 
     def add(units: int) -> Callable[[Product], Product]:
@@ -152,222 +152,230 @@ def lost_update(stage: Stage) -> Story:
             wishes = product.other.get("wishes", 10)
             seen.append(wishes)
             if units == 3 and len(seen) == 1:
-                # The rival comes between our read and our write.
-                stage.products.update_with_retry(product_id, add(5), soon())
+                # The rival writes between our read and our write.
+                sandbox.products.update_with_retry(product_id, add(5), soon())
             return replace(product, other={**product.other, "wishes": wishes + units})
 
         return change
 
-    stage.products.update_with_retry(product_id, add(3), soon())
-    after = stage.products.get(product_id, soon()).other["wishes"]
-    story.ours(
-        f"10, one adds 5, the other 3: {after}. The loser decided again, on {seen[-1]}.",
+    sandbox.products.update_with_retry(product_id, add(3), soon())
+    after = sandbox.products.get(product_id, soon()).other["wishes"]
+    result.ours(
+        f"10, one adds 5, the other 3: {after}. The loser read {seen[-1]} and decided again.",
         holds=after == 18,
     )
-    return story
+    return result
 
 
-def overdraft(stage: Stage) -> Story:
-    """Two buyers check the stock, both see enough, both take it."""
-    story = Story()
-    naive = stage.create(5)
-    seen = [stage.stock(naive) for _ in range(2)]
+def overdraft(sandbox: Sandbox) -> ExampleResult:
+    """Two buyers check the stock, both see enough, and both take it."""
+    result = ExampleResult()
+    naive = sandbox.create(5)
+    seen = [sandbox.stock(naive) for _ in range(2)]
     for stock in seen:
         if stock >= 4:
-            stage.raw.update_item(
-                **stage.key(naive),
+            sandbox.raw.update_item(
+                **sandbox.key(naive),
                 UpdateExpression="SET stockCount = stockCount - :q",
                 ExpressionAttributeValues={":q": {"N": "4"}},
             )
-    after = stage.stock(naive)
-    story.naive(f"5 in stock, two check and take 4 each: {after}. Oversold.", fails=after < 0)
-    stage.forget(naive)
+    after = sandbox.stock(naive)
+    result.naive(
+        f"5 in stock, two buyers check and take 4 each: {after}. Oversold.", fails=after < 0
+    )
+    sandbox.forget(naive)
 
-    product_id = stage.create(5)
-    read, statuses = stage.store.read, []
+    product_id = sandbox.create(5)
+    read, statuses = sandbox.store.read, []
 
     def read_while_a_rival_buys(keys: Any) -> Any:
         found = read(keys)
-        stage.store.read = read  # type: ignore[method-assign]
-        statuses.append(stage.order(product_id, 4))
+        sandbox.store.read = read  # type: ignore[method-assign]
+        statuses.append(sandbox.order(product_id, 4))
         return found
 
-    stage.store.read = read_while_a_rival_buys  # type: ignore[method-assign]
-    statuses.append(stage.order(product_id, 4))
-    after = stage.stock(product_id)
-    told = ", ".join(status.name.lower() for status in statuses)
-    story.ours(
-        f"5 in stock, two read 5 and order 4 each: {told}; {after} left.",
+    sandbox.store.read = read_while_a_rival_buys  # type: ignore[method-assign]
+    statuses.append(sandbox.order(product_id, 4))
+    after = sandbox.stock(product_id)
+    answers = ", ".join(status.name.lower() for status in statuses)
+    result.ours(
+        f"5 in stock, two buyers read 5 and order 4 each: {answers}; {after} left.",
         holds=after == 1 and statuses == [ChangeStatus.APPLIED, ChangeStatus.REJECTED],
     )
-    return story
+    return result
 
 
-def stale_delete(stage: Stage) -> Story:
-    """A delete that was decided upon long ago hits the product that was listed anew under the same id."""
-    story = Story()
-    naive = stage.create(1)
-    stage.raw.delete_item(**stage.key(naive))
-    stage.products.create(NewProduct(naive, 7))
-    stage.raw.delete_item(**stage.key(naive))
-    gone = stage.products.store.read([naive]).products[naive] is None
-    story.naive("delete, list anew with 7, the delete is delivered again: gone.", fails=gone)
-    stage.forget(naive)
+def stale_delete(sandbox: Sandbox) -> ExampleResult:
+    """A late delete removes a product that has been listed again under the same id."""
+    result = ExampleResult()
+    naive = sandbox.create(1)
+    sandbox.raw.delete_item(**sandbox.key(naive))
+    sandbox.products.create(NewProduct(naive, 7))
+    sandbox.raw.delete_item(**sandbox.key(naive))
+    gone = sandbox.products.store.read([naive]).products[naive] is None
+    result.naive(
+        "deleted, listed again with 7, then the same delete is delivered again: the product is gone.",
+        fails=gone,
+    )
+    sandbox.forget(naive)
 
-    product_id = stage.create(1)
-    old = stage.products.get(product_id, soon()).created_at
-    stage.products.delist(product_id, old, soon())
-    stage.products.create(NewProduct(product_id, 7))
-    deleted = stage.products.delist(product_id, old, soon())
-    after = stage.stock(product_id)
-    story.ours(
-        f"the same, on condition of createdAt: the second delete is stale, a success that does nothing; {after} left.",
+    product_id = sandbox.create(1)
+    old = sandbox.products.get(product_id, soon()).created_at
+    sandbox.products.delist(product_id, old, soon())
+    sandbox.products.create(NewProduct(product_id, 7))
+    deleted = sandbox.products.delist(product_id, old, soon())
+    after = sandbox.stock(product_id)
+    result.ours(
+        f"the same with a condition on createdAt: the second delete is stale and changes nothing; {after} left.",
         holds=not deleted and after == 7,
     )
-    return story
+    return result
 
 
-def out_of_order_event(stage: Stage) -> Story:
-    """An older catalogue event arrives after a newer one and wins."""
-    story = Story()
+def out_of_order_event(sandbox: Sandbox) -> ExampleResult:
+    """An older catalogue event arrives after a newer one and overwrites it."""
+    result = ExampleResult()
     now = datetime.now(UTC)
     older, newer = timestamp(now - timedelta(minutes=9)), timestamp(now - timedelta(minutes=1))
-    naive = stage.create(1)
+    naive = sandbox.create(1)
     for price in (200, 150):
-        stage.raw.update_item(
-            **stage.key(naive),
+        sandbox.raw.update_item(
+            **sandbox.key(naive),
             UpdateExpression="SET price = :p",
             ExpressionAttributeValues={":p": {"N": str(price)}},
         )
-    price = int(stage.get(naive)["price"]["N"])
-    story.naive(f"9:59 says 200, then 9:51 arrives and says 150: {price}.", fails=price != 200)
+    price = int(sandbox.get(naive)["price"]["N"])
+    result.naive(
+        f"the event of 9:59 sets 200, then the event of 9:51 arrives with 150: {price}.",
+        fails=price != 200,
+    )
 
-    product_id = stage.create(1)
+    product_id = sandbox.create(1)
     for number, (at, price) in enumerate(((newer, 200), (older, 150))):
-        applied, product = stage.products.change_details(
+        applied, product = sandbox.products.change_details(
             CatalogueEvent(product_id, f"e-{number}", at, {"price": price})
         )
-    story.ours(
-        f"the same, on condition of detailsEventTime: {product.price}; the older one is stale.",
+    result.ours(
+        f"the same with a condition on detailsEventTime: {product.price}; the older event is stale.",
         holds=product.price == 200 and not applied,
     )
-    return story
+    return result
 
 
-def expired_lease(stage: Stage) -> Story:
-    """The owner of a lock is paused past its expiry, and writes into its successor's work."""
-    story = Story()
-    naive = stage.create(10)
-    _naive_lock(stage, naive, "owner-1", 0.05)
-    counted = stage.stock(naive)
+def expired_lease(sandbox: Sandbox) -> ExampleResult:
+    """The owner of a lock is paused past its expiry, and overwrites the work of the next owner."""
+    result = ExampleResult()
+    naive = sandbox.create(10)
+    _naive_lock(sandbox, naive, "owner-1", 0.05)
+    counted = sandbox.stock(naive)
     time.sleep(0.06)
-    # Owner 1 is paused. Its lock has expired, so owner 2 takes over, finds 4 broken, and writes 6.
-    _naive_lock(stage, naive, "owner-2", 0.05)
-    for count in (stage.stock(naive) - 4, counted):
-        stage.raw.update_item(
-            **stage.key(naive),
+    # Owner 1 is paused until its lock has expired. Owner 2 takes over, finds 4 broken units, and writes 6.
+    _naive_lock(sandbox, naive, "owner-2", 0.05)
+    for count in (sandbox.stock(naive) - 4, counted):
+        sandbox.raw.update_item(
+            **sandbox.key(naive),
             UpdateExpression="SET stockCount = :counted REMOVE lockedBy, lockTime",
             ExpressionAttributeValues={":counted": {"N": str(count)}},
         )
-    after = stage.stock(naive)
-    story.naive(
-        f"owner 1 counts 10 and is paused past its expiry, owner 2 writes 6, owner 1 wakes up: {after}.",
+    after = sandbox.stock(naive)
+    result.naive(
+        f"owner 1 counts 10 and is paused past expiry, owner 2 writes 6, owner 1 continues: {after}.",
         fails=after != 6,
     )
-    stage.forget(naive)
+    sandbox.forget(naive)
 
-    product_id = stage.create(10)
-    first = Lease.acquire(stage.store, product_id, 0.05, deadline=soon())
+    product_id = sandbox.create(10)
+    first = Lease.acquire(sandbox.store, product_id, 0.05, deadline=soon())
     time.sleep(0.06)
-    status = stage.order(product_id, 4)
+    status = sandbox.order(product_id, 4)
     try:
         first.commit(10, "late-count", soon())
-        refused = False
+        lost = False
     except LeaseLostError:
-        refused = True
-    after = stage.stock(product_id)
-    story.ours(
-        f"lease expired, 4 {status.name.lower()}, the late count is refused by version and expiry: {after}.",
-        holds=refused and after == 6,
+        lost = True
+    after = sandbox.stock(product_id)
+    result.ours(
+        f"the lease expires, an order for 4 is {status.name.lower()}, the late count fails on version and expiry: {after}.",
+        holds=lost and after == 6,
     )
-    return story
+    return result
 
 
-def aba(stage: Stage) -> Story:
-    """Deleted and made again, a product has the version that a stale writer has read: it looks unchanged."""
-    story = Story()
-    naive = stage.create(10)
-    read = stage.get(naive)
-    stage.raw.delete_item(**stage.key(naive))
-    stage.products.create(NewProduct(naive, 500))
-    _version_conditioned_put(stage, read, 9)
-    after = stage.stock(naive)
-    story.naive(
-        f"read 10 at version 1, made again with 500 at version 1, 9 written: {after}.",
+def aba(sandbox: Sandbox) -> ExampleResult:
+    """A product that is deleted and created again looks unchanged: it has the version that a stale writer read."""
+    result = ExampleResult()
+    naive = sandbox.create(10)
+    read = sandbox.get(naive)
+    sandbox.raw.delete_item(**sandbox.key(naive))
+    sandbox.products.create(NewProduct(naive, 500))
+    _version_conditioned_put(sandbox, read, 9)
+    after = sandbox.stock(naive)
+    result.naive(
+        f"read 10 at version 1, created again with 500 at version 1, the stale writer writes 9: {after}.",
         fails=after == 9,
     )
-    stage.forget(naive)
+    sandbox.forget(naive)
 
-    product_id = stage.create(10)
-    old = stage.products.get(product_id, soon())
-    snapshot = stage.store.read([product_id])
-    stage.products.delist(product_id, old.created_at, soon())
-    stage.products.create(NewProduct(product_id, 500))
-    committer = Committer(stage.store)
-    reader = stage.store.read
-    # The engine plans from what was read before: the old incarnation.
-    stage.store.read = lambda keys: snapshot if product_id in keys else reader(keys)  # type: ignore[method-assign]
+    product_id = sandbox.create(10)
+    old = sandbox.products.get(product_id, soon())
+    snapshot = sandbox.store.read([product_id])
+    sandbox.products.delist(product_id, old.created_at, soon())
+    sandbox.products.create(NewProduct(product_id, 500))
+    committer = Committer(sandbox.store)
+    reader = sandbox.store.read
+    # Let the engine plan from the old incarnation.
+    sandbox.store.read = lambda keys: snapshot if product_id in keys else reader(keys)  # type: ignore[method-assign]
     (outcome,) = committer.apply(
         [Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})], soon()
     ).outcomes
-    stage.store.read = reader  # type: ignore[method-assign]
-    after = stage.stock(product_id)
-    story.ours(
-        f"the same, on condition of createdAt too: planned again on the new one, {outcome.status.name.lower()}, "
+    sandbox.store.read = reader  # type: ignore[method-assign]
+    after = sandbox.stock(product_id)
+    result.ours(
+        f"the same with a condition on createdAt too: planned again, the order is {outcome.status.name.lower()}, "
         f"{after} left.",
         holds=after == 499,
     )
-    return story
+    return result
 
 
-def lost_response(stage: Stage) -> Story:
-    """A decrement is applied, its answer is lost, the SDK sends it again: decremented twice."""
-    story = Story()
-    naive = stage.create(10)
+def lost_response(sandbox: Sandbox) -> ExampleResult:
+    """A decrement is applied, its response is lost, and the SDK repeats it: decremented twice."""
+    result = ExampleResult()
+    naive = sandbox.create(10)
     client = boto3.client("dynamodb")
     lose_responses(client)
     client.update_item(
-        **stage.key(naive),
+        **sandbox.key(naive),
         UpdateExpression="SET stockCount = stockCount - :q",
         ExpressionAttributeValues={":q": {"N": "1"}},
     )
-    after = stage.stock(naive)
-    story.naive(f"10, one decrement of 1, one lost response: {after}.", fails=after == 8)
-    stage.forget(naive)
+    after = sandbox.stock(naive)
+    result.naive(f"10, one decrement of 1, one lost response: {after}.", fails=after == 8)
+    sandbox.forget(naive)
 
-    product_id = stage.create(10)
+    product_id = sandbox.create(10)
     client = boto3.client("dynamodb", config=CLIENT_CONFIG)
-    store = Store(client, stage.tables)
+    store = Store(client, sandbox.tables)
     change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})
     lose_responses(client, "TransactWriteItems")
     (outcome,) = Committer(store).apply([change], soon()).outcomes
-    after = stage.stock(product_id)
-    story.ours(
+    after = sandbox.stock(product_id)
+    result.ours(
         f"the same with a token: {outcome.status.name.lower()} once, {after} left.",
         holds=after == 9 and outcome.status is ChangeStatus.APPLIED,
     )
-    return story
+    return result
 
 
-def decrement_modes(stage: Stage) -> Story:
-    """What a plain decrement costs: optimistic (read, decide, write) and atomic (no read), with 8 rivals."""
+def decrement_modes(sandbox: Sandbox) -> ExampleResult:
+    """The cost of a plain decrement with 8 rivals: optimistic (read, decide, write) and atomic (no read)."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-    story = Story()
+    result = ExampleResult()
     rivals, each = 8, 25
     costs: dict[str, tuple[float, float, float]] = {}
     for mode in ("optimistic", "atomic"):
-        product_id = stage.create(10_000)
+        product_id = sandbox.create(10_000)
         counts: list[_Meter] = []
 
         def work(
@@ -378,7 +386,7 @@ def decrement_modes(stage: Stage) -> Story:
         ) -> None:
             client = boto3.client("dynamodb", config=CLIENT_CONFIG)
             meter = _Meter(client)
-            committer = Committer(Store(client, stage.tables))
+            committer = Committer(Store(client, sandbox.tables))
             atomic = AtomicDecrement(committer)
             atomic.apply(product_id, f"warm-{worker}", 1, soon())
             meter.reset()
@@ -399,33 +407,33 @@ def decrement_modes(stage: Stage) -> Story:
             sum(meter.units for meter in counts) / total,
             sum(meter.cancelled for meter in counts) / total,
         )
-        left = stage.stock(product_id)
+        left = sandbox.stock(product_id)
         requests, units, conflicts = costs[mode]
-        story.ours(
-            f"{mode:10}  {requests:.2f} requests, {units:.1f} write units, {conflicts:.2f} conflicts a decrement; "
+        result.ours(
+            f"{mode:10}  {requests:.2f} requests, {units:.1f} write units, {conflicts:.2f} conflicts per decrement; "
             f"{10_000 - rivals - left} of {total} applied",
             holds=10_000 - rivals - left == total,
         )
-    return story
+    return result
 
 
 class _NeverClaims(ContentionStats):
-    """Takes no product for contested: every batch is optimistic, however often it has lost."""
+    """Calls no product contested, so every batch stays optimistic."""
 
     def is_contested(self, product_id: str) -> bool:
         del product_id
         return False
 
 
-def hot_product(stage: Stage) -> Story:
-    """What 8 rivals with batches of 20 orders for one product cost: with jittered retries alone, and with claims."""
+def hot_product(sandbox: Sandbox) -> ExampleResult:
+    """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with claims."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-    story = Story()
+    result = ExampleResult()
     rivals, batches, size = 8, 10, 20
     total = rivals * batches * size
-    for name, statistics in (("retries alone", _NeverClaims), ("with claims", ContentionStats)):
-        product_id = stage.create(total)
+    for name, statistics in (("retries only", _NeverClaims), ("with claims", ContentionStats)):
+        product_id = sandbox.create(total)
         meters: list[_Meter] = []
 
         def work(
@@ -435,9 +443,9 @@ def hot_product(stage: Stage) -> Story:
             meters: list[_Meter] = meters,
         ) -> None:
             client = boto3.client("dynamodb", config=CLIENT_CONFIG)
-            committer = Committer(Store(client, stage.tables))
-            client_of_ours = committer.client
-            committer.contention = statistics(client_of_ours.clock, client_of_ours.policy.random)
+            committer = Committer(Store(client, sandbox.tables))
+            retrying = committer.client
+            committer.contention = statistics(retrying.clock, retrying.policy.random)
             meters.append(_Meter(client))
             for batch in range(batches):
                 ids = (f"{product_id}-{worker}-{batch}-{number}" for number in range(size))
@@ -448,16 +456,16 @@ def hot_product(stage: Stage) -> Story:
             list(pool.map(work, range(rivals)))
         lost = sum(meter.cancelled_transactions for meter in meters)
         requests = sum(meter.requests for meter in meters)
-        story.ours(
-            f"{name:13}  {requests / total:.2f} requests an order, "
-            f"{lost / (rivals * batches):.2f} lost transactions a batch; "
-            f"{total - stage.stock(product_id)} of {total} placed",
-            holds=stage.stock(product_id) == 0,
+        result.ours(
+            f"{name:13}  {requests / total:.2f} requests per order, "
+            f"{lost / (rivals * batches):.2f} lost transactions per batch; "
+            f"{total - sandbox.stock(product_id)} of {total} placed",
+            holds=sandbox.stock(product_id) == 0,
         )
-    return story
+    return result
 
 
-EXAMPLES: dict[str, Callable[[Stage], Story]] = {
+EXAMPLES: dict[str, Callable[[Sandbox], ExampleResult]] = {
     "lost-update": lost_update,
     "overdraft": overdraft,
     "stale-delete": stale_delete,
@@ -471,7 +479,7 @@ EXAMPLES: dict[str, Callable[[Stage], Story]] = {
 
 
 class _Meter:
-    """Counts what a client asks for: requests, those that failed, and the write capacity of what was applied."""
+    """Counts the requests of a client, those that failed, and the write units of those that succeeded."""
 
     def __init__(self, client: Any) -> None:
         self.reset()
@@ -499,11 +507,11 @@ class _Meter:
         self.units += sum(float(entry["CapacityUnits"]) for entry in entries)
 
 
-def _naive_lock(stage: Stage, product_id: str, owner: str, seconds: float) -> None:
-    """A lock that expires, as it is usually written: whoever holds it writes without looking at it again."""
+def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -> None:
+    """Take a lock that expires, as most tutorials do: the owner does not check it again before writing."""
     now = time.time()
-    stage.raw.update_item(
-        **stage.key(product_id),
+    sandbox.raw.update_item(
+        **sandbox.key(product_id),
         UpdateExpression="SET lockedBy = :owner, lockTime = :until",
         ConditionExpression="attribute_not_exists(lockTime) OR lockTime <= :now",
         ExpressionAttributeValues={
@@ -514,12 +522,12 @@ def _naive_lock(stage: Stage, product_id: str, owner: str, seconds: float) -> No
     )
 
 
-def _version_conditioned_put(stage: Stage, item: dict[str, Any], stock: int) -> None:
-    """Optimistic locking as it is usually written: by version alone."""
+def _version_conditioned_put(sandbox: Sandbox, item: dict[str, Any], stock: int) -> None:
+    """Write with optimistic locking as most tutorials do: on condition of the version only."""
     changed = {**item, "stockCount": {"N": str(stock)}, "_version": {"N": "2"}}
     try:
-        stage.raw.put_item(
-            TableName=stage.tables[Table.PRODUCTS],
+        sandbox.raw.put_item(
+            TableName=sandbox.tables[Table.PRODUCTS],
             Item=changed,
             ConditionExpression="#v = :v",
             ExpressionAttributeNames={"#v": "_version"},
@@ -530,14 +538,16 @@ def _version_conditioned_put(stage: Stage, item: dict[str, Any], stock: int) -> 
 
 
 def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
-    """The next requests of a client arrive, their answers do not. Below the SDK's own retries; moto may answer too.
+    """Lose the responses to the next requests of a client, after the requests have been executed.
+
+    This happens below the SDK's own retries, and works with moto too.
 
     Args:
-        client: Of boto3.
-        operation: Which: `TransactWriteItems`, ...; all by default.
-        times: How many.
+        client: A boto3 client.
+        operation: Name of the operation, such as `TransactWriteItems`; all operations by default.
+        times: How many responses to lose.
     """
-    # Where moto has answered already: it does so before the wire is reached.
+    # This method covers moto as well, which answers before a request reaches the network.
     endpoint = client._endpoint
     send, left = endpoint._do_get_response, [times]
 

@@ -1,4 +1,4 @@
-"""One handler, one event: on the running stack, or in this process with nothing started."""
+"""Invoke one handler with one event: on the running stack, or in this process with moto."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What an invocation answered, and what it left.
+    """The result of an invocation.
 
     Attributes:
-        answer: What the handler returned.
-        logs: What it logged, line by line, as it stands in CloudWatch Logs.
-        dead_letters: What it sent to the dead-letter queues, with the reason; known only in this process.
+        answer: The return value of the handler.
+        logs: The log lines, as CloudWatch Logs stores them.
+        dead_letters: One line for each message that it dead-lettered, with the cause; only known in this process.
         failed: Whether the handler raised.
     """
 
@@ -45,7 +45,7 @@ class Invocation:
 
 
 def function_names() -> list[str]:
-    """The functions of this project."""
+    """List the functions of this project."""
     return sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
 
@@ -53,7 +53,7 @@ def read_event(path: Path) -> Any:
     """Read an event file.
 
     Raises:
-        UserError: It is not there, or no JSON.
+        UserError: The file does not exist, or is not JSON.
     """
     try:
         return json.loads(path.read_text("utf-8"))
@@ -82,7 +82,7 @@ def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
 
 
 def invoke_in_process(name: str, event: Any) -> Invocation:
-    """Run a handler here, against moto: empty tables but for the tea shop's catalogue. One thread only."""
+    """Run a handler in this process with moto. The tables hold the sample catalogue. Not thread-safe."""
     import boto3  # noqa: PLC0415 - slow to import, as is moto, and needed here only
     from moto import mock_aws  # noqa: PLC0415
 
@@ -90,16 +90,16 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
         os.environ.update(moto_stack())
         handler = load_handler(name)
         answer = handler.lambda_handler(event, FakeContext(name))
-        letters = [
-            f"{letter.code}: {letter.message}"
+        dead_letters = [
+            f"{dead_letter.code}: {dead_letter.message}"
             for variable in ("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL")
-            for letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
+            for dead_letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
         ]
-    return Invocation(answer, logs.getvalue(), letters)
+    return Invocation(answer, logs.getvalue(), dead_letters)
 
 
 def readable(logs: str) -> list[str]:
-    """Structured log lines as a person reads them: what happened, and to which message."""
+    """Format structured log lines for a person: what happened, and to which message."""
     lines = []
     for line in logs.splitlines():
         try:
@@ -148,7 +148,7 @@ def load_handler(name: str) -> ModuleType:
 
 
 class FakeContext:
-    """What Lambda tells a handler about its invocation."""
+    """The context object that Lambda passes to a handler."""
 
     def __init__(self, name: str, seconds: float = 30.0) -> None:
         self.function_name = name
@@ -164,7 +164,7 @@ class FakeContext:
 
 
 def moto_stack() -> Mapping[str, str]:
-    """Make the tables and queues in moto, stock the shop, and return the handlers' environment."""
+    """Create tables and queues in moto, load the sample catalogue, and return the handlers' environment."""
     import boto3  # noqa: PLC0415
 
     from inventory_orders.products.catalogue import Products  # noqa: PLC0415
@@ -202,7 +202,7 @@ def moto_stack() -> Mapping[str, str]:
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Make a bare table with the keys of the contract."""
+    """Create a table with its key schema only."""
     from inventory_orders.store.rows import KEYS  # noqa: PLC0415
 
     keys = KEYS[table]
@@ -218,11 +218,11 @@ def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
 
 @contextlib.contextmanager
 def _clean_environment() -> Iterator[None]:
-    """No AWS setting of the caller within, and all of them back afterwards."""
+    """Remove all AWS settings from the environment, and restore them at the end."""
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    # moto answers for AWS's own addresses, so no endpoint is set.
+    # moto answers for the addresses of AWS, so no endpoint is set.
     settings = embedded_settings("http://127.0.0.1")
     del settings["AWS_ENDPOINT_URL"]
     os.environ.update(settings)

@@ -1,4 +1,4 @@
-"""The log groups of the functions, read event by event, each once."""
+"""The log groups of the functions, read so that each event is seen once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from operations.aws import Aws
 
-# An event may become readable a little after a later one has.
+# An event may become readable shortly after a later one.
 _OVERLAP_MILLISECONDS = 2000
 
-# The embedded AWS cuts an answer off here without saying so.
+# The embedded AWS truncates a response at this size without notice.
 _MOST_EVENTS = 10_000
 
 _Key = tuple[str, int, int]
@@ -22,7 +22,7 @@ class Event:
     """One line of a log.
 
     Attributes:
-        stream: The log stream; the lines of an invocation stand together in it.
+        stream: The log stream, which holds the lines of an invocation together.
         timestamp: Unix milliseconds.
         message: The line.
     """
@@ -33,20 +33,20 @@ class Event:
 
 
 class Tail:
-    """Reads what a log group has gained since the last time.
+    """Reads the new events of a log group.
 
-    The newest two seconds are read again each time, and what was seen before is left out. An event has no id on the
-    embedded AWS; its stream, its time and its place among the lines of that moment tell it from the others.
+    Each call reads the newest two seconds again and skips what it has seen before. The embedded AWS gives events no
+    id, so an event is identified by its stream, its time and its position among the events of that time.
     """
 
     def __init__(self, log_group: str, since: int) -> None:
-        """Begin at a moment (Unix milliseconds)."""
+        """Start at a time (Unix milliseconds)."""
         self._group = log_group
         self._newest = since + _OVERLAP_MILLISECONDS
         self._seen: set[_Key] = set()
 
     def read(self, aws: Aws) -> Iterator[Event]:
-        """The events that are new, in the order of their time."""
+        """Read the new events, in order of time."""
         while True:
             start = self._newest - _OVERLAP_MILLISECONDS
             self._seen = {key for key in self._seen if key[1] >= start}

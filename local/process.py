@@ -1,4 +1,4 @@
-"""Programs that run underneath: their output goes to files, and is shown only when something fails."""
+"""Child processes: their output goes to files, and is shown only if they fail."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LOGS = STATE / "logs"
 
 @dataclass(frozen=True)
 class Server:
-    """A process of ours that listens on this machine, known to later commands by a note in `.local/`.
+    """A server process on this machine. A note file in `.local/` tells later commands about it.
 
     Attributes:
-        pid: Its process.
-        started: When that process was created: tells it from a later one with the same id.
-        port: Where it listens, on 127.0.0.1.
+        pid: The process id.
+        started: When the process was created, to recognise a later process with the same id.
+        port: The port on 127.0.0.1 that it listens on.
     """
 
     pid: int
@@ -33,7 +33,7 @@ class Server:
 
     @classmethod
     def of_process(cls, pid: int, port: int) -> Self:
-        """The server that a process is.
+        """Describe a running process as a server.
 
         Raises:
             psutil.NoSuchProcess: The process has ended.
@@ -42,25 +42,25 @@ class Server:
 
     @classmethod
     def read(cls, note: Path) -> Self | None:
-        """The server that a note speaks of; it may be gone by now."""
+        """Read a note file. The server may have ended since."""
         try:
             return cls(**json.loads(note.read_text("utf-8")))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def write(self, note: Path) -> None:
-        """Leave a note, whole or not at all."""
+        """Write a note file atomically."""
         draft = note.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(self)), "utf-8")
         draft.replace(note)
 
     @property
     def endpoint(self) -> str:
-        """Its URL."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def is_alive(self) -> bool:
-        """Whether the process is still there and still the same."""
+        """Whether the process is still running, and is the same one."""
         try:
             process = psutil.Process(self.pid)
             return (
@@ -72,7 +72,7 @@ class Server:
             return False
 
     def stop(self, seconds: float) -> None:
-        """End it with all that it started: asked first, then after so many seconds made to."""
+        """End the process and its children: terminate first, and kill those that remain after some seconds."""
         try:
             process = psutil.Process(self.pid)
             family = [process, *process.children(recursive=True)]
@@ -85,18 +85,18 @@ class Server:
         psutil.wait_procs(left, timeout=seconds)
 
 
-# Python warns of a child that is forgotten while it runs, and these outlive the command that starts them.
+# Python warns about a running child that is no longer referenced, and servers outlive the command that starts them.
 _STARTED: list[subprocess.Popen[bytes]] = []
 
 
 def start_server(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start a program that goes on when this command ends, and that its Ctrl-C does not hit.
+    """Start a program that outlives this command and does not receive its Ctrl-C.
 
     Args:
         command: The program and its arguments.
-        folder: Where it runs.
+        folder: Its working directory.
         environment: Its environment.
         log: File for its output.
     """

@@ -1,4 +1,4 @@
-"""A tea shop: its catalogue, and the orders that its customers send."""
+"""Sample orders: the catalogue of a tea shop, and orders for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ white-peony:White Peony:1440  yerba-mate:Yerba Mate:610  yunnan-gold:Yunnan Gold
 
 
 def catalogue() -> list[NewProduct]:
-    """Some 40 products, one of them a hot drop with little stock, some soon sold out."""
+    """Make some 40 products: one hot product with little stock, and some that soon sell out."""
     chance = random.Random("tea")
     products = [
         NewProduct(HOT_PRODUCT, HOT_STOCK, 40, name="First Flush 2026, limited drop", price=3900)
@@ -42,9 +42,9 @@ def catalogue() -> list[NewProduct]:
 
 
 def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
-    """Valid orders, a third of them for the hot product alone, the others for 1 to 4 teas."""
+    """Make valid orders: a third for the hot product alone, the others for 1 to 4 teas."""
     teas = [product.product_id for product in catalogue() if product.product_id != HOT_PRODUCT]
-    # A few best sellers and a long tail, as in every shop.
+    # A few best sellers and a long tail, as in real shops.
     popularity = [1 / (rank + 1) for rank in range(len(teas))]
     chance.shuffle(teas)
     messages = []
@@ -60,7 +60,7 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
 
 
 def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
-    """Messages that can never succeed, of every kind in turn. Some reuse the id of a good order."""
+    """Make poison of every kind in turn. Some of it reuses the id of a good order."""
     many = ", ".join(_line(f"tea-{number}", "1") for number in range(100))
     kinds = [
         '{"orderId": "{id}", "userId": ',
@@ -95,7 +95,7 @@ def _line(product_id: str, quantity: str) -> str:
 
 
 def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
-    """Units ordered by product, over all valid orders."""
+    """Add up the units ordered of each product, over all valid orders."""
     wanted: dict[str, int] = {}
     for message in messages:
         if message.order_id is not None:
@@ -105,7 +105,7 @@ def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
 
 
 def stock_for(wanted: dict[str, int]) -> list[NewProduct]:
-    """A catalogue for real orders: nearly enough of everything, but a few best sellers run out."""
+    """Make a catalogue for real orders: nearly enough of everything, but a few best sellers sell out."""
     best_sellers = sorted(wanted, key=lambda product_id: (-wanted[product_id], product_id))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
     return [

@@ -1,4 +1,4 @@
-"""Deploys the stack to the embedded AWS with the real CDK, and only when something changed."""
+"""Deployment: deploys the stack to the embedded AWS with the real CDK, only when something has changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from local.endpoint import ACCOUNT, REGION, embedded_environment
 from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
-_RECORD = STATE / "emulator" / "deployed.json"
+_DEPLOYMENT = STATE / "emulator" / "deployed.json"
 _INPUTS = (
     "app.py",
     "cdk.json",
@@ -28,59 +28,59 @@ _INPUTS = (
 )
 _CDK = [str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices", "--no-color", "--ci"]
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def up(say: Say, *, enforce_iam: bool = False) -> Emulator:
-    """Start the embedded AWS and deploy the stack, where that is not so already.
+def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
+    """Start the embedded AWS if it is not running, and deploy the stack if it has changed.
 
     Args:
-        say: Told in a few words what is about to be done.
-        enforce_iam: If it has to be started: hold every function to its role, as AWS does.
+        report: Called with the name of each step before it begins.
+        enforce_iam: Let functions do only what their roles allow, as on AWS. Only used when it has to be started.
     """
     with emulator.exclusive():
         found = emulator.running()
         if found is None:
             background.stop()
             emulator.stop()
-            say("Starting the embedded AWS")
+            report("Starting the embedded AWS")
             found = emulator.start(enforce_iam=enforce_iam)
         wanted = {"emulator": asdict(found), "inputs": _fingerprint()}
         if _deployed() != wanted:
-            _deploy(found, say, first=_deployed().get("emulator") != asdict(found))
-            _RECORD.write_text(json.dumps(wanted), "utf-8")
+            _deploy(found, report, first=_deployed().get("emulator") != asdict(found))
+            _DEPLOYMENT.write_text(json.dumps(wanted), "utf-8")
         return found
 
 
 def down() -> bool:
-    """Stop the embedded AWS, and the dashboard with it. Returns whether it was running."""
+    """Stop the embedded AWS and the dashboard. Returns whether the embedded AWS was running."""
     with emulator.exclusive():
         background.stop()
-        _RECORD.unlink(missing_ok=True)
+        _DEPLOYMENT.unlink(missing_ok=True)
         return emulator.stop()
 
 
-def _deploy(target: Emulator, say: Say, *, first: bool) -> None:
+def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
     environment = cdk_environment(embedded_environment(target.endpoint))
     assembly = STATE / "cdk.out-embedded"
     shutil.rmtree(assembly, ignore_errors=True)
     synth = [*_CDK, "synth", "--quiet", "--output", str(assembly), "-c", "stage=dev"]
     bootstrap = [*_CDK, "bootstrap", f"aws://{ACCOUNT}/{REGION}"]
-    # Neither needs the other, so they share the two cores.
+    # They do not depend on each other, so they run in parallel.
     with ThreadPoolExecutor(2) as pool:
-        say(
+        report(
             "Synthesising the stack (cdk synth)"
             + (" and bootstrapping (cdk bootstrap)" if first else "")
         )
         jobs = [pool.submit(run_logged, "cdk-synth", synth, environment)]
         if first:
-            # Outside the project's folder there is no app to synthesise for it.
+            # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
             jobs.append(
                 pool.submit(run_logged, "cdk-bootstrap", [*bootstrap, "--app", ""], environment)
             )
         for job in jobs:
             job.result()
-    say("Deploying the stack (cdk deploy)")
+    report("Deploying the stack (cdk deploy)")
     run_logged(
         "cdk-deploy",
         [*_CDK, "deploy", "--app", str(assembly), "--require-approval", "never", "--all"],
@@ -89,7 +89,7 @@ def _deploy(target: Emulator, say: Say, *, first: bool) -> None:
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
-    """What the CDK needs besides: our Python first on the PATH, a folder of its own, and silence."""
+    """Extend an environment for the CDK: our Python first on the PATH, a folder for its cache, and no notices."""
     return {
         name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"
     } | {
@@ -102,10 +102,10 @@ def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
 
 def _deployed() -> dict[str, object]:
     try:
-        record: dict[str, object] = json.loads(_RECORD.read_text("utf-8"))
+        deployment: dict[str, object] = json.loads(_DEPLOYMENT.read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
-    return record
+    return deployment
 
 
 def _fingerprint() -> str:

@@ -1,4 +1,4 @@
-"""The state of an alarm, from its own definition and samples.
+"""Evaluates alarms: the state of an alarm, from its definition and samples.
 
 Pure: no I/O, no clock.
 
@@ -25,21 +25,21 @@ _COMPARISONS = {
 
 
 class State(StrEnum):
-    """What an alarm says."""
+    """The state of an alarm."""
 
     OK = "OK"
     ALARM = "ALARM"
     UNKNOWN = "UNKNOWN"
-    """Its metric cannot be known on this machine."""
+    """The metric is not available on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An alarm's state now.
+    """The result of evaluating an alarm.
 
     Attributes:
-        state: Of the alarm.
-        reason: Why, for a person.
+        state: The alarm's state.
+        reason: Why it is in this state, for a person.
     """
 
     state: State
@@ -47,21 +47,23 @@ class Judgement:
 
 
 def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Unknown) -> Judgement:
-    """Evaluate an alarm over its newest periods, of which the last ends now.
+    """Evaluate an alarm over its newest periods. The last of them ends now.
 
     Args:
-        definition: As DescribeAlarms gives it.
-        samples: What was measured.
+        definition: The alarm, from DescribeAlarms.
+        samples: All samples.
         now: Unix seconds.
-        unknown: Tells which metrics cannot be known.
+        unknown: Says why a metric is not available here.
 
     Raises:
-        DashboardError: The alarm is of a kind that is not evaluated here.
+        DashboardError: This kind of alarm is not supported here.
     """
     missing = definition.get("TreatMissingData", "missing")
     compare = _COMPARISONS.get(definition["ComparisonOperator"])
     if missing != "notBreaching" or compare is None or "MetricName" not in definition:
-        raise DashboardError(f"the alarm {definition['AlarmName']} is of a kind not evaluated here")
+        raise DashboardError(
+            f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
+        )
     metric = Metric(
         definition["Namespace"],
         definition["MetricName"],

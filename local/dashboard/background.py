@@ -1,4 +1,4 @@
-"""The dashboard's server, in the background: one beside each embedded AWS, stopped with it."""
+"""The dashboard's server process: one for each embedded AWS, and stopped with it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _STOP_SECONDS = 5
 
 
 def running() -> Server | None:
-    """The dashboard's server of this checkout, if it runs."""
+    """Find the running server of this checkout; None if there is none."""
     server = Server.read(_NOTE)
     return server if server is not None and server.is_alive() else None
 
 
 def start() -> Server:
-    """Start the server where it does not run already. The embedded AWS has to run.
+    """Start the server if it is not running. The embedded AWS must be running.
 
     Raises:
-        UserError: It does not come up.
+        UserError: It does not start.
     """
     with emulator.exclusive():
         return running() or _start()
@@ -48,7 +48,7 @@ def _start() -> Server:
 
 
 def note(server: Server) -> None:
-    """Leave word of a server, for `running`."""
+    """Write the note file of a server, for `running`."""
     server.write(_NOTE)
 
 

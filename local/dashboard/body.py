@@ -1,4 +1,4 @@
-"""A dashboard's body and samples in, what the page draws out.
+"""Evaluates widgets: what the page draws, from a dashboard's body and samples.
 
 Pure: no I/O, no clock.
 
@@ -17,7 +17,7 @@ from local.dashboard.expressions import Expression
 from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
 
 Unknown = Callable[[Metric], str | None]
-"""Why a metric cannot be known on this machine; None if it can."""
+"""Says why a metric is not available on this machine; None if it is."""
 
 _OPTIONS = {"color", "expression", "id", "label", "period", "stat", "visible"}
 _PROPERTIES = {
@@ -32,10 +32,10 @@ class Line:
     """One metric or expression of a widget.
 
     Attributes:
-        id: By which expressions refer to it; empty if none can.
-        label: What the legend says.
-        color: As in the body; None leaves it to the page.
-        visible: Whether it is drawn, or only used by expressions.
+        id: Name for use in expressions; may be empty.
+        label: Text of the legend.
+        color: Color from the body; None lets the page choose.
+        visible: Whether it is drawn; otherwise only expressions use it.
         source: The metric with its statistic, or the expression.
     """
 
@@ -56,11 +56,11 @@ class _Values:
 def evaluate(
     widget: Mapping[str, Any], samples: Samples, window: Window, unknown: Unknown
 ) -> dict[str, Any]:
-    """What to draw for a widget of any type but `alarm`.
+    """Compute what to draw for a widget of any type except `alarm`.
 
-    A series has `points`, one for each period (None where CloudWatch would have no point either), and `overall`: the
-    same statistic or expression over the whole window. A series that cannot be known here has `unknown` instead.
-    What cannot be drawn says so as `error`.
+    A series has `points`, one per period (None where CloudWatch has no point either), and `overall`, the same statistic
+    or expression over the whole window. A series that is not available here has the reason as `unknown` instead. A
+    widget that cannot be drawn has the reason as `error`.
     """
     title = {"title": widget["properties"].get("title", "")}
     try:
@@ -75,8 +75,8 @@ def _content(
     if kind == "text":
         return {"kind": "text", "html": _markdown.render(properties["markdown"])}
     if kind != "metric":
-        raise DashboardError(f"widgets of the type {kind} are not drawn here")
-    _refuse_others("properties", properties, _PROPERTIES)
+        raise DashboardError(f"widgets of the type {kind} are not supported here")
+    _check_known("properties", properties, _PROPERTIES)
     series = _series(properties, samples, window, unknown)
     match properties.get("view", "timeSeries"):
         case "timeSeries":
@@ -84,15 +84,15 @@ def _content(
         case "singleValue" if properties.get("setPeriodToTimeRange"):
             return {"kind": "values", "series": series}
         case "singleValue":
-            raise DashboardError("single values are drawn for the whole time range only")
+            raise DashboardError("single values are supported for the whole time range only")
         case other:
-            raise DashboardError(f"the view {other} is not drawn here")
+            raise DashboardError(f"the view {other} is not supported here")
 
 
 def _graph(properties: Mapping[str, Any]) -> dict[str, Any]:
     axis = properties.get("yAxis", {}).get("left", {})
     annotations = properties.get("annotations", {})
-    _refuse_others("annotations", annotations, {"horizontal"})
+    _check_known("annotations", annotations, {"horizontal"})
     return {
         "stacked": properties.get("stacked", False),
         "unit": axis.get("label", ""),
@@ -110,7 +110,7 @@ def _series(
     lines = read_lines(properties)
     found: dict[Line, _Values] = {}
     by_id: dict[str, _Values] = {}
-    # Expressions may stand before the metrics that they use.
+    # Expressions may come before the metrics that they use.
     for line in sorted(lines, key=lambda line: isinstance(line.source, Expression)):
         if isinstance(line.source, Expression):
             found[line] = _calculated(line.source, by_id, window)
@@ -126,23 +126,25 @@ def _series(
 
 
 def read_lines(properties: Mapping[str, Any]) -> list[Line]:
-    """The metrics and expressions of a metric widget.
+    """Read the metrics and expressions of a metric widget.
 
     Raises:
-        DashboardError: The body uses something that is not drawn here.
+        DashboardError: The body uses something that is not supported here.
     """
     return [_line(entry, properties) for entry in properties.get("metrics", [])]
 
 
 def _line(entry: Sequence[Any], properties: Mapping[str, Any]) -> Line:
     *path, options = entry if isinstance(entry[-1], dict) else [*entry, {}]
-    _refuse_others("options of a metric", options, _OPTIONS)
+    _check_known("options of a metric", options, _OPTIONS)
     source: tuple[Metric, str] | Expression
     if "expression" in options:
         source, name = Expression(options["expression"]), options["expression"]
     else:
         if "." in path or "..." in path or len(path) % 2:
-            raise DashboardError(f"the metric {path} is not written out in full")
+            raise DashboardError(
+                f"the metric {path} uses an abbreviation, which is not supported here"
+            )
         namespace, name, *pairs = path
         dimensions = frozenset(zip(pairs[::2], pairs[1::2], strict=True))
         stat = options.get("stat", properties.get("stat", "Average"))
@@ -171,7 +173,7 @@ def _calculated(expression: Expression, by_id: Mapping[str, _Values], window: Wi
     missing = expression.ids - by_id.keys()
     if missing:
         raise DashboardError(
-            f"an expression refers to {', '.join(sorted(missing))}, which is not there"
+            f"an expression refers to {', '.join(sorted(missing))}, which does not exist"
         )
     operands = {name: by_id[name] for name in expression.ids}
     reasons = sorted({operand.unknown for operand in operands.values() if operand.unknown})
@@ -185,7 +187,7 @@ def _calculated(expression: Expression, by_id: Mapping[str, _Values], window: Wi
     return _Values(points, overall)
 
 
-def _refuse_others(what: str, found: Mapping[str, Any], known: set[str]) -> None:
+def _check_known(what: str, found: Mapping[str, Any], known: set[str]) -> None:
     others = found.keys() - known
     if others:
-        raise DashboardError(f"{what} not drawn here: {', '.join(sorted(others))}")
+        raise DashboardError(f"{what} not supported here: {', '.join(sorted(others))}")

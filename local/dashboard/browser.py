@@ -1,4 +1,4 @@
-"""A Chromium of this machine, without a window: for pictures of the dashboard, and for its tests."""
+"""A headless Chromium: for pictures of the dashboard, and for its tests."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ _WAIT_MILLISECONDS = 20_000
 
 
 def find() -> str:
-    """The path of a Chromium, or of a browser made from it.
+    """Find the path of Chromium or a browser that is based on it.
 
     Raises:
-        UserError: There is none; says what to install.
+        UserError: There is none; the message says what to install.
     """
     for name in _NAMES:
         path = shutil.which(name)
         if path is not None:
             return path
     raise UserError(
-        "there is no Chromium or Chrome on this machine to draw the page with. Install one: "
+        "this machine has no Chromium or Chrome, which draws the page. Install one: "
         "`apt-get install chromium` on Debian, `brew install --cask chromium` on macOS"
     )
 
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """A browser of our own, with an empty profile; ended on the way out.
+    """Start a browser with an empty profile, and end it with the context.
 
     Raises:
         UserError: There is none, or it does not start.
     """
     path = find()
-    # Chromium's sandbox refuses to run as root, as in a container.
+    # Chromium's sandbox does not run as root, as in a container.
     as_root = ("--no-sandbox",) if hasattr(os, "geteuid") and os.geteuid() == 0 else ()
     with sync_playwright() as playwright:
         try:
@@ -67,15 +67,15 @@ def launched() -> Iterator[Browser]:
 
 
 def take_picture(url: str, file: Path, height: int | None) -> None:
-    """Write the page as a PNG, as soon as it shows data.
+    """Write a picture of the page as PNG, once the page shows data.
 
     Args:
         url: The dashboard's address.
-        file: What to write.
-        height: How much of it, from the top, in pixels; None for all.
+        file: The file to write.
+        height: Height of the picture in pixels, from the top; None for the whole page.
 
     Raises:
-        UserError: There is no browser, or the page does not come up.
+        UserError: There is no browser, or the page does not load.
     """
     with launched() as browser:
         page = browser.new_page(viewport={"width": _WIDTH, "height": height or 1000})

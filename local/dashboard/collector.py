@@ -1,4 +1,4 @@
-"""What can be measured on the embedded AWS: metrics in the logs, invocations in the logs, the queues' content."""
+"""Collects samples from the embedded AWS: metrics and invocations from the logs, depth and age from the queues."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _FUNCTION = "FunctionName"
 _QUEUE_METRICS = {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
 _FUNCTION_METRICS = {"Invocations", "Errors", "Duration", "ConcurrentExecutions"}
 
-# To find the oldest message the emulator lists all of them: that may take a twentieth of the time.
+# The age needs a listing of all messages. This limits its cost to a twentieth of the time.
 _SHARE_OF_TIME = 20
 
 _REPORT = re.compile(r"REPORT RequestId: .*?\tDuration: ([\d.]+) ms")
 
 _HOLD_SECONDS = 10
 
-# Longer than any function of the stack may run.
+# Longer than the longest timeout of the stack's functions.
 _LONGEST_MILLISECONDS = 60_000
 
 
 def unknown(metric: Metric) -> str | None:
-    """Why a metric cannot be known on this machine; None if it is collected here."""
+    """Say why a metric is not available on this machine; None if it is collected here."""
     match metric.namespace:
         case telemetry.NAMESPACE:
             return None
@@ -46,19 +46,19 @@ def unknown(metric: Metric) -> str | None:
         case "AWS/Lambda" if metric.name == "Throttles":
             return "the embedded AWS does not throttle functions"
         case "AWS/DynamoDB":
-            return "the embedded AWS keeps no metrics of DynamoDB, and does not throttle it"
+            return "the embedded AWS has no metrics of DynamoDB and does not throttle"
     return f"the embedded AWS has no {metric.namespace} {metric.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One run of a function, as its log tells it.
+    """One invocation of a function, read from its log.
 
     Attributes:
         ended: Unix milliseconds.
         duration: Milliseconds.
-        failed: Whether it raised. (A time-out, or a function that cannot be imported, leaves no line in the log of
-            the embedded AWS.)
+        failed: Whether it raised. On the embedded AWS a timeout or a failed import leaves no line in the log, so
+            it does not count.
     """
 
     ended: int
@@ -72,13 +72,13 @@ class Invocation:
 
 
 class InvocationReader:
-    """Puts the lines between START and REPORT together, stream by stream."""
+    """Joins the log lines from START to REPORT of each stream into invocations."""
 
     def __init__(self) -> None:
         self._failed: set[str] = set()
 
     def read(self, event: Event) -> Invocation | None:
-        """Take a line in; the last one of an invocation gives the invocation."""
+        """Add a line. Returns the invocation if this line is its last one."""
         if event.message.startswith("Traceback (most recent call last)"):
             self._failed.add(event.stream)
         report = _REPORT.match(event.message)
@@ -90,7 +90,7 @@ class InvocationReader:
 
 
 class Collector:
-    """Fills samples from a stack on the embedded AWS; each call reads only what is new."""
+    """Collects the samples of a stack on the embedded AWS; each call reads only what is new."""
 
     def __init__(self, aws: Aws, endpoint: str, now: float) -> None:
         since = int((now - RETENTION_SECONDS) * 1000)
@@ -110,7 +110,7 @@ class Collector:
         self._levels: dict[Metric, tuple[int, float]] = {}
 
     def collect(self) -> None:
-        """Read everything once."""
+        """Read logs and queues once."""
         for name, (tail, reader) in self._functions.items():
             events = list(tail.read(self._aws))
             for sample in emf.parse(event.message for event in events):
@@ -138,7 +138,7 @@ class Collector:
             self.samples.mark_traffic(second)
         first = int(min(invocation.began for invocation in found)) // 1000
         last = max(invocation.ended for invocation in found) // 1000
-        # One that ends later may have run beside these.
+        # An invocation that ends later may have overlapped with these.
         recent = [
             i for i in self._recent[function] if i.ended >= last * 1000 - _LONGEST_MILLISECONDS
         ]
@@ -164,9 +164,9 @@ class Collector:
             self._no_age_before[output] = began + _SHARE_OF_TIME * took
 
     def _oldest(self, output: str) -> float:
-        """Age of the oldest message in seconds, from the emulator's own listing.
+        """Read the age of the oldest message in seconds from the emulator's own listing.
 
-        Receiving messages to look at them would count as a delivery of each.
+        To receive the messages would count as a delivery.
         """
         query = urllib.parse.urlencode({"QueueUrl": self._aws.outputs[output]})
         address = f"{self._endpoint}/_ministack/sqs/messages?{query}"
@@ -186,7 +186,7 @@ class Collector:
         metric = Metric("AWS/SQS", name, frozenset({("QueueName", queue)}))
         now = int(time.time())
         before, held = self._levels.get(metric, (now, value))
-        # What was seen last holds until this look: a slow one is no gap.
+        # The last value is valid until now, so a slow read leaves no gap.
         for second in range(max(before + 1, now - _HOLD_SECONDS), now):
             self.samples.add(metric, second, [held])
         self.samples.add(metric, now, [value])
@@ -198,13 +198,13 @@ def _of_function(function: str, name: str) -> Metric:
 
 
 def at_once(invocations: Iterable[Invocation], second: int) -> int:
-    """The most invocations that ran side by side at any moment of a second."""
+    """Compute the most concurrent invocations at any moment of a second."""
     start, end = second * 1000, second * 1000 + 1000
     changes = sorted(
         change
         for invocation in invocations
         if invocation.began < end and invocation.ended >= start
-        # The log's times are whole milliseconds: one of no length still ran.
+        # Times in the log are whole milliseconds, so a short invocation has length 0 but must count.
         for change in ((max(invocation.began, start), 1), (max(invocation.ended, start) + 0.5, -1))
     )
     return max(accumulate(step for _, step in changes), default=0)

@@ -1,4 +1,4 @@
-"""CloudWatch's metric math, as far as our dashboard uses it: + - * / and parentheses over numbers and ids.
+"""Evaluates metric math, as far as our dashboard uses it: + - * / and parentheses over numbers and ids.
 
 Pure: no I/O, no clock.
 
@@ -22,28 +22,28 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 class Expression:
-    """An expression, read once and evaluated point by point.
+    """An expression, parsed once and evaluated point by point.
 
     Attributes:
-        ids: What it refers to.
+        ids: The ids that it refers to.
     """
 
     def __init__(self, text: str) -> None:
-        """Read it.
+        """Parse an expression.
 
         Raises:
-            DashboardError: It uses anything else.
+            DashboardError: It uses other syntax.
         """
         self._text = text
         try:
-            # The four operations read the same in Python, whose parser does not run anything.
+            # The syntax of these operations is the same in Python, and Python's parser executes nothing.
             self._root = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise DashboardError(f"the expression {text!r} cannot be read") from error
+            raise DashboardError(f"the expression {text!r} cannot be parsed") from error
         self.ids: frozenset[str] = frozenset(self._check(self._root))
 
     def value(self, values: Mapping[str, float | None]) -> float | None:
-        """Its value for one period; None, as on CloudWatch, if a value is missing or divided by zero."""
+        """Compute the value for one period; None, as on CloudWatch, if a value is missing or the divisor is zero."""
         return self._evaluate(self._root, values)
 
     def _check(self, node: ast.expr) -> set[str]:
@@ -58,7 +58,7 @@ class Expression:
                 return self._check(left) | self._check(right)
         raise DashboardError(
             f"the expression {self._text!r} uses more than + - * / ( ), numbers and ids, "
-            "which is all that is computed here"
+            "which is all that is supported here"
         )
 
     def _evaluate(self, node: ast.expr, values: Mapping[str, float | None]) -> float | None:

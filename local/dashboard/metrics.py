@@ -1,4 +1,4 @@
-"""Samples of metrics, and CloudWatch's statistics over them.
+"""Stores samples of metrics, and computes CloudWatch's statistics over them.
 
 Pure: no I/O, no clock.
 
@@ -14,17 +14,17 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-# The time that the dashboard itself shows by default.
+# The longest time range that the dashboard shows.
 RETENTION_SECONDS = 3 * 3600
 
 
 class DashboardError(Exception):
-    """A dashboard asks for something that is not drawn here; the message names it."""
+    """A dashboard uses something that is not supported here; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What identifies a metric on CloudWatch: another set of dimensions is another metric."""
+    """The identity of a metric on CloudWatch, where each set of dimensions is a metric of its own."""
 
     namespace: str
     name: str
@@ -33,12 +33,12 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A span of time, cut into periods.
+    """A time range, divided into periods.
 
     Attributes:
         start: Unix seconds, inclusive; a multiple of the period.
         period: Seconds.
-        count: How many periods.
+        count: Number of periods.
     """
 
     start: int
@@ -47,7 +47,7 @@ class Window:
 
     @classmethod
     def covering(cls, start: int, end: int, period: int) -> Window:
-        """The periods that hold the seconds from start to end, both inclusive."""
+        """The periods that cover the seconds from start to end, both inclusive."""
         first = start - start % period
         return cls(first, period, max(1, (end - first) // period + 1))
 
@@ -87,29 +87,29 @@ class Samples:
         self._traffic: list[int] = []
 
     def add(self, metric: Metric, second: int, values: Sequence[float]) -> None:
-        """Take samples in, in any order."""
+        """Add samples, in any order of time."""
         self._series.setdefault(metric, _Series()).add(second, values)
 
     def replace(self, metric: Metric, second: int, values: Sequence[float]) -> None:
-        """Take samples in instead of those of this second."""
+        """Replace the samples of a second."""
         series = self._series.setdefault(metric, _Series())
         series.add(second, ())
         series.values[second] = list(values)
 
     def mark_traffic(self, second: int) -> None:
-        """Remember that a function worked at this moment."""
+        """Remember that a function ran during a second."""
         at = bisect_left(self._traffic, second)
         if at == len(self._traffic) or self._traffic[at] != second:
             self._traffic.insert(at, second)
 
     def forget_before(self, second: int) -> None:
-        """Drop what is older."""
+        """Drop samples before a second."""
         for series in self._series.values():
             series.forget_before(second)
         del self._traffic[: bisect_left(self._traffic, second)]
 
     def buckets(self, metric: Metric, window: Window) -> list[list[float]]:
-        """The values of a metric, period by period; an empty list where there were none."""
+        """List the values of a metric for each period; empty for a period without samples."""
         found: list[list[float]] = [[] for _ in range(window.count)]
         series = self._series.get(metric)
         if series is not None:
@@ -118,7 +118,7 @@ class Samples:
         return found
 
     def latest_traffic(self, now: int, quiet: int) -> tuple[int, int] | None:
-        """First and last second of the newest traffic that no pause of `quiet` seconds interrupts."""
+        """Find the first and last second of the newest traffic without a pause of `quiet` seconds."""
         last = bisect_right(self._traffic, now)
         if not last:
             return None
@@ -129,16 +129,16 @@ class Samples:
 
 
 def statistic(name: str, values: Sequence[float]) -> float | None:
-    """One of CloudWatch's statistics: Average, Sum, Minimum, Maximum, SampleCount, p0 to p100.
+    """Compute a statistic: Average, Sum, Minimum, Maximum, SampleCount, p0 to p100.
 
-    A percentile between two samples is interpolated. No samples have no statistic.
+    A percentile between two samples is interpolated. Without samples the result is None.
 
     Raises:
-        DashboardError: Another one.
+        DashboardError: The statistic is not one of these.
     """
     percentile = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?|100)", name)
     if percentile is None and name not in _STATISTICS:
-        raise DashboardError(f"the statistic {name} is not computed here")
+        raise DashboardError(f"the statistic {name} is not supported here")
     if not values:
         return None
     if percentile is None:

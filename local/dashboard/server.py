@@ -1,4 +1,4 @@
-"""Serves the dashboard's page on a free loopback port, as long as the embedded AWS runs.
+"""Serves the dashboard's page on a free loopback port while the embedded AWS is running.
 
 Started by `background`, as `python -m local.dashboard.server`.
 """
@@ -48,7 +48,7 @@ _HEADERS = {
 
 
 class Handler(BaseHTTPRequestHandler):
-    """The page, its files, and `/data` with what it draws."""
+    """Serves the page, its files, and `/data`, which the page draws."""
 
     protocol_version = "HTTP/1.1"
     server_version = "dashboard"
@@ -59,8 +59,8 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]  # as socketserver passes them
 
     def do_GET(self) -> None:
-        """Answer a request."""
-        # A foreign name that leads to this machine (DNS rebinding) is not the page's own origin.
+        """Answer a GET request."""
+        # Another host name that resolves to this machine (DNS rebinding) must not reach the data.
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in ("127.0.0.1", "localhost"):
             self._answer(HTTPStatus.FORBIDDEN, b"this server answers to 127.0.0.1 only\n")
@@ -91,14 +91,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_arguments: object) -> None:
-        """A line for each request, every second, would bury what matters."""
+        """Log nothing: one line per second would hide the errors."""
 
 
 def main() -> int:
-    """Serve until told to stop, or until the embedded AWS is gone."""
+    """Serve until the process is stopped, or until the embedded AWS has ended."""
     aws = emulator.running()
     if aws is None:
-        raise UserError("the embedded AWS does not run")
+        raise UserError("the embedded AWS is not running")
     use_embedded(aws.endpoint)
     service = Service(STACK_NAME, aws.endpoint)
     stopped = Event()

@@ -1,4 +1,4 @@
-"""The dashboard of the deployed stack, kept up to date: what it shows at a moment, for a time range."""
+"""Keeps the dashboard of the deployed stack up to date, and makes snapshots of it for a time range."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Window
 from operations.aws import Aws
 
-# Seconds shown, and seconds for each point. The last is what CloudWatch shows by default.
+# Seconds shown, and seconds per point. The last entry is the default range of CloudWatch.
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
 LATEST = "latest"
 
-# A pause as long as this ends the traffic before it.
+# A pause of this length separates one run of traffic from the next.
 _QUIET_SECONDS = 60
 _MARGIN_SECONDS = 2
 _LEAST_SECONDS = 20
@@ -31,7 +31,7 @@ _REFRESH_SECONDS = 5.0
 
 
 class Service:
-    """Reads the deployed dashboard and alarms, collects samples, and evaluates one with the other."""
+    """Reads the deployed dashboard and alarms, collects samples, and evaluates the definitions with them."""
 
     def __init__(self, stack_name: str, endpoint: str) -> None:
         self._stack_name = stack_name
@@ -46,7 +46,7 @@ class Service:
         self._problem = ""
 
     def poll(self) -> None:
-        """Read what is new. What goes wrong is shown on the page, and tried again at the next poll."""
+        """Read what is new. An error is shown on the page, and the next poll tries again."""
         try:
             if time.monotonic() - self._read_at > _REFRESH_SECONDS:
                 self._read_definitions()
@@ -54,14 +54,14 @@ class Service:
                 with self._lock:
                     self._collector.collect()
             self._problem = ""
-        # Whatever the reason: the page must say it, and stay.
+        # Any error: the page has to show it and keep running.
         except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"
 
     def _read_definitions(self) -> None:
-        """The stack may be deployed anew, or changed, at any time."""
+        """Read the definitions again, because the stack may be deployed at any time."""
         aws = Aws.of_stack(self._stack_name)
-        # The type stubs of CloudWatch would be one more dependency, for three calls.
+        # Not typed: the stubs of CloudWatch would be another dependency for three calls.
         cloudwatch: Any = boto3.client("cloudwatch")
         name = aws.outputs["DashboardName"]
         body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
@@ -78,10 +78,10 @@ class Service:
         self._read_at = time.monotonic()
 
     def snapshot(self, span: str) -> dict[str, Any]:
-        """Everything that the page shows.
+        """Compute everything that the page shows.
 
         Args:
-            span: A key of RANGES, or LATEST: the newest traffic, at the finest resolution that fits.
+            span: A key of RANGES, or LATEST for the newest traffic, at the finest resolution that fits.
         """
         now = int(time.time())
         with self._lock:
@@ -105,7 +105,7 @@ class Service:
 
     @property
     def _layout(self) -> str:
-        """Changes when the page has to be built anew."""
+        """A digest that changes when the page has to be built again."""
         text = json.dumps([self._widgets, sorted(self._alarms)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -122,7 +122,7 @@ class Service:
     def _alarm(self, arn: str, now: int) -> dict[str, Any]:
         definition = self._alarms.get(arn)
         if definition is None or self._collector is None:
-            reason = "the dashboard names it, but it is not deployed"
+            reason = "the dashboard refers to it, but it is not deployed"
             return {"name": arn, "state": State.UNKNOWN, "reason": reason, "description": ""}
         try:
             judgement = judge(definition, self._collector.samples, now, unknown)
@@ -138,13 +138,13 @@ class Service:
 
 
 def short_name(alarm_name: str) -> str:
-    """What CloudFormation makes of `OrderQueueDeadLettersAlarm` in the construct Monitoring, as a person calls it."""
+    """Shorten the name that CloudFormation makes of an alarm: `Order Queue Dead Letters`."""
     found = re.search(r"Monitoring(\w+?)Alarm[0-9A-F]{8}", alarm_name)
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found[1]) if found else alarm_name
 
 
 def window_of(span: str, now: int, traffic: tuple[int, int] | None) -> Window:
-    """The periods to show for a range; of the latest traffic all of it, with a little room around."""
+    """Choose the periods to show for a range. The latest traffic is shown in full, with a margin."""
     if span in RANGES:
         seconds, period = RANGES[span]
         return Window.covering(now - seconds + period, now, period)

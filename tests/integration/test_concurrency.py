@@ -15,7 +15,7 @@ from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
 from local import emf
-from local.examples import Stage
+from local.examples import Sandbox
 from local.invoke import FakeContext, load_handler
 from operations.audit import read_books
 from tests.support.messages import order_body, sqs_event
@@ -134,7 +134,7 @@ def test_the_naive_read_then_put_loses_updates_under_the_same_load(shop):
 
     in_threads(add, 5)
     assert shop.product("naive-50").stock_count < 50
-    Stage(shop.tables).forget("naive-50")
+    Sandbox(shop.tables).forget("naive-50")
 
 
 def test_a_batch_of_99_for_one_product_costs_two_requests(shop):

@@ -142,7 +142,7 @@ def soak(
     with ThreadPoolExecutor(len(work.messages)) as pool, progress_bar(console) as bar:
         task = bar.add_task("Messages", total=work.count, note="")
         sending: list[Future[list[str]]] = [
-            pool.submit(queues.send, aws, queue, messages, sent=count)
+            pool.submit(queues.send, aws, queue, messages, on_sent=count)
             for queue, messages in work.messages.items()
         ]
         while True:

@@ -1,14 +1,14 @@
-// Draws what /data says, once a second: widgets in CloudWatch's grid of 24 columns, charts with uPlot.
+// Polls /data once a second and draws it: widgets in CloudWatch's grid of 24 columns, charts with uPlot.
 "use strict";
 
 const POLL_MILLISECONDS = 1000;
 const COLORS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#d62728", "#7f7f7f"];
 const MOST_DOTTED_POINTS = 120;
-const PACES = {
-  1: "a point every second (on CloudWatch every minute)",
-  5: "a point every 5 seconds (on CloudWatch every minute)",
-  30: "a point every 30 seconds (on CloudWatch every minute)",
-  60: "a point every minute, as on CloudWatch",
+const RESOLUTIONS = {
+  1: "one point per second (CloudWatch: per minute)",
+  5: "one point per 5 seconds (CloudWatch: per minute)",
+  30: "one point per 30 seconds (CloudWatch: per minute)",
+  60: "one point per minute, as on CloudWatch",
 };
 
 const byId = (id) => document.getElementById(id);
@@ -60,7 +60,7 @@ function heading(title, unit = "") {
 }
 
 function textWidget(root, widget) {
-  // Markdown, which the server has rendered without any HTML of the text's own.
+  // The server renders the Markdown and escapes HTML in it, so this is safe.
   root.innerHTML = widget.html;
   return () => {};
 }
@@ -121,7 +121,7 @@ function alarmsWidget(root, widget) {
 
 // ---------------------------------------------------------------- graphs
 
-// From the bottom up: each series on top of those before it; what has no value at all is not drawn.
+// Stacks each series on those before it. A series without any value is not drawn.
 function stacked(all) {
   const sums = new Array(all[0]?.length ?? 0).fill(0);
   const seen = sums.map((_, at) => all.some((points) => points[at] !== null));
@@ -134,7 +134,7 @@ function stacked(all) {
 function highest(data, widget) {
   let most = 0;
   for (const points of data.slice(1)) for (const value of points) if (value > most) most = value;
-  // A line far above the values would flatten them; it is then only named.
+  // A line far above the values would flatten the curves; then only its label is drawn.
   for (const line of widget.lines) if (most === 0 || line.value <= 4 * most) most = Math.max(most, line.value);
   return most || 1;
 }
@@ -160,7 +160,7 @@ function drawLines(chart, widget) {
     const room = y - bbox.top > 16 * ratio;
     ctx.textBaseline = room ? "bottom" : "top";
     const text = above ? `↑ ${shown(line.value)}: ${line.label}` : line.label;
-    // A rim in the card's colour keeps the words readable on top of curves.
+    // An outline in the colour of the card keeps the text readable on top of curves.
     ctx.setLineDash([]);
     ctx.lineWidth = 4 * ratio;
     ctx.lineJoin = "round";
@@ -235,11 +235,11 @@ function graphWidget(root, widget) {
   }
   if (nothing) {
     empty.hidden = false;
-    empty.textContent = `Not known on this machine: ${reasons}. On CloudWatch it is shown here.`;
+    empty.textContent = `Not known on this machine: ${reasons}. CloudWatch shows it here.`;
     return () => {};
   }
 
-  // Under the pointer the values of that moment, else those over all that is shown.
+  // The legend shows the values under the pointer, or those of the whole range.
   const fill = () => {
     for (const series of known()) setValue(values.get(series.label), at === null ? series.overall : series.points[at]);
   };
@@ -261,7 +261,7 @@ function graphWidget(root, widget) {
     chart.setData([times, ...(widget.stacked ? stacked(points) : points)]);
     const none = points.every((one) => one.every((value) => value === null));
     empty.hidden = !none;
-    setText(empty, none ? (latest.traffic ? "Nothing of this in the time shown." : "No traffic yet.") : "");
+    setText(empty, none ? (latest.traffic ? "No data in this time range." : "No traffic yet.") : "");
     fill();
   };
 }
@@ -290,7 +290,7 @@ function notice(text) {
   node.hidden = text === "";
   if (node.dataset.text === text) return;
   node.dataset.text = text;
-  // What stands between backticks is a command.
+  // Text between backticks is a command.
   node.replaceChildren(...text.split("`").map((part, index) => (index % 2 ? element("code", { textContent: part }) : part)));
 }
 
@@ -304,12 +304,12 @@ function show(snapshot) {
   latest = snapshot;
   document.title = `${snapshot.name}, locally`;
   setText(byId("name"), snapshot.name);
-  const pace = PACES[snapshot.period];
+  const resolution = RESOLUTIONS[snapshot.period];
   setText(
     byId("about"),
     `The deployed dashboard, from the logs and queues of the embedded AWS at ${snapshot.endpoint}. ` +
-      `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ${pace}. ` +
-      "Legends: over all the time shown; under the pointer, of that moment.",
+      `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ${resolution}. ` +
+      "Legends show the whole range, or the moment under the pointer.",
   );
   live(`live, ${clock(snapshot.now)}`, "on");
   document.body.classList.remove("stale");
@@ -336,7 +336,7 @@ async function poll() {
   } catch (error) {
     live("stopped", "off");
     document.body.classList.add("stale");
-    notice("The dashboard's server does not answer. `make dashboard` starts it, and prints its address.");
+    notice("The dashboard's server does not answer. `make dashboard` starts it and prints its address.");
     if (!(error instanceof TypeError)) console.error(error);
   }
 }
@@ -349,7 +349,7 @@ async function main() {
     history.replaceState(null, "", `?range=${select.value}`);
     poll();
   });
-  // The charts' colours are fixed when they are made.
+  // Charts take their colours when they are created.
   dark.addEventListener("change", () => {
     layout = null;
     poll();
