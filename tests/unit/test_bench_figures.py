@@ -64,7 +64,7 @@ def observed(**more):
     return Observed(**(values | more))
 
 
-CLEAN = Audit(placed=2, refused=0, oversold=0, applied_twice=0, lost=0)
+CLEAN = Audit(placed=2, rejected=0, oversold=0, applied_twice=0, lost=0)
 
 
 def reduce(seen, audited=CLEAN):
