@@ -1,6 +1,6 @@
-"""The usual handler: the Powertools features that samples show, and boto3.resource. For cold start and CPU only.
+"""The usual handler: the Powertools features that samples show, and boto3.resource.
 
-It does not compete, because its transaction is the textbook's. It imports no other contender, so that its imports are
+It is measured for cold start and CPU only. It does not compete, because its transaction is the textbook's. It imports no other contender, so that its imports are
 typical.
 """
 
