@@ -274,7 +274,7 @@ class _Queue:
     returned: Any
 
     def take(self, count: int) -> list[tuple[int, int, float]]:
-        """Take at most this many messages: position, deliveries including this one, Unix second of the first delivery."""
+        """Take at most this many messages: position, deliveries including this one, Unix second of the first."""
         with self.lock:
             batch: list[tuple[int, int, float]] = []
             while len(batch) < count and not self.returned.empty():

@@ -1,6 +1,7 @@
 """Figures of a cell, from an engine's observations.
 
-A cell is one contender with one workload and a number of workers. Everything is counted from requests and tables, so the figures mean the same for every contender on both engines.
+A cell is one contender with one workload and a number of workers. Everything is counted from requests and tables, so
+the figures mean the same for every contender on both engines.
 """
 
 from __future__ import annotations

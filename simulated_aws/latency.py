@@ -117,8 +117,8 @@ def _percentiles(
 # the times of PutItem and BatchWriteItem stand for reads of one and of several items, which are probably faster.
 # Transactions had 5 and 25 items; other sizes are extrapolated linearly.
 # SQS: "Serverless Messaging: Latency Compared" (2022), from sending to the start of the handler, P10 13.7, P50 16.2,
-# P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/. A call to SQS is a part
-# of that, and is assumed to take as long.
+# P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/. A call to SQS is
+# a part of that, and is assumed to take as long.
 _SQS = Percentiles({0.0: 13.7, 0.1: 13.7, 0.5: 16.2, 0.9: 33.8, 0.99: 105.0, 1.0: 105.0})
 PUBLISHED = Latencies(
     single=_percentiles(5.47, 7.55, 11.3, 13.2, 16.2, 29.0),

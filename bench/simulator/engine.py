@@ -1,4 +1,4 @@
-"""The simulated engine: runs a contender's real handler on simulated workers against the simulated AWS, in virtual time.
+"""The simulated engine: a contender's real handler on simulated workers and the simulated AWS, in virtual time.
 
 Each worker is an execution environment: it imports its own copy of the contender, and has its own copy of what the
 service keeps once per process. Time passes only in calls to AWS, in `time.sleep`, and as the CPU time that

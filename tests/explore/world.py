@@ -681,7 +681,7 @@ class World:
         self.processes[f"{process.name}'"].duplicated = True
 
     def wake(self) -> bool:
-        """When no process can run, let time pass until a message is visible, and deliver it. Returns False at the end."""
+        """When no process can run, wait for a message to become visible and deliver it. Returns False at the end."""
         waiting = [
             (max(message.visible_at for message in queue.messages), function, queue)
             for function, names in QUEUES.items()

@@ -310,7 +310,7 @@ class TestPlanningFromTheCache:
         bench = Bench(product("p", 100))
         for _ in range(5):
             assert statuses(bench.apply(bench.order(p=1))) == [ChangeStatus.APPLIED]
-        assert len(bench.store.reads) == 2, "the second read shows that nobody else wrote"
+        assert len(bench.store.reads) == 2, "the second read shows that no rival wrote"
         assert bench.store.products["p"].stock_count == 95
 
     def test_no_order_is_rejected_without_a_read(self):

@@ -149,7 +149,7 @@ def test_a_replay_that_the_read_missed_is_found_by_the_condition():
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [ChangeStatus.REPLAYED, ChangeStatus.APPLIED]
     assert bench.stock() == 8
-    assert bench.clock.slept == [], "that is no contention, so nobody has to wait"
+    assert bench.clock.slept == [], "this is not contention, so there is no backoff"
 
 
 def test_a_rejected_order_stays_rejected_when_stock_returns():

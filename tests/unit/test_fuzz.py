@@ -113,7 +113,7 @@ class World:
         self.sqs = StrictSqs()
 
     def invoke(self, name, event, *, sqs_fails=False):
-        """Invoke a handler, and check that Lambda accepts its answer and CloudWatch Logs its output. Returns the answer."""
+        """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
         for table, items in self._start.items():
             self._tables[table].items = copy.deepcopy(items)
         self.sqs.dead_letters, self.sqs.fails = [], sqs_fails

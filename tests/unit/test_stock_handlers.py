@@ -46,8 +46,8 @@ def order_row(order_id):
 
 
 def dead_letters(environment):
-    letters = peek_dead_letters(boto3.client("sqs"), environment["DEAD_LETTER_QUEUE_URL"], 100)
-    return {letter.code: letter.message for letter in letters}
+    found = peek_dead_letters(boto3.client("sqs"), environment["DEAD_LETTER_QUEUE_URL"], 100)
+    return {dead_letter.code: dead_letter.message for dead_letter in found}
 
 
 def metrics_of(capsys):
@@ -75,8 +75,8 @@ class TestAdjustStock:
         assert call("adjust_stock", sqs_event(*early, receive_count=20)) == {
             "batchItemFailures": []
         }
-        letters = dead_letters(moto_environment)
-        assert set(letters) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
+        found = dead_letters(moto_environment)
+        assert set(found) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
         assert stock() == TEA_STOCK
 
     def test_the_poison_sample_says_what_to_fix(self, call, moto_environment):
@@ -220,13 +220,13 @@ class TestManageProducts:
         assert call("manage_products", sample("manage_products_poison")) == {
             "batchItemFailures": []
         }
-        letters = dead_letters(moto_environment)
-        assert set(letters) == {
+        found = dead_letters(moto_environment)
+        assert set(found) == {
             "SCHEMA_VIOLATION",
             "EVENT_FROM_THE_FUTURE",
             "UNKNOWN_PRODUCT",
         }
-        assert "more than 15 minutes ahead" in letters["EVENT_FROM_THE_FUTURE"]
+        assert "more than 15 minutes ahead" in found["EVENT_FROM_THE_FUTURE"]
 
     def test_an_event_for_an_unknown_product_is_returned(self, call):
         event = {
