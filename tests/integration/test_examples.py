@@ -16,7 +16,7 @@ def test_an_anomaly_happens_with_naive_code_and_not_with_ours(shop, name):
         assert result.naive_fails, "there is no naive run to compare with"
 
 
-def test_every_example_is_explained():
+def test_every_example_is_explained_in_the_docs():
     page = (ROOT / "docs" / "patterns.md").read_text()
     for name in EXAMPLES:
         assert f"make example NAME={name}" in page
