@@ -153,7 +153,7 @@ def test_an_unavailable_metric_has_a_reason_instead_of_zero():
         (graph(placed(), view="singleValue"), "single values"),
         (graph(placed(), liveData=True), "liveData"),
         (graph(placed(yAxis="right")), "yAxis"),
-        (graph(["...", {}]), "in full"),
+        (graph(["...", {}]), "uses an abbreviation"),
         (graph(placed(stat="tm90")), "tm90"),
         (graph([{"expression": "a + b"}]), "a, b"),
         (graph([{"expression": "RATE(a)"}]), "RATE"),
@@ -214,7 +214,7 @@ def test_an_alarm_on_an_unavailable_metric_is_unknown():
         {"TreatMissingData": "breaching"},
         {"ComparisonOperator": "LessThanLowerThreshold"},
     ):
-        with pytest.raises(DashboardError, match="not evaluated"):
+        with pytest.raises(DashboardError, match="not supported here"):
             judge(alarm(**other), Samples(), 1000, unknown)
 
 

@@ -117,7 +117,7 @@ def test_a_room_imports_only_what_it_may(room):
 @pytest.mark.parametrize(
     ("name", "imported"),
     [
-        ("inventory_orders.planner", "operations.audit"),
+        ("inventory_orders.domain.planner", "operations.audit"),
         ("operations.audit", "local.endpoint"),
         ("local.stack", "cli"),
         ("simulated_aws.sqs", "inventory_orders.clock"),
