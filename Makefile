@@ -1,4 +1,4 @@
-# Everything a person does with this project. `make help` lists it.
+# All commands of this project. `make help` lists them.
 PYTHON ?= python3
 ORDERS ?=
 URL ?=
@@ -7,7 +7,7 @@ EVENT ?= events/$(FUNCTION).json
 VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 
-# Bytecode is worth its files here: without it `import aws_cdk` takes seconds, each time.
+# Without bytecode `import aws_cdk` takes seconds each time.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
@@ -18,68 +18,68 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/bin/inventory-orders node_modules/installed ## the Python environment and the CDK command line (others call it)
+setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment and the CDK command line (other targets call it)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, read the books; ORDERS=FILE replays real ones
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, audit the books; ORDERS=FILE sends real orders
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
 
-dashboard: setup ## the CloudWatch dashboard, live on this machine; URL=1 only prints its address
+dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 only prints its address
 	@$(RUN) dashboard $(if $(URL),--url)
 
-up: setup ## start the embedded AWS with the stack deployed
+up: setup ## start the embedded AWS and deploy the stack
 	@$(RUN) up
 
 down: setup ## stop the embedded AWS
 	@$(RUN) down
 
-env: setup ## print what points any AWS client at the embedded AWS: eval "$$(make env)"
+env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"
 	@$(RUN) env
 
-invoke: setup ## one handler, one event: FUNCTION=place_orders EVENT=events/place_orders.json
+invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=events/place_orders.json
 	@$(RUN) invoke $(FUNCTION) $(EVENT)
 
 audit: setup ## recompute every product's stock on the embedded AWS; PRODUCT=id explains one
 	@$(RUN) audit $(PRODUCT)
 
-redrive: setup ## the dead letters of the embedded AWS, by cause; SEND=1 sends back those that may succeed now
+redrive: setup ## list the dead letters of the embedded AWS by cause; SEND=1 sends back those that may succeed now
 	@$(RUN) redrive $(if $(SEND),--send)
 
-example: setup ## a race, with naive code and with ours: NAME=lost-update; lists them without a name
+example: setup ## run a race with naive code and with ours: NAME=lost-update; without NAME, list all
 	@$(RUN) example $(NAME)
 
-deploy: setup ## the stack on your AWS account: STAGE=dev or STAGE=prod
+deploy: setup ## deploy the stack to your AWS account: STAGE=dev or STAGE=prod
 	@$(if $(STAGE),,echo "name a stage: make deploy STAGE=dev" >&2; exit 2;) $(RUN) deploy --stage $(STAGE)
 
 destroy: setup ## remove the stack from your AWS account: STAGE=dev or STAGE=prod
 	@$(if $(STAGE),,echo "name a stage: make destroy STAGE=dev" >&2; exit 2;) $(RUN) destroy --stage $(STAGE)
 
-lint: setup ## formatting, style and types
+lint: setup ## check formatting, style and types
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
 		operations local cli simulated_aws bench tests/support
 
-format: setup ## put the code into form
+format: setup ## format the code
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format --quiet .
 	@$(VENV)/bin/python -m tests.support.way
 
-unit: setup ## the unit tests alone
+unit: setup ## run the unit tests only
 	@$(VENV)/bin/python -m pytest tests/unit
 
-test: lint browser ## all checks: lint, unit, infra, integration, e2e
+test: lint browser ## run all checks: lint, unit, infra, integration, e2e
 	@$(VENV)/bin/python -m pytest
 
-explore: setup ## every schedule of two rival invocations with a fault, 1,000 random ones of three, and mutants of the code
+explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, and mutants of the code
 	@$(VENV)/bin/python -m tests.explore
 
-soak: setup ## 10,000 messages into a stack of its own while workers are killed and DynamoDB fails
+soak: setup ## send 10,000 messages to a separate stack while workers are killed and DynamoDB fails
 	@$(VENV)/bin/python -m tests.soak
 
-bench: setup $(VENV)/bench-installed ## measure beside the alternatives; FULL=1 all of it; ORDERS=FILE real orders
+bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives; FULL=1 measures everything; ORDERS=FILE adds real orders
 	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ORDERS),--orders $(ORDERS))
 
-# The dashboard's page is tested in a real browser. Where none can be had those tests are skipped, and say so.
+# The dashboard's page is tested in a real browser. Without one those tests are skipped, with a message.
 browser: setup
 	@$(VENV)/bin/python -m local.dashboard.browser || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
@@ -88,20 +88,20 @@ browser: setup
 		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
-screenshot: demo ## a new docs/dashboard.png, after a demo
+screenshot: demo ## run the demo, then take a new docs/dashboard.png
 	@$(RUN) dashboard --png docs/dashboard.png --height 2064
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 
-lock: $(VENV)/installed ## pin what pyproject.toml asks for
+lock: $(VENV)/installed ## pin the dependencies in pyproject.toml
 	$(LOCK) pyproject.toml --group layer -o requirements.txt
 	$(LOCK) pyproject.toml --group dev -o requirements-dev.txt
 	$(LOCK) --group layer -o layers/core/requirements.txt
 	$(LOCK) pyproject.toml --group bench -o bench/requirements.txt
 	$(LOCK) --group emulator -o local/emulator-requirements.txt
 
-# Setting up is silent on standard output, so that `eval "$$(make env)"` works the first time too.
-# After each list: uv takes away what is not in it. Offline: what is not there already is not installed.
+# The setup prints nothing to standard output, so that `eval "$$(make env)"` works the first time too.
+# Runs after each sync, which removes packages that are not in its list. Offline, so it installs nothing else.
 INSTALL_COMMAND = $(VENV)/bin/uv pip install --quiet --offline --no-deps --no-build-isolation \
 	--python $(VENV) --editable .
 
@@ -120,9 +120,9 @@ $(VENV)/installed: requirements-dev.txt
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) requirements-dev.txt >&2
 	@touch $@
 
-# On top of the environment, which a newer requirements-dev.txt takes back to its own packages.
+# Extends the environment. A newer requirements-dev.txt resets it to its own packages.
 $(VENV)/bench-installed: bench/requirements.txt $(VENV)/installed
-	@echo "Adding what the benchmarks need to $(VENV)" >&2
+	@echo "Adding the packages of the benchmarks to $(VENV)" >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) bench/requirements.txt >&2
 	@$(INSTALL_COMMAND) >&2
 	@touch $@ $(VENV)/bin/inventory-orders

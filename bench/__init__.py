@@ -1,11 +1,11 @@
-"""Benchmarks of the service beside its alternatives: `python -m bench --help`."""
+"""Benchmarks of the service and its alternatives: `python -m bench --help`."""
 
 import os
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-# An embedded AWS of the benchmarks' own, beside the developer's and that of the tests.
+# The benchmarks have their own embedded AWS, separate from the developer's and the tests'.
 os.environ.setdefault("INVENTORY_ORDERS_STATE", str(_ROOT / ".local" / "bench"))
 
 from local import ROOT  # noqa: E402 - reads that setting

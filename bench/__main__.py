@@ -1,4 +1,4 @@
-"""`python -m bench`: the benchmarks."""
+"""The command `python -m bench`, which runs the benchmarks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from operations.errors import UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 screen = Console(highlight=False)
 if not screen.is_terminal:
-    # A file has no width, and the tables need this.
+    # When the output goes to a file it has no width, but the tables need one.
     screen = Console(highlight=False, width=120)
 
 ContenderName = StrEnum("ContenderName", {name: name for name in contenders.NAMES})  # type: ignore[misc]
@@ -34,7 +34,7 @@ WorkloadName = StrEnum("WorkloadName", {name: name for name in plan.WORKLOADS}) 
 
 
 class EngineName(StrEnum):
-    """Where the contenders run."""
+    """The engines that run the contenders."""
 
     EMBEDDED = "embedded"
     SIMULATED = "simulated"
@@ -42,37 +42,39 @@ class EngineName(StrEnum):
 
 @app.command()
 def bench(
-    full: Annotated[bool, typer.Option("--full", help="Everything, and longer.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Measure everything, and for longer.")
+    ] = False,
     orders: Annotated[
         Path,
         typer.Option(
-            help="Real orders: one a line, product codes separated by commas, .gz or not."
+            help="Real orders: one per line, product codes separated by commas; may be compressed (.gz)."
         ),
     ] = workloads.REAL_ORDERS,
     engine: Annotated[
-        list[EngineName] | None, typer.Option(help="Only this engine; may be repeated.")
+        list[EngineName] | None, typer.Option(help="Only this engine; can be repeated.")
     ] = None,
     contender: Annotated[
         list[ContenderName] | None,
-        typer.Option(help="Only this contender, on every workload; may be repeated."),
+        typer.Option(help="Only this contender, on every workload; can be repeated."),
     ] = None,
     workload: Annotated[
-        list[WorkloadName] | None, typer.Option(help="Only this workload; may be repeated.")
+        list[WorkloadName] | None, typer.Option(help="Only this workload; can be repeated.")
     ] = None,
     workers: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="Only with so many workers; may be repeated."),
+        typer.Option(min=1, help="Only this number of workers; can be repeated."),
     ] = None,
-    overhead: Annotated[bool, typer.Option(help="Measure cold start and CPU too.")] = True,
+    overhead: Annotated[bool, typer.Option(help="Also measure cold start and CPU.")] = True,
     seed: Annotated[
-        int, typer.Option(help="Of the orders, and of all chance in the simulator.")
+        int, typer.Option(help="Seed of the orders and of the simulator's randomness.")
     ] = 1,
 ) -> None:
-    """Measure the service beside its alternatives.
+    """Compare the service with its alternatives.
 
-    The results are shown, and written to .local/bench.json. A run of everything also draws the plots in docs/.
+    The results are printed and written to .local/bench.json. A full run also draws the plots in docs/.
     """
-    # Only now, so that --help is quick.
+    # Imported late, so that --help is quick.
     from bench import goals, report  # noqa: PLC0415
 
     size = FULL if full else QUICK
@@ -111,7 +113,7 @@ def bench(
 def _measure_cells(
     steps: Sequence[Step], size: Size, orders: Path, seed: int
 ) -> tuple[list[Cell], list[str]]:
-    """Measure cell by cell. Returns the cells, and notes on what was left out."""
+    """Measure all cells. Returns the cells, and notes on those that were left out."""
     cells: list[Cell] = []
     notes: dict[str, None] = {}
     progress = Progress(
@@ -128,13 +130,13 @@ def _measure_cells(
         task = progress.add_task("Starting", total=len(steps), last="")
         here = [step for step in steps if step.workload != "real" or orders.is_file()]
         if len(here) < len(steps):
-            notes[f"Real orders were left out: {orders} is not there (--orders FILE)."] = None
+            notes[f"Real orders were left out: {orders} does not exist (--orders FILE)."] = None
         progress.update(task, total=len(here))
         for step, cell in chain(
             _embedded(stack, here, size, orders, seed), _simulated(stack, here, size, orders, seed)
         ):
             title = contenders.describe(step.contender).title
-            last = "nothing to do"
+            last = "skipped"
             if cell is not None:
                 cells.append(cell)
                 last = f"{title}: {cell.orders_per_second:,.0f} orders/s"
@@ -152,7 +154,7 @@ def _measure_cells(
 def _embedded(
     stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
 ) -> Iterator[tuple[Step, Cell | None]]:
-    """One cell after the other: they are timed."""
+    """Measure cells one after the other, because they use real time."""
     chosen = [step for step in steps if step.engine == "embedded"]
     if not chosen:
         return
@@ -169,7 +171,7 @@ def _embedded(
 def _simulated(
     stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
 ) -> Iterator[tuple[Step, Cell | None]]:
-    """As many cells at once as there are processors: their time is virtual."""
+    """Measure one cell per processor at a time, because they use virtual time."""
     from bench.simulator import engine  # noqa: PLC0415
 
     chosen = [step for step in steps if step.engine == "simulated"]
@@ -186,7 +188,7 @@ def _measure_overhead(size: Size) -> Any:
 
 
 def main() -> None:
-    """Run; what a person can act upon is printed without a traceback."""
+    """Run the command, and print an error that a person can fix without a traceback."""
     try:
         app()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What a request to DynamoDB consumed, from what went over the wire: the same measure for every contender.
+"""Consumed capacity of a request to DynamoDB, computed from its wire format: the same for every contender.
 
 Rules of the Amazon DynamoDB Developer Guide ("Read and write operations", "Transactions: how it works", "Item sizes and
 formats"):
@@ -7,9 +7,10 @@ formats"):
   for every action that it started; a failed condition costs what the write would have;
 - a strongly consistent read takes 1 unit for each 4 KB, rounded up, an eventually consistent one half, a transactional
   one 2, and an item that does not exist counts as the smallest;
-- each order's row also goes into the index `byUser`: 1 unit more, counted apart. A row that was not written costs none.
+- each order's row is also written to the index `byUser`: 1 more unit, counted separately, and none if the row was not
+  written.
 
-An update does not say how large the item is. Its key and its values do, for products: they are far below 1 KB.
+An update does not contain the size of the item. Products are far below 1 KB, so key and values are close enough.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _WRITES = {"PutItem": "Put", "UpdateItem": "Update", "DeleteItem": "Delete"}
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its answer, as they went over the wire.
+    """One request and its response, in their wire format.
 
     Attributes:
         target: `X-Amz-Target`: service and operation, such as `DynamoDB_20120810.GetItem`.
-        request: The request's body.
-        status: HTTP status; 0 if no answer came.
-        response: The answer's body.
-        began: When it was sent, in seconds on the engine's clock.
-        ended: When the answer was there.
+        request: The body of the request.
+        status: HTTP status; 0 without a response.
+        response: The body of the response.
+        began: When the request was sent, in seconds on the engine's clock.
+        ended: When the response arrived.
     """
 
     target: str
@@ -47,7 +48,7 @@ class Exchange:
 
     @classmethod
     def of(cls, request: Any, response: Any, began: float, ended: float) -> Exchange:
-        """From botocore's prepared request and its response, which is None if none came."""
+        """Make an exchange from botocore's prepared request and its response; None without a response."""
         target, body = request.headers.get("X-Amz-Target", b""), request.body or b""
         return cls(
             target.decode() if isinstance(target, bytes) else target,
@@ -61,7 +62,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Capacity units. `index` are the write units of the index `byUser`, which are not in `write`."""
+    """Capacity units. `index` are the write units of the index `byUser`; `write` does not include them."""
 
     write: float = 0.0
     index: float = 0.0
@@ -69,10 +70,10 @@ class Usage:
 
 
 class Call:
-    """A request to DynamoDB, understood.
+    """A parsed request to DynamoDB.
 
     Args:
-        exchange: What went over the wire.
+        exchange: The request and its response.
         products: Name of the Products table.
         orders: Name of the Orders table.
     """
@@ -92,7 +93,7 @@ class Call:
 
     @cached_property
     def answer(self) -> Mapping[str, Any]:
-        """The answer; of a failed request the error. Empty if none came that could be read."""
+        """The response, or the error. Empty without a readable response."""
         try:
             content: Mapping[str, Any] = json.loads(self.exchange.response or b"{}")
         except ValueError:
@@ -101,12 +102,12 @@ class Call:
 
     @property
     def reasons(self) -> list[str]:
-        """Why each action of a cancelled transaction failed, as codes; `None` for one that did not."""
+        """The code for each action of a cancelled transaction; `None` for an action that did not fail."""
         return [reason.get("Code", "None") for reason in self.answer.get("CancellationReasons", ())]
 
     @cached_property
     def actions(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """The writes that were asked for: what kind, and its parameters."""
+        """The requested writes: kind and parameters."""
         if self.operation == "TransactWriteItems":
             return [pair for action in self.request["TransactItems"] for pair in action.items()]
         if self.operation in _WRITES:
@@ -115,14 +116,14 @@ class Call:
 
     @property
     def is_attempt(self) -> bool:
-        """Whether it tried to write to products or orders: what rivals can make fail."""
+        """Whether it tried to write products or orders, so that a rival could make it fail."""
         return any(
             action["TableName"] in (self._products, self._orders) for _, action in self.actions
         )
 
     @property
     def is_conflict(self) -> bool:
-        """Whether such an attempt was refused because a condition did not hold or a rival was at work."""
+        """Whether such an attempt failed on a condition or on a rival's transaction."""
         if self.ok or not self.is_attempt:
             return False
         code = str(self.answer.get("__type", "")).rpartition("#")[2]
@@ -130,7 +131,7 @@ class Call:
 
     @property
     def order_ids(self) -> Iterator[str]:
-        """The orders whose rows it wrote, or tried to."""
+        """Ids of the orders that it wrote or tried to write."""
         for kind, action in self.actions:
             if action["TableName"] == self._orders:
                 key: Mapping[str, Any] = action["Item"] if kind == "Put" else action["Key"]
@@ -138,7 +139,7 @@ class Call:
 
     @property
     def usage(self) -> Usage:
-        """What it consumed."""
+        """The consumed capacity."""
         if self.exchange.status == 0 or self.exchange.status >= 500 or self._is_throttled:
             return Usage()
         if self.actions:
@@ -180,7 +181,7 @@ class Call:
 
 
 def item_size(item: Mapping[str, Any]) -> int:
-    """Size of an item in bytes, as DynamoDB counts it: names, and values by their types."""
+    """Compute the size of an item in bytes, by DynamoDB's rules."""
     return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
 
 

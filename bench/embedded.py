@@ -1,9 +1,8 @@
-"""Engine one: real processes against the embedded AWS.
+"""The embedded engine: runs contenders in real processes against the embedded AWS.
 
-Each worker is a process of its own, as Lambda's are, and calls the contender's handler with batches from one shared
-queue. Workers are forked from a server that has imported the libraries; they import the contender, connect and place an
-order outside of the workload before the clock starts. What comes back is delivered again at once. Each cell has fresh
-tables.
+Each worker is a process, as on Lambda, and calls the contender's handler with batches from one shared queue. Workers
+are forked from a server that has imported the libraries. Before the clock starts they import the contender, connect,
+and place one order outside of the workload. Returned messages are delivered again at once. Each cell has new tables.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ if TYPE_CHECKING:
     )
 
 MAX_DELIVERIES = 10
-"""A message that comes back at this delivery counts as given up."""
+"""A message that is returned at this delivery counts as given up."""
 
 _READY_SECONDS = 120.0
-# A cell whose workers are not done so long after its window has failed.
+# A cell has failed if its workers are still running this long after its window.
 _OVERTIME_SECONDS = 180.0
 
 _TABLES = {
@@ -55,7 +54,7 @@ _TABLES = {
     "STOCK_ADJUSTMENTS_TABLE_NAME": Table.STOCK_ADJUSTMENTS,
 }
 
-# What workers need, imported once in the server that they are forked from. Nothing here makes a client.
+# Imported once, in the server that workers are forked from. None of these modules creates a client.
 _PRELOADED = [
     "bench.embedded",
     "inventory_orders.invocation.runtime",
@@ -70,7 +69,7 @@ _PRELOADED = [
 
 @contextmanager
 def started() -> Iterator[Engine]:
-    """The engine, on an embedded AWS of its own that is stopped at the end."""
+    """Start an embedded AWS for the engine, and stop it at the end."""
     with emulator.exclusive():
         emulator.stop()
         running = emulator.start()
@@ -98,7 +97,7 @@ class Engine:
             "config": Config(read_timeout=60, retries={"total_max_attempts": 3}),
         }
         self._dynamodb: DynamoDBClient = boto3.client("dynamodb", **client)
-        # Returned messages are delivered again by this engine; the queue is there to be told about them.
+        # This engine redelivers returned messages itself. The queue exists so that handlers can set their delay.
         queue = boto3.client("sqs", **client).create_queue(
             QueueName=f"bench-{uuid.uuid4().hex[:8]}"
         )
@@ -124,12 +123,12 @@ class Engine:
         Args:
             contender: Name of its module.
             workload: What to place.
-            workers: Processes at once.
-            seed: The workload's, for the record.
+            workers: Number of processes.
+            seed: Seed of the workload, for the report.
             window: Seconds after which no worker takes another batch.
 
         Raises:
-            UserError: A worker failed, or did not come to an end.
+            UserError: A worker failed or did not end.
         """
         described = contenders.describe(contender)
         tables = self._create_tables(described)
@@ -192,7 +191,7 @@ class Engine:
                     process.join()
 
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
-        """Fresh tables, with the index of the stack. Returns their names by environment variable."""
+        """Create the tables, with the index of the stack. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]
         names = {}
         for variable, table in _TABLES.items():
@@ -255,7 +254,7 @@ def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a worker is told."""
+    """The input of a worker."""
 
     number: int
     contender: contenders.Contender
@@ -266,7 +265,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """The queue that all workers of a cell share. Messages are positions in the list of orders."""
+    """The queue that all workers of a cell share. A message is a position in the list of orders."""
 
     size: int
     lock: Any
@@ -275,7 +274,7 @@ class _Queue:
     returned: Any
 
     def take(self, count: int) -> list[tuple[int, int, float]]:
-        """Up to so many messages: position, deliveries with this one, and Unix second of the first."""
+        """Take at most this many messages: position, deliveries including this one, Unix second of the first."""
         with self.lock:
             batch: list[tuple[int, int, float]] = []
             while len(batch) < count and not self.returned.empty():
@@ -286,7 +285,7 @@ class _Queue:
             return batch + [(position, 1, now) for position in range(start, self.cursor.value)]
 
     def settle(self, answered: int, returned: Sequence[tuple[int, int, float]]) -> None:
-        """Take note of what became of a batch."""
+        """Remove the answered messages of a batch, and put back the returned ones."""
         with self.lock:
             self.unanswered.value -= answered
             for message in returned:
@@ -295,7 +294,7 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Result:
-    """What a worker saw."""
+    """The observations of a worker."""
 
     began: float = 0.0
     received: dict[str, float] = field(default_factory=dict)
@@ -307,11 +306,11 @@ class _Result:
 
 
 def _work(task: _Task, shared: _Queue, barrier: threading.Barrier, answer: Connection) -> None:
-    """A worker's life."""
+    """Run a worker process, and send its result or its traceback to the parent."""
     try:
         answer.send(_place_orders(task, shared, barrier))
     except Exception:
-        # Whatever it was, the parent has to be told.
+        # The parent must learn of any error.
         barrier.abort()
         answer.send(traceback.format_exc())
 
@@ -319,14 +318,14 @@ def _work(task: _Task, shared: _Queue, barrier: threading.Barrier, answer: Conne
 def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _Result:
     os.environ.clear()
     os.environ.update(task.environment)
-    # What handlers log costs them the writing, but nobody reads it.
+    # Handlers should pay for writing their logs, but nothing reads them.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     handler = contenders.load(task.contender.name).lambda_handler
     result = _Result()
     event = workloads.sqs_event([(workloads.warm_up_order(task.number), 1, time.time())])
     if handler(event, FakeContext("place_orders"))["batchItemFailures"]:
-        raise UserError("the order that warms a worker up was returned")
-    record_exchanges(result.exchanges)
+        raise UserError("the warm-up order of a worker was returned")
+    keep_exchanges(result.exchanges)
     barrier.wait(_READY_SECONDS)
     result.began = time.monotonic()
     end = result.began + task.window if task.window is not None else float("inf")
@@ -357,7 +356,7 @@ def _invoke(
         failures = handler(event, FakeContext("place_orders"))["batchItemFailures"]
         failed = {int(failure["itemIdentifier"]) for failure in failures}
     except Exception:
-        # Lambda too returns the whole batch of an invocation that failed.
+        # Lambda also returns the whole batch of a failed invocation.
         failed = set(range(len(batch)))
     result.invocations.append(time.monotonic() - began)
     result.deliveries += len(batch)
@@ -373,11 +372,11 @@ def _invoke(
     shared.settle(len(batch) - len(returned), returned)
 
 
-def record_exchanges(exchanges: list[Exchange]) -> None:
-    """From now on, note every request of this process. What it means is found out later, off the clock."""
+def keep_exchanges(exchanges: list[Exchange]) -> None:
+    """Keep every request of this process from now on. It is parsed later, when the clock has stopped."""
     send = URLLib3Session.send
 
-    def recording(session: URLLib3Session, request: Any) -> Any:
+    def keeping(session: URLLib3Session, request: Any) -> Any:
         began = time.monotonic()
         response = None
         try:
@@ -386,17 +385,17 @@ def record_exchanges(exchanges: list[Exchange]) -> None:
         finally:
             exchanges.append(Exchange.of(request, response, began, time.monotonic()))
 
-    URLLib3Session.send = recording  # type: ignore[method-assign, assignment]
+    URLLib3Session.send = keeping  # type: ignore[method-assign, assignment]
 
 
 def _receive(pipe: Connection, give_up_at: float) -> _Result:
-    """What a worker answers.
+    """Receive the result of a worker.
 
     Raises:
         UserError: It failed.
     """
     if not pipe.poll(max(0.0, give_up_at - time.monotonic())):
-        raise UserError("a worker of the benchmark did not come to an end")
+        raise UserError("a worker of the benchmark did not end")
     try:
         answer = pipe.recv()
     except EOFError:

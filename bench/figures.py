@@ -1,6 +1,7 @@
-"""From what an engine observed to the figures of one cell: one contender, one workload, so many workers.
+"""Figures of a cell, from an engine's observations.
 
-Everything is counted from the wire and from the tables, so it means the same for every contender on either engine.
+A cell is one contender with one workload and a number of workers. Everything is counted from requests and tables, so
+the figures mean the same for every contender on both engines.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from bench.workloads import Workload
 
 @dataclass(slots=True)
 class Observed:
-    """What an engine saw of one cell. All times are seconds on one clock, which all its workers share.
+    """The observations of one cell. All times are seconds on a clock that all its workers share.
 
     Attributes:
-        products_table: Its name.
-        orders_table: Its name.
-        began: When the workers were let go.
-        window: Seconds after which no worker took another batch; None where all orders were to be answered.
-        received: When each order was first handed to a worker.
-        deliveries: Messages handed out, redeliveries included.
-        given_up: Orders that came back at their last delivery.
-        invocations: How long each invocation took.
-        exchanges: All requests, warm-up excluded.
+        products_table: Name of the Products table.
+        orders_table: Name of the Orders table.
+        began: When the workers started.
+        window: Seconds after which no worker took another batch; None to answer all orders.
+        received: When each order was first delivered to a worker.
+        deliveries: Number of delivered messages, including redeliveries.
+        given_up: Orders that were returned at their last delivery.
+        invocations: The duration of each invocation.
+        exchanges: All requests, without those of the warm-up.
     """
 
     products_table: str
@@ -45,63 +46,63 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Whether the tables add up.
+    """Whether the tables are correct.
 
     Attributes:
-        placed: Orders with stock.
-        refused: Orders answered that there is none.
-        oversold: Units promised to customers that the stock does not cover.
-        applied_twice: Units that left the stock without an order.
-        lost: Orders that were acknowledged, but have no row.
+        placed: Number of placed orders.
+        rejected: Number of rejected orders.
+        oversold: Units in placed orders that the stock does not cover.
+        applied_twice: Units that were taken from stock without an order.
+        lost: Number of orders that were acknowledged but have no row.
     """
 
     placed: int
-    refused: int
+    rejected: int
     oversold: int
     applied_twice: int
     lost: int
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no errors."""
         return not (self.oversold or self.applied_twice or self.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of the results. `per order` means per placed order.
+    """One row of the results. "Per order" means per placed order.
 
     Attributes:
         engine: `embedded` or `simulated`.
         contender: Name of its module.
-        workload: Name.
-        workers: How many at once.
-        batch: Messages for one invocation at the most.
-        seed: Of the workload.
-        orders: Handed to workers.
-        placed: With stock.
-        refused: Answered that there is none.
-        given_up: Came back at their last delivery.
-        unfinished: Came back, and the time was up.
+        workload: Name of the workload.
+        workers: Number of concurrent workers.
+        batch: Most messages for one invocation.
+        seed: Seed of the workload.
+        orders: Orders that were delivered to workers.
+        placed: Placed orders.
+        refused: Rejected orders.
+        given_up: Orders that were returned at their last delivery.
+        unfinished: Orders that were returned and not delivered again before the end.
         seconds: From the start to the last answer, or to the end of the window.
-        orders_per_second: Answered in that time.
-        requests: To DynamoDB, per order.
-        write_units: Per order, without the index.
+        orders_per_second: Orders answered per second in that time.
+        requests: Requests to DynamoDB, per order.
+        write_units: Write units per order, without the index.
         index_units: Write units of the index `byUser`, per order.
-        read_units: Per order.
+        read_units: Read units per order.
         attempts: Transactions on products and orders, per order.
-        conflicts: Those of them that lost, per order.
-        conflict_rate: Those that lost, as a share of the attempts.
-        claims_refused: Claims that were refused, per order: single updates, which cost 1 unit each. They count in
-            requests and write units.
-        retries: Attempts beyond the first for each answered order, on the average.
-        retries_p95: The same, 95th percentile.
+        conflicts: Attempts that failed because of a rival, per order.
+        conflict_rate: Share of the attempts that failed because of a rival.
+        claims_refused: Refused claims, per order. Each is a single update that costs 1 unit, and counts in requests
+            and write units.
+        retries: Attempts after the first, average over answered orders.
+        retries_p95: Attempts after the first, 95th percentile.
         p50_ms: From receipt to durable, median, in milliseconds.
-        p99_ms: The same, 99th percentile.
-        dollars_per_million: Cost of a million placed orders.
-        oversold: Units; see `Audit`.
-        applied_twice: Units; see `Audit`.
-        lost: Orders; see `Audit`.
+        p99_ms: From receipt to durable, 99th percentile, in milliseconds.
+        dollars_per_million: Cost of a million placed orders, in USD.
+        oversold: As in `Audit`.
+        applied_twice: As in `Audit`.
+        lost: As in `Audit`.
     """
 
     engine: str
@@ -136,7 +137,7 @@ class Cell:
 
     @property
     def clean(self) -> bool:
-        """Whether it neither oversold nor lost an order nor applied one twice."""
+        """Whether no unit was oversold, no order was lost, and none was applied twice."""
         return not (self.oversold or self.applied_twice or self.lost)
 
 
@@ -150,7 +151,7 @@ def reduce(
     observed: Observed,
     audited: Audit,
 ) -> Cell:
-    """The figures of one cell."""
+    """Compute the figures of one cell."""
     products, orders = observed.products_table, observed.orders_table
     calls = [
         Call(exchange, products, orders)
@@ -167,7 +168,7 @@ def reduce(
     answered = {order_id: at for order_id, at in durable.items() if order_id in observed.received}
     end = max(answered.values(), default=observed.began)
     if observed.window is not None:
-        # Workers that finish one by one after the end say nothing of the rate.
+        # After the end workers finish one by one, which would distort the rate.
         end = min(end, observed.began + observed.window)
     seconds = end - observed.began
     in_time = sum(1 for at in answered.values() if at <= end)
@@ -177,11 +178,11 @@ def reduce(
     write_units = sum(usage.write for usage in usages)
     index_units = sum(usage.index for usage in usages)
     read_units = sum(usage.read for usage in usages)
-    # A claim is the only single update of these tables.
+    # Claims are the only single updates of these tables.
     transactions = [call for call in calls if call.operation != "UpdateItem"]
     attempts = sum(call.is_attempt for call in transactions)
     conflicts = sum(call.is_conflict for call in transactions)
-    refused = sum(call.is_conflict for call in calls) - conflicts
+    refused_claims = sum(call.is_conflict for call in calls) - conflicts
     bill = Bill(
         write_units=write_units + index_units,
         read_units=read_units,
@@ -205,7 +206,7 @@ def reduce(
         seed=seed,
         orders=len(observed.received),
         placed=audited.placed,
-        refused=audited.refused,
+        refused=audited.rejected,
         given_up=len(observed.given_up),
         unfinished=len(observed.received.keys() - answered.keys() - observed.given_up),
         seconds=seconds,
@@ -217,7 +218,7 @@ def reduce(
         attempts=per_order(attempts),
         conflicts=per_order(conflicts),
         conflict_rate=conflicts / attempts if attempts else math.nan,
-        claims_refused=per_order(refused),
+        claims_refused=per_order(refused_claims),
         retries=sum(retries) / len(retries) if retries else math.nan,
         retries_p95=int(percentile(retries, 95)) if retries else 0,
         p50_ms=percentile(waits, 50) * 1000,
@@ -235,10 +236,10 @@ def audit(
     orders: Iterable[Mapping[str, Any]],
     acknowledged: Iterable[str],
 ) -> Audit:
-    """Add up the tables.
+    """Check the tables.
 
     Args:
-        workload: What was sent. Rows that are not about it are passed over.
+        workload: What was sent. Other rows are ignored.
         products: Rows of the Products table, as plain values.
         orders: Rows of the Orders table; their lines are taken from the message bodies.
         acknowledged: Ids of the orders that no worker returned.
@@ -256,7 +257,7 @@ def audit(
         applied_twice += max(0, taken - sold[product_id])
     return Audit(
         placed=sum(state == "PENDING" for state in status.values()),
-        refused=sum(state == "REJECTED" for state in status.values()),
+        rejected=sum(state == "REJECTED" for state in status.values()),
         oversold=oversold,
         applied_twice=applied_twice,
         lost=sum(order_id not in status for order_id in acknowledged),
@@ -264,7 +265,7 @@ def audit(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile; not a number of nothing."""
+    """Compute the nearest-rank percentile; NaN without values."""
     if not values:
         return math.nan
     ranked = sorted(values)

@@ -1,6 +1,6 @@
-"""What the service sets itself, checked against the figures of one run.
+"""Goals of the service, checked against the figures of one run.
 
-All are ratios to the textbook contender on the same engine, unless the goal says otherwise.
+They are ratios to the textbook contender on the same engine, unless the goal says otherwise.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal, and how it stands.
+    """A goal, and whether it is met.
 
     Attributes:
-        figure: What it is about.
-        goal: In words.
-        value: What was measured, in words.
-        met: Whether it is met; None if this run did not measure it.
+        figure: The figure that it sets a limit for.
+        goal: The limit, as text.
+        value: The measured value, as text.
+        met: Whether the goal is met; None if this run did not measure it.
     """
 
     figure: str
@@ -32,7 +32,7 @@ class Goal:
 
 
 def check(cells: Sequence[Cell], overhead: Overhead | None) -> list[Goal]:
-    """All goals, in a fixed order."""
+    """Check all goals, in a fixed order."""
     found = Results(cells)
     goals = [
         *_requests(found),
@@ -57,17 +57,17 @@ def check(cells: Sequence[Cell], overhead: Overhead | None) -> list[Goal]:
 
 
 class Results:
-    """Cells by what they are about."""
+    """Finds cells by engine, workload, contender and workers."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._cells = {(c.engine, c.workload, c.contender, c.workers): c for c in cells}
 
     def get(self, engine: str, workload: str, contender: str, workers: int) -> Cell | None:
-        """One cell, if it was measured."""
+        """Find one cell; None if it was not measured."""
         return self._cells.get((engine, workload, contender, workers))
 
     def all(self, engine: str, workload: str, contender: str) -> list[Cell]:
-        """A contender's cells, by workers."""
+        """List a contender's cells, ordered by workers."""
         return sorted(
             (c for k, c in self._cells.items() if k[:3] == (engine, workload, contender)),
             key=lambda cell: cell.workers,

@@ -1,9 +1,9 @@
-"""What a handler costs beside DynamoDB: cold start, the layer's size, and CPU per order.
+"""Overhead of a handler: cold start, size of the layer, and CPU per order.
 
-Both are CPU times of fresh processes, the least of several: whatever else the machine does can only add to them (as the
-documentation of `timeit` has it). The cold start is what an interpreter spends more than a bare one until the handler is
-imported and its clients are made, with the layer's bytecode compiled as it is deployed. The warm figure is the CPU of
-handler and SDK with the network replaced by a stub, whose own time is taken off.
+CPU times are the lowest of several new processes, because other load on the machine can only add to them (as the
+documentation of `timeit` explains). The cold start is the CPU time until the handler is imported and its clients are
+created, minus that of a bare interpreter; the layer's bytecode is compiled as in the deployment. The warm figure is the
+CPU time of handler and SDK with a stub instead of the network, minus the time of the stub.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _INVOCATIONS = {10: 40, 99: 6}
 _WARM_UP_INVOCATIONS = 3
 
-# Nobody listens there: cold starts make clients only, and the warm runs have a stub.
+# Nothing listens there: cold starts only create clients, and the warm runs use a stub.
 _ENVIRONMENT = {
     **embedded_settings("http://127.0.0.1:9"),
     "PRODUCTS_TABLE_NAME": "Products",
@@ -54,7 +54,7 @@ from inventory_orders.invocation import runtime
 runtime.committer()
 runtime.queues()
 """
-# It has no queue, so it makes no client for one.
+# It has no queue, so it creates no SQS client.
 _WITHOUT_QUEUE = {"count_stock"}
 
 
@@ -64,8 +64,8 @@ class Overhead:
 
     Attributes:
         cold_ms: CPU until a handler is ready, above a bare interpreter, in milliseconds, by function; `usual` is the
-            handler of the usual kind.
-        layer_bytes: The layer, unpacked.
+            handler in `contenders/usual.py`.
+        layer_bytes: Size of the unpacked layer.
         warm_us: CPU per order in a warm handler, in microseconds, by contender and for `usual`.
     """
 
@@ -78,8 +78,8 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
     """Measure everything.
 
     Args:
-        repeats: Fresh processes for each cold start; a quarter as many for each warm handler.
-        progress: Told what is about to be measured.
+        repeats: New processes per cold start; a quarter as many per warm handler.
+        progress: Called with a description of each step before it begins.
     """
     layer = assets.layer(_RUNTIME).path
     programs: dict[str, tuple[str, list[Path]]] = {"": ("", [])}
@@ -90,7 +90,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
         programs[name] = program, [assets.function(name, _RUNTIME).path, layer / "python"]
     programs[USUAL] = f"import {USUAL}", [ROOT / "bench" / "contenders"]
     samples: dict[str, list[float]] = {name: [] for name in programs}
-    # The first round writes the bytecode of what is not in the layer; it is not counted.
+    # The first round does not count: it writes the bytecode of modules outside the layer.
     for turn in range(repeats + 1):
         progress(f"cold start, round {turn} of {repeats}")
         for name, (program, path) in programs.items():
@@ -109,7 +109,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
 
 
 def _cpu_of_process(program: str, path: list[Path]) -> float:
-    """Seconds of CPU, user and system, that a fresh interpreter spends on a program."""
+    """Measure the CPU seconds, user and system, of a new interpreter that runs a program."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-c", program],
@@ -123,7 +123,7 @@ def _cpu_of_process(program: str, path: list[Path]) -> float:
 
 
 def _warm(name: str) -> float:
-    """Microseconds of CPU per order of one contender, in a process of its own."""
+    """Measure one contender's CPU per order in a new process, in microseconds."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.overhead", name],
         env=_plain_environment(),
@@ -136,7 +136,7 @@ def _warm(name: str) -> float:
 
 
 def _plain_environment() -> dict[str, str]:
-    """Without the caller's AWS and Python settings."""
+    """Copy the environment without AWS and Python settings."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))
     }
@@ -144,7 +144,7 @@ def _plain_environment() -> dict[str, str]:
 
 
 class _Stub:
-    """DynamoDB, as far as orders need it: every product is there with plenty of stock, every write succeeds."""
+    """Replaces DynamoDB for orders: every product exists with plenty of stock, and every write succeeds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -171,7 +171,7 @@ class _Stub:
 
 
 class _Body:
-    """What botocore reads an answer from."""
+    """A response body, as botocore expects it."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -194,7 +194,7 @@ def _product(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_warm(name: str) -> float:
-    """Microseconds of CPU per order, in this process."""
+    """Measure CPU per order in this process, in microseconds."""
     stub = _Stub()
     URLLib3Session.send = lambda _session, request: stub.send(request)  # type: ignore[method-assign, assignment]
     contender = contenders.load(name)
@@ -223,7 +223,7 @@ def _run_warm(name: str) -> float:
 
 
 if __name__ == "__main__":
-    # Handlers log to standard output, where the figure is to stand alone.
+    # Handlers log to standard output, which should contain only the figure.
     figure_output = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     figure = _run_warm(sys.argv[1])

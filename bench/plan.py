@@ -1,4 +1,4 @@
-"""Which cells are measured: enough in minutes, or all of them."""
+"""Chooses the cells to measure: a selection that takes minutes, or all of them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ WORKLOADS = ("hot", "zipf", "real", "sell-out")
 WORKERS = (1, 2, 4, 8, 16)
 SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 
-# The literature, and both of ours: who runs on more than the hot product where time is short.
+# These contenders run on all workloads in a short run; the others only on the hot product.
 _ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99")
 _THREE_OF_WORKERS = (1, 4, 8)
-# 200 workers that fight for each order, or for each ten, cost a minute of CPU or more.
+# 200 rivals with small batches take a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
 _OUR_SIMULATED_IN_SHORT = (1, 10, 50, 200)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A cell to be measured.
+    """A cell to measure.
 
     Attributes:
         engine: `embedded` or `simulated`.
         contender: Name of its module.
-        workload: Name.
-        workers: How many at once.
+        workload: Name of the workload.
+        workers: Number of concurrent workers.
     """
 
     engine: str
@@ -40,16 +40,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How long each engine measures, and with what.
+    """The size of a run.
 
     Attributes:
-        orders: In the queue of the embedded engine, by workload; a sell-out is as large when it is simulated.
+        orders: Orders in the queue of the embedded engine, by workload. The simulated sell-out has the same number.
         window: Seconds after which no worker of the embedded engine takes another batch, by workload; None to answer
-            them all.
-        rounds: Batches for each simulated worker, or for each of 40 if there are fewer, before the window ends.
-        virtual_seconds: The simulated window at the most, for contenders that place one order at a time. A line of
-            rivals with whole batches takes longer to show what it is like.
-        repeats: Fresh processes for each cold start; a quarter as many for each warm handler.
+            all orders.
+        rounds: Batches per simulated worker before the window ends, counting at least 40 workers.
+        virtual_seconds: Longest simulated window for contenders that place one order at a time. Rivals with whole
+            batches need a longer window for a steady state.
+        repeats: New processes per cold start; a quarter as many per warm handler.
     """
 
     orders: dict[str, int]
@@ -83,14 +83,14 @@ def steps(
     only_workloads: Sequence[str] = (),
     only_workers: Sequence[int] = (),
 ) -> Iterator[Step]:
-    """What is to be measured.
+    """List the cells to measure.
 
     Args:
-        full: All workloads with as many workers as the hot product; else with three of those numbers.
-        engines: Which.
-        only_contenders: Leave out all others; then these run on every workload.
-        only_workloads: Leave out all others.
-        only_workers: Exactly these numbers.
+        full: Whether all workloads run with as many numbers of workers as the hot product, or with three of them.
+        engines: The engines to use.
+        only_contenders: Use only these, on every workload.
+        only_workloads: Use only these.
+        only_workers: Use exactly these numbers of workers.
     """
     for engine in engines:
         for workload in only_workloads or WORKLOADS:
@@ -112,9 +112,9 @@ def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Seque
 
 
 def window(step: Step, size: Size) -> float | None:
-    """The window of an embedded cell, in seconds; None to answer all orders.
+    """Choose the window of an embedded cell, in seconds; None to answer all orders.
 
-    A line of rivals with whole batches takes longer to show what it is like: all lose once at the start, and a batch
+    Rivals with whole batches need a longer window for a steady state: all of them lose once at the start, and a batch
     for many products takes seconds.
     """
     seconds = size.window[step.workload]
@@ -123,9 +123,9 @@ def window(step: Step, size: Size) -> float | None:
 
 
 def virtual_window(step: Step, size: Size) -> float | None:
-    """The simulated window of a cell at the most, in virtual seconds; None to answer all orders."""
+    """Choose the longest simulated window of a cell, in virtual seconds; None to answer all orders."""
     if step.workload == "sell-out":
-        # Its end is what it is about.
+        # A sell-out must run to its end.
         return None
     if not step.contender.startswith("ours"):
         return size.virtual_seconds
@@ -133,7 +133,7 @@ def virtual_window(step: Step, size: Size) -> float | None:
 
 
 def make(name: str, count: int, seed: int, orders: Path) -> Workload | None:
-    """A workload by its name; None if its file is not there."""
+    """Make a workload by its name; None if its file does not exist."""
     if name == "real":
         return workloads.real_orders(count, orders)
     makers = {

@@ -1,4 +1,4 @@
-"""What AWS asks for what was measured: public on-demand prices in us-east-1, in USD, without free tiers and discounts.
+"""Prices of AWS for the measured usage: on-demand, us-east-1, in USD, without free tiers and discounts.
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (standard queues, first tier).
@@ -18,23 +18,23 @@ LAMBDA_REQUEST = 0.20 / _MILLION
 LAMBDA_GIGABYTE_SECOND = 0.0000133334
 SQS_REQUEST = 0.40 / _MILLION
 
-# As the stack sets it for place_orders. The others need no less: their processes hold the same libraries.
+# Memory of place_orders in the stack. The other contenders load the same libraries, so they need as much.
 MEMORY_GIGABYTES = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What was used.
+    """The usage to pay for.
 
     Attributes:
-        write_units: DynamoDB, those of the index included.
-        read_units: DynamoDB.
-        invocations: Lambda.
-        seconds: Lambda: all invocations together.
-        messages: Sent to the queue, each in a request of its own.
+        write_units: Write units of DynamoDB, including those of the index.
+        read_units: Read units of DynamoDB.
+        invocations: Lambda invocations.
+        seconds: Duration of all invocations together.
+        messages: Messages sent to the queue, one per request.
         deliveries: Messages received and then deleted or returned.
-        messages_per_poll: At most 10 fit into a request that receives or deletes.
-        queue_requests: That the handler itself made.
+        messages_per_poll: Messages per request that receives or deletes; at most 10.
+        queue_requests: Requests to SQS by the handler.
     """
 
     write_units: float
@@ -48,7 +48,7 @@ class Bill:
 
     @property
     def dollars(self) -> float:
-        """What all of it costs."""
+        """The total price."""
         polls = 2 * self.deliveries / self.messages_per_poll
         return (
             self.write_units * WRITE_UNIT

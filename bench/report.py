@@ -1,4 +1,4 @@
-"""The results for a person (tables, plots) and for a program (JSON)."""
+"""Reports the results: tables and plots for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TITLES = {
     "sell-out": "a sell-out",
 }
 _ENGINES = {"embedded": "embedded AWS, real processes", "simulated": "simulated, virtual time"}
-# Okabe and Ito's palette, which colour-blind readers can tell apart; markers besides.
+# The palette of Okabe and Ito, and markers, for colour-blind readers.
 _STYLES = {
     "textbook": ("#000000", "o"),
     "powertools_batch": ("#E69F00", "s"),
@@ -35,17 +35,17 @@ _STYLES = {
     "ours_10": ("#009E73", "v"),
     "ours_99": ("#D55E00", "P"),
 }
-# What each panel shows. All scales are logarithmic: the contenders lie orders of magnitude apart.
+# The panels. All scales are logarithmic, because the contenders differ by orders of magnitude.
 _PANELS: list[tuple[str, Callable[[Cell], float]]] = [
     ("orders/s", lambda cell: cell.orders_per_second),
-    ("write units an order, index not counted", lambda cell: cell.write_units),
-    ("requests to DynamoDB an order", lambda cell: cell.requests),
+    ("write units per order, without the index", lambda cell: cell.write_units),
+    ("requests to DynamoDB per order", lambda cell: cell.requests),
     ("p99 from receipt to durable, ms", lambda cell: cell.p99_ms),
 ]
 
 
 def show_cells(cells: Sequence[Cell], screen: Console) -> None:
-    """A table for each engine and workload."""
+    """Print a table for each engine and workload."""
     for engine, workload in dict.fromkeys((cell.engine, cell.workload) for cell in cells):
         chosen = [cell for cell in cells if (cell.engine, cell.workload) == (engine, workload)]
         table = _table(f"{_TITLES[workload]}: {_ENGINES[engine]}")
@@ -100,8 +100,8 @@ def _faults(cell: Cell) -> str:
         "units taken twice": cell.applied_twice,
         "orders lost": cell.lost,
     }
-    told = [f"[bold red]{count} {what}[/]" for what, count in faults.items() if count]
-    return ", ".join([*told, *([f"{cell.given_up} given up"] if cell.given_up else [])])
+    parts = [f"[bold red]{count} {what}[/]" for what, count in faults.items() if count]
+    return ", ".join([*parts, *([f"{cell.given_up} given up"] if cell.given_up else [])])
 
 
 def _table(title: str) -> Table:
@@ -109,7 +109,7 @@ def _table(title: str) -> Table:
 
 
 def show_overhead(overhead: Overhead, screen: Console) -> None:
-    """Cold start, size and CPU."""
+    """Print cold start, size and CPU."""
     cold = _table("Cold start: CPU above a bare interpreter")
     cold.add_column("handler")
     cold.add_column("ms", justify="right")
@@ -128,7 +128,7 @@ def show_overhead(overhead: Overhead, screen: Console) -> None:
 
 
 def show_goals(goals: Sequence[Goal], screen: Console) -> None:
-    """How the goals stand."""
+    """Print the goals and whether they are met."""
     table = _table("Goals")
     for heading in ("figure", "goal", "measured", ""):
         table.add_column(heading)
@@ -141,7 +141,7 @@ def show_goals(goals: Sequence[Goal], screen: Console) -> None:
 def write_json(
     cells: Sequence[Cell], overhead: Overhead | None, goals: Sequence[Goal], notes: Sequence[str]
 ) -> Path:
-    """Write all figures to `.local/bench.json`. What was not defined, such as a figure per order of none, is null."""
+    """Write all figures to `.local/bench.json`. An undefined figure, such as one per order without orders, is null."""
     document = {
         "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
@@ -202,7 +202,7 @@ def _plot_by_workers(cells: Sequence[Cell], title: str, path: Path) -> None:
 
 
 def _plot_workloads(cells: Sequence[Cell], title: str, path: Path) -> None:
-    """Groups of bars: a group for each workload, at the number of workers that the goals are about."""
+    """Draw groups of bars: one group per workload, with the number of workers that the goals use."""
     workers = 8 if any(cell.workers == 8 for cell in cells) else max(c.workers for c in cells)
     chosen = [cell for cell in cells if cell.workers == workers]
     names = [name for name in contenders.NAMES if any(c.contender == name for c in chosen)]

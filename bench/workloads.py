@@ -1,4 +1,4 @@
-"""What the contenders are given: a catalogue with stock, and orders as message bodies, always the same for a seed."""
+"""The workloads: a catalogue with stock, and orders as message bodies, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from local.sample_orders import demand
 from operations.orders_file import read_baskets
 
 REAL_ORDERS = ROOT.parent / "shared" / "data" / "online_retail_baskets.csv.gz"
-"""Where the real orders are looked for: one order a line, product codes separated by commas."""
+"""Default file of real orders: one per line, product codes separated by commas."""
 
 CREATED_AT = "2026-11-01T00:00:00.000000+00:00"
 WARM_UP_PRODUCT = "warm-up"
@@ -28,8 +28,8 @@ class Workload:
     """Orders for a catalogue.
 
     Attributes:
-        name: As on the command line.
-        title: For a person.
+        name: Name on the command line.
+        title: Name in reports.
         stock: Opening stock by product id.
         bodies: The orders as message bodies, by order id, in the order in which they are sent.
     """
@@ -40,7 +40,7 @@ class Workload:
     bodies: Mapping[str, str]
 
     def quantities(self, order_id: str) -> dict[str, int]:
-        """Units of an order by product."""
+        """The units of an order, by product."""
         wanted: dict[str, int] = {}
         for line in json.loads(self.bodies[order_id])["items"]:
             wanted[line["productId"]] = wanted.get(line["productId"], 0) + line["quantity"]
@@ -48,14 +48,14 @@ class Workload:
 
 
 def hot_product(count: int, seed: int) -> Workload:
-    """Everybody wants one thing, and there is enough of it."""
+    """Make orders for one product, with enough stock for all."""
     chance = random.Random(f"hot {seed}")
     orders = [_order(f"hot-{n:06}", [("drop", chance.choice((1, 1, 1, 2)))]) for n in range(count)]
     return Workload("hot", "one hot product", {"drop": _PLENTY}, dict(orders))
 
 
 def sell_out(count: int, seed: int) -> Workload:
-    """Everybody wants one thing, and it is gone after half of the orders."""
+    """Make orders for one product, with stock for half of them."""
     chance = random.Random(f"sell-out {seed}")
     wanted = [chance.choice((1, 1, 1, 2)) for _ in range(count)]
     orders = [_order(f"out-{n:06}", [("drop", quantity)]) for n, quantity in enumerate(wanted)]
@@ -63,7 +63,7 @@ def sell_out(count: int, seed: int) -> Workload:
 
 
 def zipf(count: int, seed: int) -> Workload:
-    """1 to 5 of 1,000 products, the popularity of a product inverse to its rank (Zipf's law, exponent 1)."""
+    """Make orders for 1 to 5 of 1,000 products, with popularity by Zipf's law (exponent 1)."""
     chance = random.Random(f"zipf {seed}")
     products = [f"product-{rank:04}" for rank in range(1, _ZIPF_PRODUCTS + 1)]
     weights = list(itertools.accumulate(1 / rank for rank in range(1, _ZIPF_PRODUCTS + 1)))
@@ -77,20 +77,20 @@ def zipf(count: int, seed: int) -> Workload:
 
 
 def real_orders(count: int, path: Path = REAL_ORDERS) -> Workload | None:
-    """The first orders of a file that one transaction can hold, with stock for all. None if there is no such file.
+    """Read the first orders of a file that fit into one transaction, with stock for all. None without the file.
 
-    The data has no quantities; they are 1 to 3, from a hash of order and product.
+    The data has no quantities, so a hash of order and product chooses 1 to 3.
     """
     if not path.is_file():
         return None
-    # One in 35 has more than 99 products, which no contender can place in one transaction.
+    # One order in 35 has more than 99 products, which no contender can place in one transaction.
     messages = [m for m in read_baskets(path, "real", count + count // 10) if m.order_id][:count]
     bodies = {message.order_id: message.body for message in messages if message.order_id}
     return Workload("real", "real orders", demand(messages), bodies)
 
 
 def product_rows(workload: Workload) -> list[dict[str, Any]]:
-    """The rows of the Products table, as plain values: the catalogue, and the product that warms workers up."""
+    """Make the rows of the Products table as plain values: the catalogue, and the product for warm-up orders."""
     return [
         {
             "productId": product_id,
@@ -106,16 +106,16 @@ def product_rows(workload: Workload) -> list[dict[str, Any]]:
 
 
 def warm_up_order(worker: int) -> str:
-    """The body of an order that is not part of the workload."""
+    """Make the body of a warm-up order, which is not part of the workload."""
     return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
 
 
 def sqs_event(messages: Sequence[tuple[str, int, float]]) -> dict[str, Any]:
-    """A batch as Lambda hands it over.
+    """Make the event that Lambda passes to a handler.
 
     Args:
-        messages: Body, number of deliveries, this one included, and Unix second of the first; `messageId` is the
-            position, as text.
+        messages: Body, number of deliveries including this one, and Unix second of the first. The position becomes
+            the `messageId`.
     """
     return {
         "Records": [

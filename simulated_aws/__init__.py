@@ -1,8 +1,8 @@
-"""DynamoDB and SQS in this process: small, exact about what the service relies on, and fast.
+"""Simulated AWS: DynamoDB and SQS in memory, exact in everything that the service relies on.
 
-The tests hold it against the embedded AWS with random calls. It knows nothing of latency, throttling or transactions
-in flight: each call is one atomic step. Whoever explores schedules or simulates time decides when a step happens and
-what else goes wrong, in the function that answers.
+Tests compare it with the embedded AWS by random calls. It has no latency, no throttling and no transactions in flight:
+each call is one atomic step. The exploration and the simulator decide in their answer function when a step happens and
+which faults occur.
 
     clock = ManualClock()
     aws = SimulatedAws(clock.now)
@@ -12,8 +12,8 @@ what else goes wrong, in the function that answers.
         boto3.client("dynamodb").get_item(...)          # any client: ours, PynamoDB's, Powertools'
 
 `answered_by` takes any function `answer(service, operation, request) -> reply`. It may raise `ServiceError` (an
-answer with an error) or botocore's `ReadTimeoutError` (no answer). `aws.dynamodb.touched(operation, request)` tells
-which items a request reads and writes; `aws.dynamodb.tables[name]` has its `items` and the capacity units
+error response) or botocore's `ReadTimeoutError` (no response). `aws.dynamodb.touched(operation, request)` returns
+the items that a request reads and writes; `aws.dynamodb.tables[name]` has its `items` and the capacity units
 `consumed`; `aws.sqs.queues[name].messages` are its messages.
 """
 
@@ -33,7 +33,7 @@ class SimulatedAws:
     """DynamoDB and SQS of one account and region.
 
     Args:
-        now: Unix seconds.
+        now: Returns the time in Unix seconds.
 
     Attributes:
         dynamodb: The tables.
@@ -48,7 +48,7 @@ class SimulatedAws:
         """Answer one request, in one atomic step.
 
         Raises:
-            ServiceError: As AWS would.
+            ServiceError: An error response, as from AWS.
         """
         if service == "dynamodb":
             return self.dynamodb.answer(operation, request)

@@ -1,4 +1,4 @@
-"""Virtual time for everything in this process that asks the `time` module."""
+"""Virtual time for all code of this process that uses the `time` module."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class VirtualClock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass for the caller."""
+        """Let this many seconds pass for the caller."""
         ...
 
 
 @dataclass
 class ManualClock:
-    """Time that passes only when somebody sleeps, or sets it.
+    """Time that passes only when code sleeps or sets it.
 
     Attributes:
         seconds: Unix seconds.
@@ -40,10 +40,10 @@ class ManualClock:
 
 @contextmanager
 def virtual_time(clock: VirtualClock) -> Iterator[None]:
-    """While this lasts, `time.time`, `monotonic`, `perf_counter` and `sleep` mean this clock, in every thread.
+    """Make `time.time`, `monotonic`, `perf_counter` and `sleep` use this clock, in every thread.
 
-    Code that imported these functions by name keeps the real ones, and so does `datetime.now()`. The service asks
-    `time` alone (`inventory_orders.clock.SystemClock`), as does botocore before it waits for a retry.
+    Code that imported these functions by name keeps the real ones, and so does `datetime.now()`. The service
+    (`inventory_orders.clock.SystemClock`) and botocore's retries use the `time` module.
     """
     names = ("time", "monotonic", "perf_counter", "sleep")
     before = {name: getattr(time, name) for name in names}

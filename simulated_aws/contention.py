@@ -1,4 +1,4 @@
-"""DynamoDB under contention: the rules of `latency.py` around a store in which each call is one step."""
+"""DynamoDB under contention: applies the rules of `latency.py` to a store in which each call is one step."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _THROTTLED = {
 
 
 class ContendedDynamoDB:
-    """The tables, as many clients at once find them.
+    """The tables, as seen by many concurrent clients.
 
     Args:
-        scheduler: Time.
-        store: The tables' contents; it applies each call in one step.
+        scheduler: Provides virtual time.
+        store: Holds the tables, and applies each call in one step.
         network: How long calls take.
-        write_units: What a partition takes in a second.
-        read_units: Likewise.
+        write_units: Capacity of a partition in write units per second.
+        read_units: Capacity of a partition in read units per second.
 
     Attributes:
-        in_flight: Items that a transaction has been accepted for and that wait for its end.
+        in_flight: Items that have accepted a transaction which has not ended yet.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class ContendedDynamoDB:
         self.in_flight: set[Place] = set()
 
     def answer(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer one request, after the time that it takes.
+        """Answer one request after its latency.
 
         Raises:
-            ServiceError: As DynamoDB would.
+            ServiceError: An error response, as from DynamoDB.
         """
         reads, writes = self._store.touched(operation, request)
         there, at_service, back = self._network.times(operation, len(reads) + len(writes))
@@ -85,7 +85,7 @@ class ContendedDynamoDB:
         reads: Iterable[Place],
         writes: Iterable[Place],
     ) -> dict[str, Any]:
-        """Everything but a transaction: it happens in the moment in which it arrives."""
+        """Answer any request except a transaction. It takes effect when it arrives."""
         throttled = {place for place in reads if not self._has_room("read", place, 1.0)}
         if operation == "BatchGetItem" and throttled:
             return self._part_of_batch(request, throttled)
@@ -96,7 +96,7 @@ class ContendedDynamoDB:
         return self._store.answer(operation, request)
 
     def _part_of_batch(self, request: dict[str, Any], throttled: set[Place]) -> dict[str, Any]:
-        """Answer what there is room for, and name the rest as unprocessed."""
+        """Answer what the capacity allows, and return the other keys as unprocessed."""
         wanted: dict[str, Any] = {}
         left_out: dict[str, Any] = {}
         for name, entry in request["RequestItems"].items():
@@ -110,7 +110,7 @@ class ContendedDynamoDB:
         return {**answer, "UnprocessedKeys": left_out}
 
     def _transact(self, request: dict[str, Any], at_service: float) -> dict[str, Any]:
-        """Judge a transaction now, item by item, and apply it when its time at the service is over."""
+        """Check a transaction now, item by item, and apply it when its time at the service is over."""
         contents = [next(iter(action.values())) for action in request["TransactItems"]]
         places = [(content["TableName"], self._key_of(content)) for content in contents]
         busy = [
@@ -122,18 +122,22 @@ class ContendedDynamoDB:
             for place in places
         ]
         before = {place: self._item(place) for place in places}
-        # A token is remembered by what was applied, and with a busy item nothing will be.
-        judged = {name: value for name, value in request.items() if name != "ClientRequestToken"}
+        # With a busy item nothing is applied, so the store must not remember the token.
+        without_token = {
+            name: value for name, value in request.items() if name != "ClientRequestToken"
+        }
         cancelled: ServiceError | None = None
         answer: dict[str, Any] = {}
         try:
-            answer = self._store.answer("TransactWriteItems", judged if any(busy) else request)
+            answer = self._store.answer(
+                "TransactWriteItems", without_token if any(busy) else request
+            )
             reasons: list[Any] = [{"Code": "None"}] * len(places)
         except ServiceError as error:
             if "CancellationReasons" not in error.extra:
                 raise
             cancelled, reasons = error, error.extra["CancellationReasons"]
-        # Until its end it is as if nothing had been written.
+        # Until the transaction ends, readers must not see its writes.
         after = {place: self._item(place) for place in places}
         self._install(before)
 

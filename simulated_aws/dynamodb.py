@@ -1,10 +1,10 @@
-"""DynamoDB in memory: tables, conditional writes, transactions, and what they consume.
+"""DynamoDB in memory: tables, conditional writes, transactions, and the capacity that they consume.
 
 Each call is one atomic step.
 
-It answers requests as they stand on the wire, and raises `ServiceError` with DynamoDB's codes. A parameter that it does
-not know raises NotImplementedError, so that nothing is ignored silently. Throttling and transaction conflicts do not
-happen here: whoever simulates several clients at once decides about them (see `touched`).
+It answers requests in their wire format, and raises `ServiceError` with DynamoDB's codes. An unknown parameter raises
+NotImplementedError, so nothing is silently ignored. Throttling and transaction conflicts do not happen here: the caller
+that simulates several clients adds them (see `touched`).
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/
 """
@@ -65,10 +65,10 @@ class Consumed:
     """Capacity units.
 
     Attributes:
-        reads: Of the table.
-        writes: Of the table.
-        index_reads: By index.
-        index_writes: By index.
+        reads: Read units of the table.
+        writes: Write units of the table.
+        index_reads: Read units, by index.
+        index_writes: Write units, by index.
     """
 
     reads: float = 0.0
@@ -77,7 +77,7 @@ class Consumed:
     index_writes: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: Consumed) -> None:
-        """Add what something else consumed."""
+        """Add other capacity units."""
         self.reads += other.reads
         self.writes += other.writes
         for name, units in other.index_reads.items():
@@ -92,7 +92,7 @@ class Index:
 
     Attributes:
         keys: Names of its partition key and, if it has one, its sort key.
-        projected: Attributes that it holds besides all keys; None for all.
+        projected: Attributes that it holds in addition to all keys; None for all attributes.
     """
 
     keys: tuple[str, ...]
@@ -109,7 +109,7 @@ class Table:
         types: Data types of all key attributes, those of the indexes included.
         indexes: By name.
         items: By key. Neither the items nor their values are ever changed in place.
-        consumed: Capacity units since it was made.
+        consumed: Capacity units since the table was created.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Table:
 
         Args:
             attributes: A key, or an item.
-            exactly: Nothing else may stand there.
+            exactly: Whether other attributes are an error.
 
         Raises:
             ServiceError: ValidationException.
@@ -158,7 +158,7 @@ class Table:
         return tuple(key)
 
     def entry(self, index: Index, item: Item | None) -> Item | None:
-        """What an index holds of an item; None if nothing."""
+        """The part of an item that an index holds; None if the item is not in the index."""
         if item is None or any(self.types[name] not in item.get(name, ()) for name in index.keys):
             return None
         if index.projected is None:
@@ -169,7 +169,7 @@ class Table:
 
 @dataclass(frozen=True)
 class _Write:
-    """One write that was judged: to be applied, or refused."""
+    """A checked write: to be applied, or failed with a reason."""
 
     table: Table
     key: Key
@@ -180,11 +180,11 @@ class _Write:
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Bytes of the item before and after it."""
+        """Bytes of the item before and after the write."""
         return size_of_item(self.before or {}), size_of_item(self.after or {})
 
     def units(self) -> Consumed:
-        """What it consumes; a refused one what the item as it is would."""
+        """The capacity that it consumes. A failed write consumes the units of the existing item."""
         size = self.sizes[0] if self.reason else max(self.sizes)
         consumed = Consumed(writes=float(max(1, ceil(size / 1024))))
         if not self.reason:
@@ -195,7 +195,7 @@ class _Write:
         return consumed
 
     def _index_units(self, index: Index) -> float:
-        """An entry that moves is deleted and written; one whose projection stays costs nothing."""
+        """Write units of an index: a moved entry is deleted and written, an unchanged entry costs nothing."""
         old = self.table.entry(index, self.before)
         new = self.table.entry(index, self.after)
         if old == new:
@@ -246,7 +246,7 @@ class DynamoDB:
         """Answer one request.
 
         Raises:
-            ServiceError: As DynamoDB would.
+            ServiceError: An error response, as from DynamoDB.
         """
         if operation not in self._operations:
             raise NotImplementedError(f"the simulated DynamoDB has no {operation}")
@@ -257,7 +257,7 @@ class DynamoDB:
     ) -> tuple[frozenset[tuple[str, Key]], frozenset[tuple[str, Key]]]:
         """The items that a request reads and those that it may write, as (table, key).
 
-        A Query or Scan reads every item: it is said to read `(table, ())`.
+        A Query or Scan may read every item, which is expressed as `(table, ())`.
         """
         reads: set[tuple[str, Key]] = set()
         writes: set[tuple[str, Key]] = set()
@@ -291,7 +291,7 @@ class DynamoDB:
         return table.name, table.key_of(request["Key"])
 
     def _table(self, name: Any) -> Table:
-        # Also by its ARN, as AWS allows.
+        # AWS accepts a table's ARN as its name.
         table = self.tables.get(str(name).rsplit("/", 1)[-1])
         if table is None:
             raise ServiceError(
@@ -453,7 +453,7 @@ class DynamoDB:
         found: Sequence[tuple[Key, Item]],
         scope: Scope,
     ) -> dict[str, Any]:
-        """One page of what was found, filtered and projected."""
+        """Make one page of the result, filtered and projected."""
         keys = tuple(dict.fromkeys((*table.keys, *(index.keys if index else ()))))
         start = request.get("ExclusiveStartKey")
         if start is not None:
@@ -488,21 +488,21 @@ class DynamoDB:
 
     def _put_item(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, f"TableName Item {_WRITE}")
-        return self._single(request, self._judge_put(request), {"NONE", "ALL_OLD"})
+        return self._single(request, self._check_put(request), {"NONE", "ALL_OLD"})
 
     def _delete_item(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, f"TableName Key {_WRITE}")
-        return self._single(request, self._judge_delete(request), {"NONE", "ALL_OLD"})
+        return self._single(request, self._check_delete(request), {"NONE", "ALL_OLD"})
 
     def _update_item(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, f"TableName Key UpdateExpression {_WRITE}")
         every = {"NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"}
-        return self._single(request, self._judge_update(request), every)
+        return self._single(request, self._check_update(request), every)
 
     def _single(
         self, request: dict[str, Any], write: _Write, allowed: Collection[str]
     ) -> dict[str, Any]:
-        """Apply a single write, or raise what is in its way."""
+        """Apply a single write, or raise the reason why it fails."""
         wanted = request.get("ReturnValues", "NONE")
         if wanted not in allowed:
             raise invalid("ReturnValues can only be " + " or ".join(sorted(allowed)))
@@ -529,7 +529,7 @@ class DynamoDB:
         for name, actions in request["RequestItems"].items():
             for action in actions:
                 kind, content = next(iter(action.items()))
-                judge = self._judge_put if kind == "PutRequest" else self._judge_delete
+                judge = self._check_put if kind == "PutRequest" else self._check_delete
                 writes.append(judge({"TableName": name, **content}))
         if not 1 <= len(writes) <= 25:
             raise invalid("Too many items requested for the BatchWriteItem call")
@@ -548,7 +548,7 @@ class DynamoDB:
                 "1 validation error detected: Value at 'transactItems' failed to satisfy constraint: Member must have "
                 "length less than or equal to 100"
             )
-        writes = [self._judge_action(action) for action in actions]
+        writes = [self._check_action(action) for action in actions]
         if len({(write.table.name, write.key) for write in writes}) < len(writes):
             raise invalid("Transaction request cannot include multiple operations on one item")
         token, content = request.get("ClientRequestToken"), ""
@@ -584,7 +584,7 @@ class DynamoDB:
         return answer
 
     def _is_replay(self, token: str, content: str) -> bool:
-        """Whether this very request was applied before."""
+        """Whether this request was applied before with the same token."""
         known = self._tokens.get(token)
         if known is None or known[0] <= self._now():
             return False
@@ -596,7 +596,7 @@ class DynamoDB:
             )
         return True
 
-    def _judge_action(self, action: dict[str, Any]) -> _Write:
+    def _check_action(self, action: dict[str, Any]) -> _Write:
         kind, content = next(iter(action.items()))
         condition = (
             "ConditionExpression ExpressionAttributeNames ExpressionAttributeValues "
@@ -604,38 +604,38 @@ class DynamoDB:
         )
         if kind == "Put":
             _only(content, f"TableName Item {condition}", top=False)
-            return self._judge_put(content)
+            return self._check_put(content)
         if kind == "Update":
             _only(content, f"TableName Key UpdateExpression {condition}", top=False)
-            return self._judge_update(content)
+            return self._check_update(content)
         if kind not in {"Delete", "ConditionCheck"}:
-            raise invalid(f"{kind} is no action of a transaction")
+            raise invalid(f"{kind} is not an action of a transaction")
         _only(content, f"TableName Key {condition}", top=False)
-        write = self._judge_delete(content)
+        write = self._check_delete(content)
         if kind == "Delete":
             return write
         if not content.get("ConditionExpression"):
             raise invalid("The expression can not be empty;")
         return _Write(write.table, write.key, write.before, write.before, write.reason)
 
-    def _judge_put(self, request: dict[str, Any]) -> _Write:
+    def _check_put(self, request: dict[str, Any]) -> _Write:
         table = self._table(request["TableName"])
         scope = _scope(request, _conditions(request))
         item = {name: checked(value) for name, value in request["Item"].items()}
         key = table.key_of(item, exactly=False)
         _check_item(table, item)
         before = table.items.get(key)
-        reason = _refused(request, before, scope)
+        reason = _failed_condition(request, before, scope)
         return _Write(table, key, before, item, reason)
 
-    def _judge_delete(self, request: dict[str, Any]) -> _Write:
+    def _check_delete(self, request: dict[str, Any]) -> _Write:
         table = self._table(request["TableName"])
         scope = _scope(request, _conditions(request))
         key = table.key_of(request["Key"])
         before = table.items.get(key)
-        return _Write(table, key, before, None, _refused(request, before, scope))
+        return _Write(table, key, before, None, _failed_condition(request, before, scope))
 
-    def _judge_update(self, request: dict[str, Any]) -> _Write:
+    def _check_update(self, request: dict[str, Any]) -> _Write:
         table = self._table(request["TableName"])
         update: UpdateExpression | None = None
         if "UpdateExpression" in request:
@@ -650,7 +650,7 @@ class DynamoDB:
                     "This attribute is part of the key"
                 )
         before = table.items.get(key)
-        reason = _refused(request, before, scope)
+        reason = _failed_condition(request, before, scope)
         if reason is not None:
             return _Write(table, key, before, None, reason)
         base = before if before is not None else {n: checked(v) for n, v in request["Key"].items()}
@@ -674,7 +674,7 @@ class DynamoDB:
         *,
         as_list: bool = False,
     ) -> dict[str, Any]:
-        """Count capacity units, and say so if the request asks for it."""
+        """Count capacity units, and report them if the request asks for it."""
         by_table: dict[str, Consumed] = {}
         for table, consumed in used:
             table.consumed.add(consumed)
@@ -715,13 +715,13 @@ _PAGED = (
 
 
 def _only(request: Mapping[str, Any], known: str, *, top: bool = True) -> None:
-    """Fail on what the simulation does not know, instead of ignoring it."""
+    """Fail on parameters that are not simulated, instead of ignoring them."""
     allowed = set(known.split())
     if top:
         allowed |= {"ReturnConsumedCapacity", "ReturnItemCollectionMetrics"}
     if not request.keys() <= allowed:
         unknown = ", ".join(sorted(request.keys() - allowed))
-        raise NotImplementedError(f"the simulated DynamoDB does not know {unknown}")
+        raise NotImplementedError(f"the simulated DynamoDB does not support {unknown}")
 
 
 def _key_names(schema: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
@@ -739,7 +739,7 @@ def _key_schema(keys: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def _check_item(table: Table, item: Item) -> None:
-    """Size and index keys."""
+    """Check the size of an item and its index keys."""
     if size_of_item(item) > _MAX_ITEM:
         raise invalid("Item size has exceeded the maximum allowed size")
     for name, index in table.indexes.items():
@@ -790,7 +790,7 @@ def _project(projection: Projection | None, scope: Scope, item: Item) -> Item:
 
 
 def _scope(request: Mapping[str, Any], expressions: Sequence[Expression]) -> Scope:
-    """The placeholders of a request, checked: each defined and used.
+    """Check the placeholders of a request: each must be defined and used.
 
     Raises:
         ServiceError: ValidationException.
@@ -824,10 +824,10 @@ def _scope(request: Mapping[str, Any], expressions: Sequence[Expression]) -> Sco
     return Scope({}, names, values)
 
 
-def _refused(
+def _failed_condition(
     request: Mapping[str, Any], before: Item | None, scope: Scope
 ) -> dict[str, Any] | None:
-    """Why a write's condition refuses it: as a cancellation reason."""
+    """The cancellation reason if a condition of a write does not hold; None if all hold."""
     for condition in _conditions(request):
         if not condition.holds(Scope(before or {}, scope.names, scope.values)):
             reason: dict[str, Any] = {
@@ -860,7 +860,7 @@ def _index(table: Table, request: Mapping[str, Any]) -> Index | None:
 def _checked_key_condition(
     expression: ConditionExpression, keys: tuple[str, ...], scope: Scope
 ) -> ConditionExpression:
-    """Check that a key condition names the partition key with `=` and at most the sort key beside it.
+    """Check that a key condition tests the partition key with `=` and, optionally, the sort key.
 
     Raises:
         ServiceError: ValidationException.

@@ -1,7 +1,7 @@
 """DynamoDB's expressions: conditions, updates, projections and key conditions, parsed once and evaluated on items.
 
-An item is a map from attribute names to values as on the wire: `{"stockCount": {"N": "3"}}`. Values are never changed
-in place, so items may share them.
+An item is a map from attribute names to values in their wire format: `{"stockCount": {"N": "3"}}`. Values are never
+changed in place, so items may share them.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.html
 """
@@ -40,12 +40,12 @@ Steps = tuple[str | int, ...]
 
 
 class UpdateError(Exception):
-    """An update that does not fit the item as it is: an error of the request, but known only at the item."""
+    """An update that does not fit the item. Parsing cannot detect this error of the request."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """What an expression is evaluated in.
+    """The context in which an expression is evaluated.
 
     Attributes:
         item: The item; empty if there is none.
@@ -68,7 +68,7 @@ class Path:
     steps: Steps
 
     def resolve(self, scope: Scope) -> Steps:
-        """With `#names` replaced."""
+        """Replace the `#names`."""
         return tuple(
             scope.names[step] if isinstance(step, str) and step[0] == "#" else step
             for step in self.steps
@@ -282,7 +282,7 @@ Condition = Comparison | Between | In | Function | Not | Both | Either
 
 def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
     if sign == "<>":
-        # Of all comparisons the only one that holds for an attribute that is not there.
+        # The only comparison that holds for a missing attribute.
         return left != right
     if left is None or right is None:
         return False
@@ -305,13 +305,13 @@ def _bytes(value: Value) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What all parsed expressions have in common.
+    """The common part of all parsed expressions.
 
     Attributes:
         kind: The request's parameter: `ConditionExpression`, ...
         names: `#names` that it uses.
         values: `:values` that it uses.
-        checks: What depends on the types of the values.
+        checks: Checks that depend on the types of the values.
     """
 
     kind: str
@@ -323,7 +323,7 @@ class Expression:
         """Check the placeholders.
 
         Raises:
-            ServiceError: ValidationException: one is not defined, or of a type that its operator does not take.
+            ServiceError: ValidationException: one is not defined, or its type does not fit its operator.
         """
         for name in self.names:
             if name not in names:
@@ -359,13 +359,13 @@ class Projection(Expression):
     paths: tuple[Path, ...]
 
     def apply(self, scope: Scope) -> Item:
-        """What is left of the item."""
+        """The projected part of an item."""
         return project(scope.item, [path.resolve(scope) for path in self.paths])
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateExpression(Expression):
-    """What to change."""
+    """The changes of an UpdateItem."""
 
     settings: tuple[tuple[Path, Operand], ...]
     removals: tuple[Path, ...]
@@ -392,7 +392,7 @@ class UpdateExpression(Expression):
         return paths
 
     def apply(self, scope: Scope) -> Item:
-        """The item after it. All operands are read from the item before it.
+        """Compute the item after the update. All operands are read from the item before it.
 
         Raises:
             UpdateError: It does not fit the item.
@@ -408,7 +408,7 @@ class UpdateExpression(Expression):
                 changes.append((path.resolve(scope), _without(found, placeholder.value(scope))))
         changes += [(path.resolve(scope), None) for path in self.removals]
         item = scope.item
-        # Removed elements of a list last and from its end, so that the other indexes still mean what they meant.
+        # Remove list elements last and from the end, so that the other indexes stay valid.
         changes.sort(key=lambda change: (change[1] is None, *_last_index(change)))
         for steps, value in changes:
             item = _changed({"M": item}, steps, value)["M"]
@@ -444,7 +444,7 @@ def _without(found: Value, less: Value | None) -> Value | None:
 
 
 def _changed(container: Value, steps: Steps, value: Value | None) -> Value:
-    """A container with a value put at a path, or with what is there taken away."""
+    """Copy a container with a value set at a path, or with the value at the path removed."""
     step, rest = steps[0], steps[1:]
     wrong_path = UpdateError(
         "The document path provided in the update expression is invalid for update"
@@ -496,7 +496,7 @@ def value_at(item: Item, steps: Steps) -> Value | None:
 
 
 def project(item: Item, paths: Sequence[Steps]) -> Item:
-    """The parts of an item at some paths; elements of lists move together."""
+    """The parts of an item at some paths. Elements of lists close up."""
     tree: dict[str | int, Any] = {}
     for steps in paths:
         if value_at(item, steps) is None:
@@ -523,7 +523,7 @@ def _selected(value: Value, tree: dict[str | int, Any] | None) -> Value:
 
 @lru_cache(maxsize=4096)
 def parse_condition(text: str, kind: str = "ConditionExpression") -> ConditionExpression:
-    """Read a condition, a filter or a key condition.
+    """Parse a condition, a filter or a key condition.
 
     Raises:
         ServiceError: ValidationException.
@@ -536,7 +536,7 @@ def parse_condition(text: str, kind: str = "ConditionExpression") -> ConditionEx
 
 @lru_cache(maxsize=4096)
 def parse_update(text: str) -> UpdateExpression:
-    """Read an update.
+    """Parse an update.
 
     Raises:
         ServiceError: ValidationException.
@@ -568,7 +568,7 @@ def parse_update(text: str) -> UpdateExpression:
 
 @lru_cache(maxsize=4096)
 def parse_projection(text: str) -> Projection:
-    """Read a projection.
+    """Parse a projection.
 
     Raises:
         ServiceError: ValidationException.
@@ -627,13 +627,13 @@ class _Parser:
 
     def next(self) -> str:
         token = self.peek()
-        if token == "<EOF>":  # noqa: S105 - how AWS names the end
+        if token == "<EOF>":  # noqa: S105 - AWS's name for the end
             raise self.wrong(token)
         self.position += 1
         return token
 
     def takes(self, wanted: str) -> bool:
-        """Whether the next token is this one, which then is taken. Keywords in any case."""
+        """Consume the next token if it is this one, ignoring case. Returns whether it was."""
         if self.peek().upper() == wanted:
             self.position += 1
             return True
@@ -686,7 +686,7 @@ class _Parser:
         return Placeholder(token)
 
     def operand(self) -> Operand:
-        """Of a condition."""
+        """Parse an operand of a condition."""
         if self.peek()[0] == ":":
             return self.placeholder()
         if self.peek() == "size" and self._calls():
@@ -758,7 +758,7 @@ class _Parser:
         raise self.wrong(sign)
 
     def _closing(self, opening: int) -> int:
-        """Where the parenthesis is closed that is opened there."""
+        """Find the index of the matching closing parenthesis."""
         depth = 0
         for index in range(opening, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[index], 0)

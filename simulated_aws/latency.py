@@ -1,33 +1,33 @@
-"""What is simulated, with every number and where it comes from.
+"""Latency and capacity: the simulated rules, with every number and its source.
 
-**Time.** A call costs the caller CPU time, then a hop through the network, the time at the service, and a hop back.
-Latencies are drawn from published percentiles, linearly interpolated between them; two sets of them are kept, so that
-no conclusion hangs on one.
+**Time.** A call takes CPU time of the caller, a hop through the network, the time at the service, and a hop back.
+Latencies are drawn from published percentiles with linear interpolation. There are two sets, so that no conclusion
+depends on one of them.
 
-**Conflicts** (how DynamoDB does it: Idziorek et al., "Distributed Transactions at Scale in Amazon DynamoDB", USENIX
+**Conflicts** (as in DynamoDB: Idziorek et al., "Distributed Transactions at Scale in Amazon DynamoDB", USENIX
 ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html):
 
-- A transaction is judged when it arrives, item by item. Each item that accepts it is in flight until the transaction
-  ends, also when another item refuses it and it ends as cancelled. It is applied at its end, to all items at once.
-- A second transaction, or a plain write, on an item in flight fails at once: `TransactionConflict` as a reason of
-  cancellation, `TransactionConflictException` for the plain write. There is no queue and no waiting.
-- An item whose condition does not hold cancels with `ConditionalCheckFailed`; a cancelled transaction takes as long as
+- A transaction is checked when it arrives, item by item. Each item that accepts it is in flight until the transaction
+  ends, even if another item cancels it. At its end the transaction is applied to all items at once.
+- Another transaction or a plain write on an item in flight fails at once: with the cancellation reason
+  `TransactionConflict`, or with `TransactionConflictException` for the plain write. Nothing queues or waits.
+- An item whose condition does not hold cancels with `ConditionalCheckFailed`. A cancelled transaction takes as long as
   one that succeeds (measured, see `PUBLISHED`).
-- Reads are never blocked, and see what was applied last. `BatchGetItem` reads each item at the same moment here; on
-  DynamoDB its items may be of different moments, which the conditions of the writes have to catch, and do.
+- Reads are never blocked, and see what was applied last. Here `BatchGetItem` reads all items at one moment. On DynamoDB
+  the moments may differ; the conditions of the writes detect that.
 
 **Capacity** (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html): each
-partition has a token bucket of write units and one of read units. What does not fit is throttled: `ThrottlingError` as
-a reason of cancellation, `ThrottlingException` for a single request, as of a table on demand. A write that is
-cancelled has used its units up all the same.
+partition has a token bucket of write units and one of read units. A request that exceeds them is throttled, as on a
+table on demand: with the cancellation reason `ThrottlingError`, or with `ThrottlingException` for a single request. A
+cancelled write consumes its units too.
 
-**Workers** are Lambda's execution environments. Each takes a batch as soon as it is free, waits until that has been
-handed over, and is killed if it exceeds the function's timeout. What it returns comes back after the visibility timeout
-that it set. All of them start at the same moment, and the window over which rates are taken ends while the queue still
-holds a batch for each: so it is always full.
+**Workers** are Lambda's execution environments. A free worker receives a batch after the delivery time, and is killed
+if it exceeds the function's timeout. A message that it returns comes back after the visibility timeout that it set. All
+workers start at the same moment. Rates are measured while the queue still holds a batch for each worker, so no worker
+is ever idle.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
-apart), the limits of the index, sizes above 1 KB in the buckets, and the batch window of the queue.
+separately), the limits of the index, item sizes above 1 KB in the buckets, and the batch window of the queue.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ MILLISECOND = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """A distribution of latencies, as a table of percentiles gives it.
+    """A distribution of latencies, given by percentiles.
 
     Attributes:
-        milliseconds: By share of requests (0 to 1) that take no longer; from 0 (the minimum) to 1 (the maximum).
+        milliseconds: Latency by the share of requests that take no longer: from 0 (minimum) to 1 (maximum).
     """
 
     milliseconds: Mapping[float, float]
@@ -62,18 +62,18 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class ByItems:
-    """Latencies that grow with the number of items: the line through two measured sizes, percentile by percentile.
+    """Latencies that grow linearly with the number of items, from two measured sizes.
 
     Attributes:
-        few: Items of the smaller request, and how long it takes.
-        many: Likewise for the larger one.
+        few: Number of items of the smaller request, and its latencies.
+        many: Number of items of the larger request, and its latencies.
     """
 
     few: tuple[int, Percentiles]
     many: tuple[int, Percentiles]
 
     def at(self, share: float, items: int) -> float:
-        """Seconds that this share of the requests with so many items does not exceed."""
+        """Seconds that this share of the requests with this many items does not exceed."""
         (few, low), (many, high) = self.few, self.many
         at_few, at_many = low.at(share), high.at(share)
         return at_few + (at_many - at_few) * (items - few) / (many - few)
@@ -81,14 +81,14 @@ class ByItems:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """How long requests take, as their caller sees it, without its own CPU time.
+    """How long requests take for their caller, without its own CPU time.
 
     Attributes:
         single: A read or a write of one item.
         batch: `BatchGetItem` of more than one item.
         transaction: `TransactWriteItems`.
         sqs: A call to SQS.
-        delivery: From a message that lies in the queue, and a free worker, to the begin of the handler.
+        delivery: From a waiting message and a free worker to the start of the handler.
     """
 
     single: Percentiles
@@ -113,12 +113,12 @@ def _percentiles(
 
 
 # Alex DeBrie, "DynamoDB Transactions Performance Testing" (2020), percentiles in milliseconds as seen by a Python
-# client in Lambda: https://www.alexdebrie.com/posts/dynamodb-transactions-performance/. It has no reads: one item is
-# taken to cost what PutItem does, a batch what BatchWriteItem does; both are rather too slow for a read. Transactions
-# had 5 and 25 items then; beyond that the line through both goes on.
-# SQS: "Serverless Messaging: Latency Compared" (2022), from sending to the begin of the handler, P10 13.7, P50 16.2,
-# P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/; a single call to SQS
-# is a part of that way and is taken to cost as much.
+# client in Lambda: https://www.alexdebrie.com/posts/dynamodb-transactions-performance/. It has no reads, so
+# the times of PutItem and BatchWriteItem stand for reads of one and of several items, which are probably faster.
+# Transactions had 5 and 25 items; other sizes are extrapolated linearly.
+# SQS: "Serverless Messaging: Latency Compared" (2022), from sending to the start of the handler, P10 13.7, P50 16.2,
+# P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/. A call to SQS is
+# a part of that, and is assumed to take as long.
 _SQS = Percentiles({0.0: 13.7, 0.1: 13.7, 0.5: 16.2, 0.9: 33.8, 0.99: 105.0, 1.0: 105.0})
 PUBLISHED = Latencies(
     single=_percentiles(5.47, 7.55, 11.3, 13.2, 16.2, 29.0),
@@ -134,8 +134,8 @@ PUBLISHED = Latencies(
     delivery=_SQS,
 )
 
-# The other set: what DynamoDB promises ("single-digit millisecond" for one item), and transactions of 10 ms whatever
-# their size, with a fifth of it as the standard deviation (as in Brooker's simulation).
+# The second set: DynamoDB's "single-digit millisecond" for one item, and 10 ms for transactions of any size, with a
+# standard deviation of a fifth (as in Brooker's simulation).
 _FIFTH_OF = {0.0: 0.4, 0.023: 0.6, 0.159: 0.8, 0.5: 1.0, 0.841: 1.2, 0.977: 1.4, 1.0: 1.6}
 
 
@@ -154,23 +154,23 @@ FAST = Latencies(
 LATENCIES = {"published": PUBLISHED, "fast": FAST}
 
 NETWORK_HOP = 0.5 * MILLISECOND
-"""One way between a function and DynamoDB or SQS in its region: a part of the latency, not beside it."""
+"""Seconds of one hop between a function and DynamoDB or SQS in its region. The latencies include it."""
 
 
 class Network(Protocol):
     """How long calls to DynamoDB take."""
 
     def times(self, operation: str, items: int) -> tuple[float, float, float]:
-        """Seconds on the way there, at the service, and on the way back; of a call that touches so many items."""
+        """Seconds to the service, at the service, and back, for a call with this many items."""
         ...
 
 
 class Region:
-    """A function's way to the services of its region.
+    """The network between a function and the services of its region.
 
     Args:
         latencies: How long calls take.
-        chance: Decides how long each one takes.
+        chance: Draws the latency of each call.
     """
 
     def __init__(self, latencies: Latencies, chance: Random) -> None:
@@ -194,14 +194,14 @@ class Region:
 class Cpu:
     """CPU time of a handler, the same for all contenders, in seconds.
 
-    Measured with this service's handler on CPython 3.11, with answers that cost nothing: two calls and 1, 10 or 99
-    orders took 0.75 ms a call and 0.1 ms an order. Scaled to a function of 1,024 MB, which has 0.58 of a processor
+    Measured with this service's handler on CPython 3.11 against instant responses: two calls and 1, 10 or 99 orders
+    took 0.75 ms per call and 0.1 ms per order. Scaled to a function of 1,024 MB, which has 0.58 of a processor
     (1,769 MB have one: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html).
 
     Attributes:
-        call: botocore, for any call.
-        item: botocore and the handler, for each item of a call.
-        message: Reading and judging one message.
+        call: CPU time of botocore for a call.
+        item: CPU time of botocore and the handler for each item of a call.
+        message: CPU time to parse and settle one message.
     """
 
     call: float = 0.7 * MILLISECOND / 0.58
@@ -214,20 +214,20 @@ CPU = Cpu()
 PARTITION_WRITE_UNITS = 1000.0
 PARTITION_READ_UNITS = 3000.0
 BURST_SECONDS = 1.0
-"""Unused units that a partition may still use later. DynamoDB keeps up to 300 s of what a *table* did not use, but
-promises nothing, and beyond a partition's own limit that does not help a single hot item."""
+"""Seconds of unused units that a partition may use later. DynamoDB keeps up to 300 s of the unused capacity of a
+*table* without a guarantee, and that does not raise the limit of a partition with one hot item."""
 
 PARTITIONS = {"Products": 4, "Orders": 40}
-"""A table on demand begins with 4,000 write units a second; 40,000 is the default quota of a table, which an announced
-rush has warmed up. https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html"""
+"""Partitions by table. A table on demand starts with 4,000 write units per second; one that is warmed up for a drop has
+up to 40,000, the default quota. https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html"""
 
 
 class TokenBucket:
-    """What a partition can still take.
+    """The capacity that a partition has left.
 
     Args:
-        rate: Units a second.
-        burst: Units at the most.
+        rate: Units per second.
+        burst: Most units that it can hold.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -235,7 +235,7 @@ class TokenBucket:
         self._units, self._at = burst, 0.0
 
     def take(self, units: float, now: float) -> bool:
-        """Take so many units, at a moment in seconds; take none if they are not there."""
+        """Take units at a time in seconds. Takes none if there are too few. Returns whether it did."""
         self._units = min(self._burst, self._units + (now - self._at) * self._rate)
         self._at = now
         if units > self._units:
@@ -245,10 +245,10 @@ class TokenBucket:
 
 
 INVOCATION_SECONDS = 30.0
-"""Timeout of the function, as the stack sets it. An invocation that has not ended by then is killed."""
+"""Timeout of the function in seconds, as in the stack. An invocation that takes longer is killed."""
 
 VISIBILITY_SECONDS = 180.0
-"""How long a message stays hidden that nobody returned sooner: 6 times the timeout, as the stack sets it."""
+"""Visibility timeout in seconds, as in the stack: 6 times the function's timeout."""
 
 MAX_DELIVERIES = 20
-"""Deliveries after which SQS gives a message up, as the stack sets it."""
+"""Deliveries before SQS moves a message to the dead-letter queue, as in the stack."""

@@ -1,8 +1,8 @@
-"""Virtual time: many tasks that wait for the clock and for one another, in one thread and in no time.
+"""Scheduler: runs many tasks in virtual time in one thread, without real waiting.
 
-A task is a greenlet, so the code that runs in it needs no change: where it would wait, it switches to the scheduler,
-which moves the clock to the next event. Between two waits nothing else runs. Events of the same moment happen in the
-order in which they were scheduled, so a run can be repeated exactly.
+A task is a greenlet, so its code needs no change. Where it would wait, it switches to the scheduler, which moves the
+clock to the next event. Between two waits nothing else runs. Events of the same time happen in the order in which they
+were scheduled, so a run can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SchedulerError(Exception):
-    """Something waits where nothing can wake it."""
+    """Code waits outside of a task, so nothing can wake it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +34,8 @@ class Task:
     """One line of execution.
 
     Attributes:
-        owner: For whom it works; the tasks that it starts work for the same one.
-        thread: Where it stands.
+        owner: The owner of the task. Tasks that it starts get the same owner.
+        thread: The greenlet that it runs in.
     """
 
     owner: Any
@@ -58,7 +58,7 @@ class Scheduler:
 
     @property
     def owner(self) -> Any:
-        """For whom the calling task works; None outside of tasks."""
+        """The owner of the calling task; None outside of tasks."""
         return self._running.owner if self._running else None
 
     @property
@@ -66,37 +66,37 @@ class Scheduler:
         """The calling task.
 
         Raises:
-            SchedulerError: The caller is no task.
+            SchedulerError: The caller is not a task.
         """
         if self._running is None:
             raise SchedulerError("only a task can wait: start one with Scheduler.start")
         return self._running
 
     def start(self, function: Callable[[], None], owner: object = None) -> None:
-        """Start a task at this moment. What it raises, `run` raises.
+        """Start a task at the current time. `run` raises its exceptions.
 
         Args:
-            function: What it does.
-            owner: For whom it works; by default for the one that the calling task works for.
+            function: The code to run.
+            owner: The owner of the task; by default the owner of the calling task.
         """
         self.wake(Task(self.owner if owner is None else owner, greenlet(function, self._hub)))
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass for the calling task."""
+        """Let the calling task wait."""
         self._at(self.now + max(0.0, seconds), self.current)
         self._hub.switch()
 
     def block(self) -> None:
-        """Stop the calling task until another one wakes it."""
+        """Stop the calling task until another task wakes it."""
         if self.current:
             self._hub.switch()
 
     def wake(self, task: Task) -> None:
-        """Let a task go on at this moment."""
+        """Let a task continue at the current time."""
         self._at(self.now, task)
 
     def run(self) -> None:
-        """Let time pass until no task waits for it any more."""
+        """Run until no task is waiting for the clock."""
         try:
             while self._events:
                 self.now, _, self._running = heapq.heappop(self._events)
@@ -109,11 +109,11 @@ class Scheduler:
 
 
 class VirtualExecutor(Executor):
-    """Stands in for `ThreadPoolExecutor`: so many calls at the same virtual time, the others behind them.
+    """Replaces `ThreadPoolExecutor`: runs calls concurrently in virtual time; further calls queue.
 
     Args:
         scheduler: Runs the calls.
-        max_workers: Calls at once.
+        max_workers: Most concurrent calls.
     """
 
     def __init__(self, scheduler: Scheduler, max_workers: int) -> None:
@@ -155,7 +155,7 @@ class VirtualExecutor(Executor):
 
 
 class _VirtualFuture(Future[T]):
-    """A result for which tasks wait in virtual time."""
+    """A result that tasks can wait for in virtual time."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__()
@@ -169,19 +169,19 @@ class _VirtualFuture(Future[T]):
         return super().result(timeout)
 
     def wake(self) -> None:
-        """Let those go on that wait for the result."""
+        """Wake the tasks that wait for the result."""
         while self._waiting:
             self._scheduler.wake(self._waiting.pop())
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Take every random number of this process, the operating system's included, from one seeded generator."""
+    """Replace all sources of randomness in this process, even the operating system's, by one seeded generator."""
     source = random.Random(seed)
     state = random.getstate()
     random.seed(source.random())
     try:
-        # `random` holds a reference of its own, for SystemRandom and `secrets`; `uuid` asks `os`.
+        # `random` has its own reference, for SystemRandom and `secrets`; `uuid` uses that of `os`.
         with (
             mock.patch.object(os, "urandom", source.randbytes),
             mock.patch.object(random, "_urandom", source.randbytes),

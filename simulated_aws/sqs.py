@@ -2,8 +2,8 @@
 
 Each call is one atomic step.
 
-It answers requests as they stand on the wire (the JSON protocol), and raises `ServiceError` with SQS's codes. Standard
-queues hand messages over in the order of their arrival, which is one of the orders that SQS may choose.
+It answers requests in their wire format (the JSON protocol), and raises `ServiceError` with SQS's codes. Standard
+queues deliver messages in order of arrival, which is one of the orders that SQS may choose.
 
 Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
 """
@@ -27,17 +27,17 @@ class Message:
     """A message in a queue.
 
     Attributes:
-        message_id: Given by SQS.
-        body: As sent.
-        attributes: Message attributes, as sent.
-        sent: Unix second at which it was sent.
-        visible_at: Unix second from which it may be received.
-        receive_count: Deliveries so far.
-        first_received: Unix second of the first one.
-        receipt_handle: Of the last one.
+        message_id: Its id in the queue.
+        body: The body, unchanged.
+        attributes: The message attributes, unchanged.
+        sent: When it was sent, in Unix seconds.
+        visible_at: When it becomes visible, in Unix seconds.
+        receive_count: Number of deliveries so far.
+        first_received: Time of the first delivery, in Unix seconds.
+        receipt_handle: Receipt handle of the last delivery.
         group: `MessageGroupId`.
-        deduplication_id: Of a message in a FIFO queue.
-        sequence_number: Likewise.
+        deduplication_id: `MessageDeduplicationId`; only in a FIFO queue.
+        sequence_number: Its place in the order of a FIFO queue.
     """
 
     message_id: str
@@ -62,9 +62,9 @@ class Queue:
         visibility: Seconds for which a received message is hidden.
         max_receive_count: Deliveries after which a message goes to the dead-letter queue; None without one.
         dead_letters: The dead-letter queue.
-        content_based: Whether a body is its own deduplication id.
-        messages: In order of arrival, those in flight included.
-        remembered: Deduplication id -> until when, and what was answered.
+        content_based: Whether the deduplication id is derived from the body.
+        messages: In order of arrival, including those in flight.
+        remembered: Deduplication id -> until when it counts, and the response to repeat.
     """
 
     name: str
@@ -82,12 +82,12 @@ class Queue:
 
     @property
     def url(self) -> str:
-        """How it is addressed."""
+        """Its URL."""
         return f"https://sqs.us-east-1.amazonaws.com/123456789012/{self.name}"
 
     @property
     def arn(self) -> str:
-        """How other resources name it."""
+        """Its ARN."""
         return f"arn:aws:sqs:us-east-1:123456789012:{self.name}"
 
 
@@ -126,7 +126,7 @@ class Sqs:
         dead_letters: Queue | None = None,
         max_receive_count: int | None = None,
     ) -> Queue:
-        """Make a queue."""
+        """Create a queue."""
         self.queues[name] = Queue(name, visibility, max_receive_count, dead_letters)
         return self.queues[name]
 
@@ -134,7 +134,7 @@ class Sqs:
         """Answer one request.
 
         Raises:
-            ServiceError: As SQS would.
+            ServiceError: An error response, as from SQS.
         """
         if operation not in self._operations:
             raise NotImplementedError(f"the simulated SQS has no {operation}")
@@ -292,7 +292,7 @@ class Sqs:
         return {"Messages": taken} if taken else {}
 
     def _receivable(self, queue: Queue, now: float) -> Iterator[Message]:
-        """What may be handed over: of a group nothing while a message of it is in flight."""
+        """Messages that may be delivered; none of a group that has a message in flight."""
         blocked = (
             {message.group for message in queue.messages if message.visible_at > now}
             if queue.is_fifo
@@ -303,7 +303,7 @@ class Sqs:
                 yield message
 
     def _holder(self, queue: Queue, handle: str) -> Message | None:
-        """The message that a receipt handle stands for; None if it is gone."""
+        """Find the message of a receipt handle; None if it was deleted."""
         if "#" not in handle:
             raise ServiceError(
                 "ReceiptHandleIsInvalid",
@@ -314,7 +314,7 @@ class Sqs:
 
     def _delete(self, queue: Queue, entry: Mapping[str, Any]) -> dict[str, Any]:
         message = self._holder(queue, entry["ReceiptHandle"])
-        # A handle of an earlier delivery deletes nothing, and is no error either.
+        # As on SQS, a handle of an earlier delivery deletes nothing and is not an error.
         if message is not None and message.receipt_handle == entry["ReceiptHandle"]:
             queue.messages.remove(message)
         return {}
@@ -343,7 +343,7 @@ class Sqs:
 
 
 def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as ReceiveMessage gives it."""
+    """Format a message for a ReceiveMessage response."""
     system = {
         "SenderId": "AIDASIMULATED",
         "SentTimestamp": f"{message.sent * 1000:.0f}",
@@ -380,7 +380,7 @@ def _received(message: Message, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def md5_of_attributes(attributes: Mapping[str, Any]) -> str:
-    """The checksum of message attributes.
+    """Compute the MD5 digest of message attributes.
 
     Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
     """

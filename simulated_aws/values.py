@@ -1,4 +1,4 @@
-"""Values as DynamoDB has them on the wire (`{"N": "3"}`), the errors of both services, and what things weigh."""
+"""Values: DynamoDB's wire format (`{"N": "3"}`) and sizes, and the error responses of both services."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DEEPEST = 32
 
 
 class ServiceError(Exception):
-    """An error that AWS answers with.
+    """An error response of AWS.
 
     Attributes:
-        code: As the SDK shows it: `ConditionalCheckFailedException`, ...
-        message: In words.
-        status: Of the HTTP response.
-        extra: More members of the error: `CancellationReasons`, `Item`.
+        code: The code that the SDK shows, such as `ConditionalCheckFailedException`.
+        message: The text of the error.
+        status: HTTP status.
+        extra: Further members of the error: `CancellationReasons`, `Item`.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class ServiceError(Exception):
 
 
 def invalid(message: str) -> ServiceError:
-    """The request is wrong."""
+    """Make a ValidationException."""
     return ServiceError("ValidationException", message)
 
 
 def number(value: Value) -> Decimal:
-    """A stored number, exact."""
+    """Read a stored number exactly."""
     return Decimal(value["N"])
 
 
 def text_of(value: Decimal) -> str:
-    """A number as DynamoDB stores it: no exponent, no trailing zeros, at most 38 digits.
+    """Format a number as DynamoDB stores it: no exponent, no trailing zeros, at most 38 digits.
 
     Raises:
-        ServiceError: ValidationException: it cannot be stored.
+        ServiceError: ValidationException: the number cannot be stored.
     """
     if not value.is_finite():
         raise invalid("The parameter cannot be converted to a numeric value")
@@ -72,7 +72,7 @@ def text_of(value: Decimal) -> str:
 
 
 def checked(value: Any, depth: int = 0) -> Value:
-    """A value of a request, checked, with its numbers and sets in their normal form.
+    """Check a value of a request, and bring its numbers and sets into normal form.
 
     Raises:
         ServiceError: ValidationException or SerializationException.
@@ -101,7 +101,7 @@ def checked(value: Any, depth: int = 0) -> Value:
         return _checked_set(kind, content)
     if kind in {"BOOL", "NULL", "L", "M", "SS", "NS", "BS"}:
         raise ServiceError("SerializationException", f"{kind} cannot hold {content!r:.50}")
-    raise invalid(f"{kind} is no data type")
+    raise invalid(f"{kind} is not a data type")
 
 
 def _checked_text(kind: str, content: Any, value: Value) -> Value:
@@ -111,7 +111,7 @@ def _checked_text(kind: str, content: Any, value: Value) -> Value:
         try:
             base64.b64decode(content, validate=True)
         except binascii.Error:
-            raise ServiceError("SerializationException", "a binary value is no base64") from None
+            raise ServiceError("SerializationException", "a binary value is not base64") from None
     return value
 
 
@@ -140,7 +140,7 @@ def _checked_set(kind: str, content: list[Any]) -> Value:
 
 
 def size_of(value: Value) -> int:
-    """Bytes of a value.
+    """Compute the size of a value in bytes.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
     """
@@ -162,7 +162,7 @@ def size_of(value: Value) -> int:
 
 
 def size_of_item(item: Mapping[str, Value]) -> int:
-    """Bytes of an item: its names and its values."""
+    """Compute the size of an item in bytes: its names and its values."""
     size = 0
     for name, value in item.items():
         size += len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""Below botocore's own retries: clients of this process talk to a function instead of the network."""
+"""The wire: below botocore's retries, clients of this process call a function instead of the network."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from botocore.httpsession import URLLib3Session
 from simulated_aws.values import ServiceError
 
 Answer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
-"""Answers `(service, operation, request)`, or raises ServiceError or one of botocore's HTTPClientErrors."""
+"""Answers `(service, operation, request)`; may raise ServiceError or one of botocore's HTTPClientErrors."""
 
 _SERVICES = {"DynamoDB_20120810": "dynamodb", "AmazonSQS": "sqs"}
 _PREFIXES = {"dynamodb": "com.amazonaws.dynamodb.v20120810#", "sqs": "com.amazonaws.sqs#"}
-# The codes under which SQS's errors were known before its JSON protocol; the SDK shows them still.
+# The SDK still shows the error codes that SQS had before its JSON protocol.
 _QUERY_CODES = {
     "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
     "MessageNotInflight": "AWS.SimpleQueueService.MessageNotInflight",
@@ -27,7 +27,7 @@ _QUERY_CODES = {
 
 
 class _Body:
-    """What AWSResponse reads its content from."""
+    """A response body, as AWSResponse expects it."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -38,15 +38,15 @@ class _Body:
 
 @contextmanager
 def answered_by(answer: Answer) -> Iterator[None]:
-    """While this lasts, every boto3 and botocore client of this process is answered by a function.
+    """Let a function answer every boto3 and botocore client of this process.
 
-    The client's own serialisation, retries, parsing and exceptions stay in the loop.
+    Each client still does its own serialisation, retries, parsing and exceptions.
 
     Args:
-        answer: Called with `dynamodb` or `sqs`, the operation's name, and the request as on the wire. What it returns
-            is the answer; a ServiceError becomes AWS's error response; any other exception passes through the
-            client as if the network had raised it, which for botocore's HTTPClientErrors (ReadTimeoutError,
-            ConnectTimeoutError) means that the client may send the request again.
+        answer: Called with `dynamodb` or `sqs`, the operation's name, and the request in its wire format. Its return
+            value is the response. A ServiceError becomes AWS's error response. Any other exception passes through
+            the client like an error of the network, so the client may repeat the request after botocore's
+            HTTPClientErrors (ReadTimeoutError, ConnectTimeoutError).
     """
 
     def send(session: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:  # noqa: ARG001
@@ -65,7 +65,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
             status, headers = error.status, _error_headers(service, error)
             reply = {
                 "__type": f"{_PREFIXES[service]}{error.code}",
-                # Both spellings are in use.
+                # Services use both spellings.
                 ("Message" if "CancellationReasons" in error.extra else "message"): error.message,
                 **error.extra,
             }
@@ -76,7 +76,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
             "x-amz-crc32": str(zlib.crc32(body)),
             "content-length": str(len(body)),
         }
-        # mypy: the stubs ask for a class that botocore itself makes from any mapping.
+        # mypy: the stubs want a class that botocore makes from any mapping.
         return AWSResponse(request.url, status, headers, _Body(body))  # type: ignore[arg-type]
 
     with patch.object(URLLib3Session, "send", send):

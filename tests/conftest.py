@@ -17,9 +17,9 @@ from tests.support.roles import name_batches_as_the_embedded_aws_does
 
 @pytest.fixture(scope="session")
 def embedded_aws() -> Any:
-    """An embedded AWS of the tests' own, with the stack deployed by the real CDK; stopped at the end.
+    """Start an embedded AWS for the tests, with the stack deployed by the real CDK, and stop it at the end.
 
-    It enforces IAM: what a test sees a function do, the function's role allows.
+    It enforces IAM, so a function can only do what its role allows.
     """
     local_stack.down()
     try:

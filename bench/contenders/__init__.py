@@ -1,14 +1,14 @@
-"""The contenders: each module is one Lambda handler for SQS events, as its authors would accept it as fair.
+"""The contenders: each module is one Lambda handler for SQS events, written as its authors recommend.
 
 A module has `lambda_handler(event, context)`, which returns `{"batchItemFailures": [...]}`, and
 
 - `TITLE`: its name in tables and plots;
-- `BATCH`: messages for one invocation at the most;
+- `BATCH`: most messages for one invocation;
 - `TABLES`, if it needs more than the service's tables: partition keys by the environment variable that names the table.
 
-All of them find an order's id, user and lines in the message body, and end with a row in the Orders table: `PENDING`
-with the stock taken, or `REJECTED`. Rows and conditions are of each one's own kind, the stock is in the same place. So
-one audit fits all.
+They all read an order's id, user and lines from the message body, and write a row into the Orders table: `PENDING` with
+the stock taken, or `REJECTED`. Other attributes and conditions differ, but the stock is in the same attribute, so one
+audit checks them all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = (
     *("ours_10", "ours_99"),
 )
 
-# The DynamoDB team's advice for latency-sensitive clients: short timeouts, few retries, and a kept connection.
+# The DynamoDB team's advice for latency-sensitive clients: short timeouts, few retries, connections kept alive.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
     read_timeout=5,
@@ -44,18 +44,18 @@ CLIENT_CONFIG = Config(
 
 
 class ContentionError(Exception):
-    """All attempts lost against rivals: the message has to come back."""
+    """All attempts failed because of rivals, so the message has to be returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What a module says of itself.
+    """The constants of a contender.
 
     Attributes:
-        name: Of the module.
-        title: In tables and plots.
-        batch: Messages for one invocation at the most.
-        tables: Partition keys of the tables that it needs besides, by environment variable.
+        name: Name of the module.
+        title: Name in tables and plots.
+        batch: Most messages for one invocation.
+        tables: Partition keys of the further tables that it needs, by environment variable.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Contender:
 
 
 def describe(name: str) -> Contender:
-    """A contender's constants, read without importing it: that would make its clients.
+    """Read a contender's constants without importing it, because the import creates clients.
 
     Raises:
         ValueError: There is no such contender.
     """
     if name not in NAMES:
-        raise ValueError(f"there is no contender {name}; there are: {', '.join(NAMES)}")
+        raise ValueError(f"there is no contender {name}; the contenders are {', '.join(NAMES)}")
     constants = {
         target.id: ast.literal_eval(statement.value)
         for statement in ast.parse((_FOLDER / f"{name}.py").read_text("utf-8")).body
@@ -83,7 +83,7 @@ def describe(name: str) -> Contender:
 
 
 def load(name: str) -> ModuleType:
-    """Import a contender afresh, with clients of its own, under the environment as it is now."""
+    """Import a new copy of a contender, whose clients use the current environment."""
     path = _FOLDER / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{__name__}.{name}", path)
     if spec is None or spec.loader is None:
@@ -97,7 +97,7 @@ def load(name: str) -> ModuleType:
 def one_by_one(
     event: Mapping[str, Any], place: Callable[[dict[str, Any]], None]
 ) -> dict[str, list[dict[str, str]]]:
-    """Place the orders of a batch one after the other; those that lost for good come back."""
+    """Place the orders of a batch one after the other. Those that ran out of attempts are returned."""
     failures = []
     for record in event["Records"]:
         try:
@@ -108,7 +108,7 @@ def one_by_one(
 
 
 def quantities(order: Mapping[str, Any]) -> dict[str, int]:
-    """Units by product: lines for the same product added up, because a transaction may name an item only once."""
+    """Add up units by product, because a transaction may contain an item only once."""
     wanted: dict[str, int] = {}
     for line in order["items"]:
         wanted[line["productId"]] = wanted.get(line["productId"], 0) + line["quantity"]
@@ -116,7 +116,7 @@ def quantities(order: Mapping[str, Any]) -> dict[str, int]:
 
 
 def full_jitter(failures: int) -> float:
-    """Seconds to wait after so many failed attempts: base 10 ms, cap 1 s, as the service's own policy has them.
+    """Seconds to wait after this many failed attempts: base 10 ms, cap 1 s, as in the service's own policy.
 
     Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
     """
@@ -124,5 +124,5 @@ def full_jitter(failures: int) -> float:
 
 
 def timestamp() -> str:
-    """Now, ISO 8601 in UTC."""
+    """The current time, ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -1,7 +1,7 @@
-"""No read, no version: one transaction an order, in which the stock itself is the condition; retried with full jitter.
+"""Atomic decrement: one transaction per order on condition of the stock, without a read; retried with full jitter.
 
-The best that one order a transaction can do: a rival's decrement before ours does not matter as long as enough is left,
-so only transactions that meet in flight conflict. What it cannot do is change a status that depends on the stock.
+The best case for one order per transaction. A rival's earlier decrement does not matter while enough stock is left, so
+only transactions in flight at the same time conflict. But it cannot change a status that depends on the stock.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def place_order(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: Rivals' transactions were in flight, `MAX_ATTEMPTS` times.
+        ContentionError: All `MAX_ATTEMPTS` met a rival's transaction in flight.
     """
     wanted = quantities(order)
     actions = [*(decrement(*line) for line in wanted.items()), {"Put": row(order, "PENDING")}]
     for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
-            # The SDK adds a token, so that its own repetitions after a lost answer do no harm.
+            # The SDK adds a token, so its own retries after a lost response are safe.
             dynamodb.transact_write_items(TransactItems=actions)
             return
         except dynamodb.exceptions.TransactionCanceledException as cancelled:
@@ -65,7 +65,7 @@ def place_order(order: Mapping[str, Any]) -> None:
 
 
 def decrement(product_id: str, quantity: int) -> Any:
-    """The action that takes stock, if there is enough of it."""
+    """Make the action that takes stock, if there is enough."""
     return {
         "Update": {
             "TableName": PRODUCTS,
@@ -87,7 +87,7 @@ def decrement(product_id: str, quantity: int) -> Any:
 
 
 def row(order: Mapping[str, Any], status: str) -> Any:
-    """The put of an order's row, if there is none yet."""
+    """Make the action that puts an order's row, if there is none yet."""
     now = timestamp()
     return {
         "TableName": ORDERS,
@@ -111,7 +111,7 @@ def row(order: Mapping[str, Any], status: str) -> Any:
 
 
 def reject(order: Mapping[str, Any]) -> None:
-    """Write the order down as rejected, unless it was answered before."""
+    """Write the row of a rejected order, unless the order was answered before."""
     try:
         dynamodb.put_item(**row(order, "REJECTED"))
     except dynamodb.exceptions.ConditionalCheckFailedException:

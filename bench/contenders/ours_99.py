@@ -1,4 +1,4 @@
-"""This service's handler with batches of 99, as the stack sets it: with one product one full transaction."""
+"""This service's handler with batches of 99, as in the stack: one full transaction if all want one product."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The usual advice for queues: Powertools' BatchProcessor and Idempotency around the textbook's transaction.
+"""Powertools' BatchProcessor and Idempotency around the textbook's transaction: the usual advice for queues.
 
-As its documentation combines them: a record of the batch at a time, each wrapped in an idempotency record in a table of
-its own, which is put before the work and completed after it.
+They are combined as in its documentation. Each message is processed on its own, with a row in an idempotency table that
+is put before the work and completed after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCH = 10
 TABLES = {"IDEMPOTENCY_TABLE_NAME": "id"}
 
 textbook = load("textbook")
-# A batch of which nothing succeeded is answered record by record too, and not by an error.
+# If all messages of a batch fail, return them one by one instead of raising an error.
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 persistence = DynamoDBPersistenceLayer(
     table_name=os.environ["IDEMPOTENCY_TABLE_NAME"],

@@ -1,4 +1,4 @@
-"""PynamoDB as its documentation shows it: models with a VersionAttribute, TransactWrite; retried with full jitter."""
+"""PynamoDB as in its documentation: classes with a VersionAttribute, TransactWrite; retried with full jitter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TITLE = "PynamoDB"
 BATCH = 10
 
 MAX_ATTEMPTS = 20
-# As the other contenders' clients have them; PynamoDB's own are 15 and 30 seconds.
+# The timeouts of the other contenders. PynamoDB's defaults are 15 and 30 seconds.
 CONNECT_TIMEOUT, READ_TIMEOUT = 1, 5
 
 
@@ -33,7 +33,7 @@ class Product(Model):
     """A row of the Products table."""
 
     class Meta:
-        """Where it is."""
+        """The table and its client settings."""
 
         table_name = os.environ["PRODUCTS_TABLE_NAME"]
         region = os.environ["AWS_DEFAULT_REGION"]
@@ -60,7 +60,7 @@ class Order(Model):
     """A row of the Orders table."""
 
     class Meta:
-        """Where it is."""
+        """The table and its client settings."""
 
         table_name = os.environ["ORDERS_TABLE_NAME"]
         region = os.environ["AWS_DEFAULT_REGION"]
@@ -92,7 +92,7 @@ def place_order(message: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: Rivals were faster, `MAX_ATTEMPTS` times.
+        ContentionError: A rival was faster in all `MAX_ATTEMPTS`.
     """
     wanted = quantities(message)
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -120,7 +120,7 @@ def place_order(message: Mapping[str, Any]) -> None:
                     )
             return
         except TransactWriteError as error:
-            # The save comes first in the request.
+            # The request begins with the save, so its reason comes first.
             first = next(iter(error.cancellation_reasons), None)
             if first is not None and first.code == "ConditionalCheckFailed":
                 return
@@ -129,7 +129,7 @@ def place_order(message: Mapping[str, Any]) -> None:
 
 
 def order(message: Mapping[str, Any], status: str) -> Order:
-    """The order's row."""
+    """Make the row of an order."""
     now = timestamp()
     return Order(
         message["orderId"],
@@ -145,7 +145,7 @@ def order(message: Mapping[str, Any], status: str) -> Order:
 
 
 def reject(message: Mapping[str, Any]) -> None:
-    """Write the order down as rejected, unless it was answered before."""
+    """Write the row of a rejected order, unless the order was answered before."""
     try:
         order(message, "REJECTED").save(Order.order_id.does_not_exist())
     except PutError as error:

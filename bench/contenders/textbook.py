@@ -1,9 +1,9 @@
-"""The literature's `place_order_transaction`: read, check, write on condition of the version, retry after 0.1 s x 2^n.
+"""The textbook's `place_order_transaction`: read, check, write on condition of the version, retry after 0.1 s x 2^n.
 
-What tutorials and articles on optimistic locking with DynamoDB teach, for example "Optimistic locking with version
-number" in the Amazon DynamoDB Developer Guide: one order a transaction, each product's update conditioned on the version
-that was read, exponential backoff without jitter. Beyond most of them it is safe against redelivery, because the order's
-row is written only if it is absent, and it takes orders for several products, read together.
+This is what tutorials on optimistic locking with DynamoDB teach, such as "Optimistic locking with version number" in the
+Amazon DynamoDB Developer Guide: one order per transaction, each product's update on condition of the version that
+was read, exponential backoff without jitter. Unlike most of them it is safe against redelivery, because the order's row
+is written only if it is absent, and it accepts orders for several products.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def place_order_transaction(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: Rivals were faster, `MAX_ATTEMPTS` times.
+        ContentionError: A rival was faster in all `MAX_ATTEMPTS`.
     """
     wanted = quantities(order)
     for attempt in range(MAX_ATTEMPTS):
@@ -68,7 +68,7 @@ def place_order_transaction(order: Mapping[str, Any]) -> None:
 
 
 def read_products(product_ids: list[str]) -> dict[str, Any]:
-    """The products that exist, strongly consistent, by id."""
+    """Read the existing products with strong consistency, by id."""
     found = {}
     request: Any = {
         PRODUCTS: {
@@ -84,7 +84,7 @@ def read_products(product_ids: list[str]) -> dict[str, Any]:
 
 
 def decrement(product_id: str, quantity: int, version: int) -> Any:
-    """The action that takes stock, if nobody changed the product since it was read."""
+    """Make the action that takes stock, if the product has not changed since it was read."""
     return {
         "Update": {
             "TableName": PRODUCTS,
@@ -107,7 +107,7 @@ def decrement(product_id: str, quantity: int, version: int) -> Any:
 
 
 def order_row(order: Mapping[str, Any], wanted: Mapping[str, int], status: str) -> Any:
-    """The put of an order's row, if there is none yet."""
+    """Make the action that puts an order's row, if there is none yet."""
     now = timestamp()
     return {
         "TableName": ORDERS,
@@ -131,13 +131,13 @@ def order_row(order: Mapping[str, Any], wanted: Mapping[str, int], status: str) 
 
 
 def placed_before(cancelled: ClientError) -> bool:
-    """Whether a transaction was cancelled because the order's row, its last action, is there already."""
+    """Whether a transaction was cancelled because the order's row, its last action, exists already."""
     reasons: Any = cancelled.response.get("CancellationReasons", ())
     return bool(reasons) and reasons[-1].get("Code") == "ConditionalCheckFailed"
 
 
 def reject(order: Mapping[str, Any]) -> None:
-    """Write the order down as rejected, unless it was answered before."""
+    """Write the row of a rejected order, unless the order was answered before."""
     try:
         dynamodb.put_item(**order_row(order, quantities(order), "REJECTED"))
     except dynamodb.exceptions.ConditionalCheckFailedException:

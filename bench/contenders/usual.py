@@ -1,6 +1,7 @@
-"""A handler of the usual kind, for cold start and CPU only: all of Powertools that samples show, and boto3.resource.
+"""The usual handler: the Powertools features that samples show, and boto3.resource.
 
-It takes part in no race: its transaction is the textbook's. It stands alone, so that its imports are its own.
+It is measured for cold start and CPU only. It does not compete, because its transaction is the textbook's. It imports no
+other contender, so that its imports are typical.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ BATCH = 10
 class Line(BaseModel):
     """A line of an order."""
 
-    productId: str  # noqa: N815 - the message's own name
+    productId: str  # noqa: N815 - the name in the message
     quantity: int
 
 
 class Order(BaseModel):
     """An order message."""
 
-    orderId: str  # noqa: N815 - the message's own name
+    orderId: str  # noqa: N815 - the name in the message
     userId: str  # noqa: N815
     items: list[Line]
 

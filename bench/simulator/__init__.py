@@ -1,4 +1,4 @@
 """The contention simulator: real handlers on simulated workers, in virtual time.
 
-Start reading in `simulated_aws/latency.py`: it says what is simulated.
+Start with `simulated_aws/latency.py`, which describes what is simulated.
 """

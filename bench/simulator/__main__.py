@@ -1,4 +1,4 @@
-"""Look at one contender: `python -m bench.simulator --contender ours_99 --workload hot --workers 1,10,50,100,200`."""
+"""Simulates one contender: `python -m bench.simulator --contender ours_99 --workload hot --workers 1,10,50,100,200`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ HEAD = (
 def main(
     contender: Annotated[str, typer.Option(help="name of its module")] = "ours_99",
     workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "hot",
-    workers: Annotated[str, typer.Option(help="so many, separated by commas")] = "1,10,50,100,200",
+    workers: Annotated[str, typer.Option(help="numbers, separated by commas")] = "1,10,50,100,200",
     latency: Annotated[str, typer.Option(help=f"one of {', '.join(LATENCIES)}")] = "published",
-    rounds: Annotated[int, typer.Option(help="batches for each of 40 workers or more")] = 2,
-    window: Annotated[float, typer.Option(help="virtual seconds at the most")] = 30.0,
-    seed: Annotated[int, typer.Option(help="of all chance")] = 0,
+    rounds: Annotated[
+        int, typer.Option(help="batches per worker, counting at least 40 workers")
+    ] = 2,
+    window: Annotated[float, typer.Option(help="most virtual seconds")] = 30.0,
+    seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
 ) -> None:
-    """Simulate one contender on so many workers each, and show the figures."""
+    """Simulate one contender with each number of workers, and print the figures."""
     typer.echo(HEAD)
     for count in map(int, workers.split(",")):
         began = process_time()
         made = plan.make(workload, engine.supply(contender, count, rounds), seed, REAL_ORDERS)
         if made is None:
-            raise typer.BadParameter(f"{REAL_ORDERS} is not there")
+            raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
         cell = engine.run(contender, made, count, seed, LATENCIES[latency], window)
         mean = 1000 * count * cell.batch / cell.orders_per_second
         typer.echo(

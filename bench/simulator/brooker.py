@@ -1,8 +1,8 @@
-"""Brooker's simulation, on this scheduler and by these rules: what the simulator has to reproduce before it is believed.
+"""Brooker's simulation on our scheduler and rules: results that the simulator has to reproduce.
 
-Clients want to write one row once each. They all read its version at the same moment, write on condition of that
-version, and when they lost they wait and begin again with the read. A hop through the network takes a normally
-distributed time, the row answers at once.
+Each client wants to write one row once. All clients read its version at the same time and write on condition of that
+version. A client that loses waits and reads again. A hop through the network takes a normally distributed time; the row
+answers at once.
 
 Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015, with its program (base 5 ms, cap
 2,000 ms, network 10 ms with a standard deviation of 2):
@@ -27,7 +27,7 @@ BASE, CAP = 5.0, 2000.0
 _NETWORK_MEAN, _NETWORK_DEVIATION = 10.0, 2.0
 
 Backoff = Callable[[Random, int, float], float]
-"""Milliseconds to wait: from chance, the number of failures so far, and the last wait."""
+"""Returns milliseconds to wait from: randomness, the number of failures so far, the last wait."""
 
 
 def _exponential(failures: int) -> float:
@@ -43,20 +43,20 @@ BACKOFFS: Mapping[str, Backoff] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How so many clients fared, on the average.
+class RaceResult:
+    """The average result for a number of clients.
 
     Attributes:
-        writes: Attempts to write, for each client.
-        seconds: Until the last client is done.
+        writes: Attempts to write, per client.
+        seconds: Time until the last client has finished.
     """
 
     writes: float
     seconds: float
 
 
-PUBLISHED: Mapping[tuple[int, str], Outcome] = {
-    (clients, backoff): Outcome(writes, seconds)
+PUBLISHED: Mapping[tuple[int, str], RaceResult] = {
+    (clients, backoff): RaceResult(writes, seconds)
     for clients, row in {
         10: ((5.0, 0.37), (5.1, 3.5), (3.9, 0.46), (3.8, 0.42)),
         50: ((13.8, 1.1), (12.3, 35.0), (6.6, 3.0), (7.5, 2.3)),
@@ -65,11 +65,11 @@ PUBLISHED: Mapping[tuple[int, str], Outcome] = {
     }.items()
     for backoff, (writes, seconds) in zip(BACKOFFS, row, strict=True)
 }
-"""What his program gives: by clients and backoff."""
+"""The results of Brooker's program, by clients and backoff."""
 
 
 class _Network:
-    """Two hops of normally distributed time, and a row that answers at once."""
+    """Two hops that take a normally distributed time, and a row that answers at once."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -83,7 +83,7 @@ class _Network:
 
 
 class _Race:
-    """One run: so many clients, one row."""
+    """One run: several clients, one row."""
 
     def __init__(self, clients: int, backoff: Backoff, seed: int) -> None:
         self._chance = Random(f"brooker {seed}")
@@ -100,7 +100,7 @@ class _Race:
         )
         row = {"id": {"S": "row"}, "version": {"N": "0"}}
         store.answer("PutItem", {"TableName": "Rows", "Item": row})
-        # His row has no limit.
+        # Brooker's row has no capacity limit.
         self._row = ContendedDynamoDB(
             self._scheduler, store, _Network(self._chance), write_units=1e9, read_units=1e9
         )
@@ -109,7 +109,7 @@ class _Race:
             self._scheduler.start(self._client)
 
     def run(self) -> float:
-        """Let all clients write. Returns how long it took, in seconds."""
+        """Let all clients write. Returns the duration in seconds."""
         self._scheduler.run()
         return self._scheduler.now
 
@@ -148,17 +148,17 @@ class _Race:
         return True
 
 
-def simulate(clients: int, backoff: str, runs: int = 20) -> Outcome:
-    """His experiment on this simulator.
+def simulate(clients: int, backoff: str, runs: int = 20) -> RaceResult:
+    """Run Brooker's experiment on this simulator.
 
     Args:
-        clients: How many want to write.
+        clients: Number of clients.
         backoff: One of `BACKOFFS`.
-        runs: How many to average over.
+        runs: Number of runs to average.
     """
     writes = seconds = 0.0
     for seed in range(runs):
         race = _Race(clients, BACKOFFS[backoff], seed)
         seconds += race.run()
         writes += race.writes
-    return Outcome(writes / clients / runs, seconds / runs)
+    return RaceResult(writes / clients / runs, seconds / runs)

@@ -1,7 +1,8 @@
-"""Runs a contender on simulated workers: its real handler, unchanged, against the simulated AWS, in virtual time.
+"""The simulated engine: a contender's real handler on simulated workers and the simulated AWS, in virtual time.
 
-A worker is an execution environment of its own: it imports the contender afresh, and keeps for itself what the service
-keeps once a process. Time passes only in calls to AWS, in `time.sleep` and by the CPU time that `simulated_aws.latency` charges.
+Each worker is an execution environment: it imports its own copy of the contender, and has its own copy of what the
+service keeps once per process. Time passes only in calls to AWS, in `time.sleep`, and as the CPU time that
+`simulated_aws.latency` charges.
 """
 
 from __future__ import annotations
@@ -58,19 +59,19 @@ _KEYS = {
 
 
 class InvocationTimeout(BaseException):
-    """Lambda ends the invocation: nothing in the handler may catch that."""
+    """Lambda ends the invocation. A BaseException, so that no handler catches it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """One message on its way.
+    """One message.
 
     Attributes:
-        order_id: Of the order that it carries.
-        body: What the handler gets.
-        sent: Its place in the order of sending.
-        deliveries: So far.
-        first_received: Unix second of the first of them.
+        order_id: Id of its order.
+        body: The message body.
+        sent: Its position in the order of sending.
+        deliveries: Number of deliveries so far.
+        first_received: Unix second of the first delivery.
         hidden: Seconds for which it stays hidden if it is returned.
     """
 
@@ -83,13 +84,13 @@ class _Message:
 
 
 class _Queue:
-    """A standard queue: hands out what is visible, in the order of sending, and takes back what was returned.
+    """A standard queue: delivers visible messages in the order of sending, and takes back returned ones.
 
     Source of that order: "generally delivered in the same order as they are sent",
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
 
     Attributes:
-        closed: Whether it hands nothing out any more.
+        closed: Whether it delivers nothing more.
     """
 
     def __init__(self, scheduler: Scheduler, messages: Sequence[_Message]) -> None:
@@ -100,7 +101,7 @@ class _Queue:
         self.closed = False
 
     def take(self, most: int) -> list[_Message]:
-        """Wait for messages, and take them; none when all have ended or the queue was closed."""
+        """Wait for messages and take them; none if all have ended or the queue is closed."""
         while not self._visible and self._open and not self.closed:
             self._idle.append(self._scheduler.current)
             self._scheduler.block()
@@ -113,19 +114,19 @@ class _Queue:
         return taken
 
     def end(self, count: int) -> None:
-        """Delete so many of the messages that were taken."""
+        """Delete this many of the messages that were taken."""
         self._open -= count
         if not self._open:
             self._wake_idle()
 
     def give_back(self, messages: Sequence[_Message]) -> None:
-        """Show messages again, each after its time."""
+        """Return messages; each becomes visible after its delay."""
         for delay in dict.fromkeys(message.hidden for message in messages):
             group = [message for message in messages if message.hidden == delay]
             self._scheduler.start(functools.partial(self._show, delay, group))
 
     def close(self) -> None:
-        """Hand nothing out any more."""
+        """Deliver nothing more."""
         self.closed = True
         self._wake_idle()
 
@@ -146,10 +147,10 @@ class _Worker:
 
     Attributes:
         handler: Its own copy of the contender.
-        caches: What the service keeps once a process, by the function that makes it.
+        caches: Objects that the service keeps once per process, by the function that creates them.
         batch: The messages of its invocation.
         deadline: When Lambda ends its invocation, in virtual seconds.
-        cpu_free: When its processor is free.
+        cpu_free: When its processor is free, in virtual seconds.
     """
 
     handler: Callable[[Any, Any], Any] | None = None
@@ -160,7 +161,7 @@ class _Worker:
 
 
 class _Context:
-    """What Lambda tells a handler."""
+    """The context object that Lambda passes to a handler."""
 
     function_name = "place_orders"
     function_version = "$LATEST"
@@ -173,12 +174,12 @@ class _Context:
         self._deadline = deadline
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the invocation is ended."""
+        """Milliseconds until Lambda ends the invocation."""
         return max(0, int((self._deadline - self._scheduler.now) * 1000))
 
 
 class _CompactExchange(Exchange):
-    """An exchange with its contents compressed: there are thousands, of up to 100 KB each."""
+    """An exchange with compressed content, because there are thousands of up to 100 KB."""
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -186,15 +187,15 @@ class _CompactExchange(Exchange):
 
 
 class _Simulation:
-    """One cell: a contender, a workload, and so many workers.
+    """One cell: a contender, a workload, and a number of workers.
 
     Args:
         contender: Name of its module.
-        workload: What is in the queue.
-        workers: How many at once.
-        seed: Of all chance.
+        workload: The content of the queue.
+        workers: Number of concurrent workers.
+        seed: Seed of all randomness.
         latencies: How long calls take.
-        window: Seconds after which no worker takes another batch, at the latest; None until all orders are answered.
+        window: Seconds after which no worker takes another batch; None to answer all orders.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class _Simulation:
         return _EPOCH + self._scheduler.now
 
     def sleep(self, seconds: float) -> None:
-        """What `time.sleep` does in a worker; its invocation may end meanwhile."""
+        """Replace `time.sleep` in a worker. Its invocation may end in the meantime."""
         worker: _Worker = self._scheduler.owner
         left = worker.deadline - self._scheduler.now
         self._scheduler.sleep(min(seconds, left))
@@ -240,7 +241,7 @@ class _Simulation:
             raise InvocationTimeout
 
     def _compute(self, worker: _Worker, seconds: float) -> None:
-        """Use a worker's processor: it has one, whatever runs side by side."""
+        """Use a worker's processor. It has one for all its threads."""
         worker.cpu_free = max(worker.cpu_free, self._scheduler.now) + seconds
         self._scheduler.sleep(worker.cpu_free - self._scheduler.now)
 
@@ -257,7 +258,7 @@ class _Simulation:
 
     @contextmanager
     def _world(self) -> Iterator[None]:
-        """Tables, queues, time and chance of the simulation, and nothing of the caller's."""
+        """Replace tables, queues, time, randomness and environment by those of the simulation."""
         for name, keys in _KEYS.items():
             self._create_table(name, *keys)
         for name, key in self._contender.tables.items():
@@ -286,7 +287,7 @@ class _Simulation:
             yield
 
     def _calendar(self) -> SimpleNamespace:
-        """The module `datetime` on virtual time, as far as Powertools' Idempotency asks it: it does not ask `time`."""
+        """Make a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
         now = self.now
 
         class Calendar(datetime):
@@ -331,7 +332,7 @@ class _Simulation:
         )
 
     def _once_a_worker(self, name: str, cached: Any) -> Callable[..., Any]:
-        """A function that remembers its result once a process, as it is in a process of each worker's own."""
+        """Replace a function that caches its result once per process by one that caches it once per worker."""
 
         def call(*args: Any) -> Any:
             worker: _Worker = self._scheduler.owner
@@ -342,7 +343,7 @@ class _Simulation:
         return call
 
     def _answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """What the network does for a client."""
+        """Answer a request of a client, with its latency."""
         worker: _Worker | None = self._scheduler.owner
         if worker is None:
             return self._store.answer(operation, request)
@@ -398,7 +399,7 @@ class _Simulation:
     # ------------------------------------------------------------------ the workers
 
     def _work(self) -> None:
-        """Take batches and handle them, until there are none."""
+        """Take batches and handle them until there are none."""
         worker: _Worker = self._scheduler.owner
         observed = self.observed
         while batch := self._queue.take(self._contender.batch):
@@ -415,7 +416,7 @@ class _Simulation:
             self._settle(batch, returned)
 
     def _invoke(self, worker: _Worker) -> list[_Message]:
-        """Call the handler. Returns the messages that it returned."""
+        """Call the handler. Returns the messages that it returned to the queue."""
         batch = worker.batch
         try:
             if worker.handler is None:
@@ -424,7 +425,7 @@ class _Simulation:
             event = sqs_event([(m.body, m.deliveries, m.first_received) for m in batch])
             answer = worker.handler(event, _Context(self._scheduler, worker.deadline))
         except InvocationTimeout:
-            # Lambda throws the environment away.
+            # Lambda discards the execution environment.
             worker.handler, worker.caches = None, {}
             return list(batch)
         except (BotoCoreError, ClientError, contenders.ContentionError):
@@ -432,7 +433,7 @@ class _Simulation:
         return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
 
     def _settle(self, batch: Sequence[_Message], returned: Sequence[_Message]) -> None:
-        """Delete what was answered, hide what was returned, and give up what came too often."""
+        """Delete answered messages, hide returned ones, and give up those with too many deliveries."""
         tired = [message for message in returned if message.deliveries >= MAX_DELIVERIES]
         self.observed.given_up |= {message.order_id for message in tired}
         again = [message for message in returned if message.deliveries < MAX_DELIVERIES]
@@ -448,7 +449,7 @@ class _Simulation:
         self._close()
 
     def _close(self) -> None:
-        """End the window, unless it has ended."""
+        """End the window, unless it has ended already."""
         if not self._queue.closed:
             self.observed.window = self._scheduler.now
             self._queue.close()
@@ -456,7 +457,7 @@ class _Simulation:
     # ------------------------------------------------------------------ the result
 
     def cell(self) -> Cell:
-        """The figures, and whether the tables add up."""
+        """Compute the figures, and check the tables."""
         rows = {
             name: [decode(item) for item in self._store.tables[name].items.values()]
             for name in ("Products", "Orders")
@@ -470,7 +471,7 @@ class _Simulation:
 
 
 class _Nowhere(io.TextIOBase):
-    """Where output goes that nobody reads."""
+    """Discards output."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -488,13 +489,12 @@ def run(
 
     Args:
         contender: Name of its module.
-        workload: What is in the queue at the start.
-        workers: Invocations at once.
-        seed: Of all chance; the same seed gives the same figures.
+        workload: The content of the queue at the start.
+        workers: Number of concurrent workers.
+        seed: Seed of all randomness. The same seed gives the same figures.
         latencies: How long calls take.
-        window: Virtual seconds after which no worker takes another batch; it ends before when the queue holds no
-            more than a batch for each worker, so that the rate is that of a queue that is never empty. None: until
-            all orders are answered.
+        window: Virtual seconds after which no worker takes another batch. It ends earlier when the queue holds only
+            one batch per worker, so that the rate is that of a queue that is never empty. None to answer all orders.
     """
     simulation = _Simulation(contender, workload, workers, seed, latencies, window)
     simulation.run()
@@ -502,15 +502,15 @@ def run(
 
 
 def supply(contender: str, workers: int, rounds: int) -> int:
-    """How many orders it takes for a steady state: so many batches for each of 40 workers or more.
+    """Compute how many orders a steady state needs: this many batches per worker, counting at least 40 workers.
 
-    As many batches again as there are workers lie in the queue when the window ends.
+    Another batch per worker is in the queue when the window ends.
     """
     return contenders.describe(contender).batch * (rounds * max(40, workers) + workers)
 
 
 def measure(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:
-    """One cell of the plan; None if its workload's file is not there."""
+    """Measure one cell of the plan; None if the file of its workload does not exist."""
     count = supply(step.contender, step.workers, size.rounds)
     if step.workload == "sell-out":
         count = size.orders["sell-out"]

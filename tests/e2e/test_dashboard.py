@@ -1,4 +1,4 @@
-"""The local dashboard in a real browser: every widget, values equal to those in the logs, live, and in a picture."""
+"""The local dashboard in a real browser: its widgets, its values, live updates, and its picture."""
 
 import contextlib
 import http.client
@@ -56,7 +56,7 @@ def chromium():
 
 @pytest.fixture
 def page(chromium, url):
-    """A page that must not complain."""
+    """A page whose console must stay free of errors."""
     opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
     complaints = []
     opened.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
@@ -74,12 +74,12 @@ def open_dashboard(page, url, span="3h"):
 
 
 def number(page, label):
-    """A single value on the page, exactly."""
+    """Read a single value on the page, without rounding."""
     return float(page.get_attribute(f'.number[data-label="{label}"] b', "data-value") or 0)
 
 
 def legend(page, title):
-    """The values of a graph's legend by label, exactly."""
+    """Read the values of a graph's legend by label, without rounding."""
     found = page.eval_on_selector_all(
         f'[data-title="{title}"] .legend li',
         "items => items.map(item => [item.dataset.label, item.querySelector('b').dataset.value])",
@@ -110,7 +110,7 @@ def wait_for_number(aws, page, label, value):
 
 
 def wait_for_more_looks(page, seconds=3):
-    """Wait until the page has drawn what was measured later than now."""
+    """Wait until the page shows later samples than now."""
     page.wait_for_function(
         "([first, seconds]) => Number(document.body.dataset.now) >= first + seconds",
         arg=[time.time(), seconds],
@@ -155,11 +155,11 @@ def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page
             for label in (one for one, visible in zip(labels, shown, strict=True) if visible):
                 assert label in text or unknown, (properties["title"], label)
             assert root.query_selector("canvas") or root.query_selector("b") or unknown
-    assert "not drawn here" not in page.inner_text("main")
+    assert "not supported here" not in page.inner_text("main")
     assert "not computed here" not in page.inner_text("main")
 
 
-def test_what_cannot_be_known_here_says_so_instead_of_showing_zero(page, url):
+def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, url):
     open_dashboard(page, url)
     for title in ("Capacity", "Throttles", "Writes throttled by DynamoDB"):
         root = page.locator(f'[data-title="{title}"]')
@@ -199,7 +199,7 @@ def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url)
 
 
 def values_in_logs(aws):
-    """The handlers' metrics by name and reason, their runs' durations and tracebacks, straight from every log stream."""
+    """Read metrics by name and reason, durations and tracebacks of the handlers from every log stream."""
     metrics, durations, errors = defaultdict(list), defaultdict(list), Counter()
     for output, group in aws.outputs.items():
         if not output.endswith("LogGroupName"):
@@ -230,7 +230,7 @@ def percentile(values, percent):
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws, page, url):
+def test_after_ten_thousand_orders_the_page_agrees_with_tables_and_logs(aws, page, url):
     open_dashboard(page, url)
     wait_until_settled(aws)
     placed, rejected = number(page, "placed"), number(page, "rejected")
@@ -264,11 +264,11 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
         "Retries that succeed": {
             "of retried changes": 100 - 100 * statistics.fmean(all_of("RetriesExhausted"))
         },
-        "Orders in a transaction": {
+        "Orders per transaction": {
             "average": statistics.fmean(all_of("OrdersPerTransaction")),
             "most": max(all_of("OrdersPerTransaction")),
         },
-        "Attempts to commit": {"transactions sent": sum(all_of("ConditionalWrites"))},
+        "Commit attempts": {"transactions sent": sum(all_of("ConditionalWrites"))},
         "Commit latency": {
             f"p{percent}": percentile(all_of("CommitLatency"), percent) for percent in (50, 95, 99)
         },
@@ -285,11 +285,11 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
             assert found[label] == pytest.approx(value, rel=1e-6), (title, label)
     waiting = legend(page, "Waiting")["OrderQueue"]
     assert 100 < waiting <= ORDERS
-    assert 1 <= legend(page, "At once")["PlaceOrders"] <= 60
+    assert 1 <= legend(page, "Concurrent invocations")["PlaceOrders"] <= 60
     assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 120
 
 
-def test_under_the_pointer_the_legend_shows_that_moment(page, url):
+def test_the_legend_shows_the_moment_under_the_pointer(page, url):
     open_dashboard(page, url, "latest")
     total = legend(page, "Orders")["placed"]
     plot = page.locator('[data-title="Orders"] .u-over')
@@ -301,7 +301,7 @@ def test_under_the_pointer_the_legend_shows_that_moment(page, url):
     assert (legend(page, "Orders")["placed"] or 0) < total
 
 
-def test_a_picture_without_a_window(aws, chromium, tmp_path):
+def test_a_picture_can_be_taken_without_a_window(aws, chromium, tmp_path):
     file = tmp_path / "dashboard.png"
     cli("dashboard", "--png", str(file))
     content = file.read_bytes()
@@ -343,7 +343,7 @@ def ask(url, path, **headers):
         return answer, answer.read()
 
 
-def test_the_server_answers_this_machine_only_and_says_no_more_than_it_must(aws, url):
+def test_the_server_answers_only_this_machine_and_only_with_its_own_files(aws, url):
     answer, _ = ask(url, "/")
     assert answer.status == 200
     policy = answer.getheader("Content-Security-Policy")
@@ -360,7 +360,7 @@ def test_the_server_answers_this_machine_only_and_says_no_more_than_it_must(aws,
 
 
 def test_the_server_ends_with_the_embedded_aws(tmp_path):
-    """Beside a stand-in for the embedded AWS, whose stack cannot be read."""
+    """The server runs with a fake embedded AWS, whose stack cannot be read."""
     ready = tmp_path / "web" / "_ministack" / "ready"
     ready.parent.mkdir(parents=True)
     ready.write_text("ready")

@@ -1,4 +1,4 @@
-"""The whole way: the real CDK deployed it, SQS carries the orders, Lambda runs the handlers."""
+"""The deployed stack from end to end: CDK, SQS, Lambda, DynamoDB, and the command line."""
 
 import json
 import os
@@ -34,18 +34,18 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
     assert len(rows) == 40
     assert sum(row["status"] == "PENDING" for row in rows.values()) == 30
     assert {row.get("reason") for row in rows.values()} == {None, "INSUFFICIENT_STOCK"}
-    letters = {
-        letter.original_message_id: letter
+    found = {
+        dead_letter.original_message_id: dead_letter
         for name in queues.DEAD_LETTERS
-        for letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
+        for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
     }
     for message_id in (bad_id, bad_fifo_id):
-        assert letters[message_id].body == bad
-        assert letters[message_id].code == "INVALID_JSON"
-        assert "1.5 is not a whole number" in letters[message_id].message
+        assert found[message_id].body == bad
+        assert found[message_id].code == "INVALID_JSON"
+        assert "1.5 is not a whole number" in found[message_id].message
 
 
-def test_from_the_fifo_queue_first_come_is_first_served(aws):
+def test_first_come_is_first_served_on_the_fifo_queue(aws):
     create(aws, "drop", 15)
     drop = [
         message(order_body(f"drop-{n:02}", {"drop": 1}), "drop", f"drop-{n}") for n in range(40)
@@ -78,7 +78,7 @@ def test_up_does_nothing_when_nothing_changed(embedded_aws):
     assert time.monotonic() - began < 2
 
 
-def test_the_demonstration(embedded_aws):
+def test_the_demonstration_loses_nothing_and_its_books_balance(embedded_aws):
     done = cli("demo")
     result = json.loads((STATE / "demo.json").read_text())
     assert result["ordersSent"] == 2000
@@ -98,7 +98,7 @@ def test_env_points_any_client_at_the_embedded_aws(embedded_aws):
     assert f"export AWS_ENDPOINT_URL={embedded_aws[1].endpoint}" in lines
 
 
-def test_send_invoke_and_status(aws, tmp_path):
+def test_send_invoke_and_status_work_on_the_deployed_stack(aws, tmp_path):
     file = tmp_path / "orders.jsonl"
     file.write_text(
         "".join(json.dumps(order_body(f"cli-{n}", {"e2e": 1})) + "\n" for n in range(25))
@@ -120,7 +120,7 @@ def test_send_invoke_and_status(aws, tmp_path):
     assert "batch done" in answer.stderr
 
 
-def test_real_accounts_and_the_embedded_aws_are_not_mistaken_for_each_other(embedded_aws):
+def test_commands_do_not_mistake_the_embedded_aws_for_an_account(embedded_aws):
     endpoint = embedded_aws[1].endpoint
     for arguments in (["status", "--account", "dev"], ["deploy", "--stage", "dev"]):
         refused = subprocess.run(
@@ -135,7 +135,7 @@ def test_real_accounts_and_the_embedded_aws_are_not_mistaken_for_each_other(embe
         assert "points at this machine" in refused.stderr
 
 
-def test_errors_say_what_to_do(embedded_aws):
+def test_an_error_says_what_to_do(embedded_aws):
     unknown = cli("invoke", "fly", "events/place_orders.json", check=False)
     assert unknown.returncode == 1
     assert "there are: adjust_stock, cancel_orders" in unknown.stderr

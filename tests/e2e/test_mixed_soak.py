@@ -1,4 +1,4 @@
-"""Everything at once on the deployed stack, and every unit explained at the end."""
+"""All kinds of messages at once on the deployed stack, with every unit explained at the end."""
 
 import json
 import multiprocessing
@@ -67,7 +67,7 @@ def send(queue, bodies):
     queues.send(Aws.of_stack(stack.STACK_NAME), queue, [message(body) for body in bodies])
 
 
-def test_everything_at_once_and_every_unit_is_explained(embedded_aws):
+def test_every_unit_is_explained_after_all_kinds_of_messages_at_once(embedded_aws):
     aws = embedded_aws[0]
     for product_id in PRODUCTS:
         create(aws, product_id, 150, lowStockThreshold=10)
@@ -139,7 +139,7 @@ def test_everything_at_once_and_every_unit_is_explained(embedded_aws):
     assert "OPENING" in why
 
 
-def test_audit_finds_a_unit_that_nobody_can_explain(embedded_aws):
+def test_audit_finds_an_unexplained_unit(embedded_aws):
     aws = embedded_aws[0]
     create(aws, "cooked", 10)
     place = {"TableName": aws.outputs["ProductsTableName"], "Key": {"productId": {"S": "cooked"}}}

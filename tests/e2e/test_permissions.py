@@ -1,6 +1,6 @@
-"""Every permission of every role is needed: without it the embedded AWS, which enforces IAM, refuses the function.
+"""Every permission of every role is needed: without it the embedded AWS, which enforces IAM, denies the function.
 
-What it does not enforce is asserted on the template (tests/infra): Lambda's own reading from the queues, and logs.
+It does not enforce the permissions for logs and for Lambda's poller; tests/infra checks those on the template.
 """
 
 import json
@@ -20,7 +20,7 @@ NOT_ENFORCED = {
 
 
 class Shop:
-    """Prepares what an event needs, with the permissions as deployed."""
+    """Prepares products and orders for an event, with all deployed permissions."""
 
     def __init__(self, aws):
         self.aws = aws
@@ -32,18 +32,18 @@ class Shop:
         return answer
 
     def product(self):
-        """A product of the event's own, 10 in stock. Returns the answer that describes it."""
+        """Create a product for the event, with 10 in stock. Returns the answer that describes it."""
         create = {"action": "create", "productId": self.new_id, "openingStock": 10}
         return self.call("manage_products", create)
 
     def lease(self):
-        """Nobody may change the product for a while."""
+        """Lease the product for a while."""
         seconds = {"seconds": 900, "outliveInvocation": True}
         acquire = {"action": "acquire", "productId": self.new_id, **seconds}
         return self.call("count_stock", acquire)["lease"]
 
     def order(self):
-        """An order of the product."""
+        """Place an order for the product."""
         self.product()
         return order_body(self.new_id, {self.new_id: 1})
 
@@ -239,7 +239,7 @@ def test_there_is_an_event_for_every_permission(aws, deployed):
     NEEDED_FOR,
     ids=lambda part: part.rsplit(":", 1)[-1],
 )
-def test_without_the_permission_the_function_is_refused(aws, deployed, function, action, resource):
+def test_a_function_without_a_permission_is_denied(aws, deployed, function, action, resource):
     event = NEEDED_FOR[function, action, resource](Shop(aws))
     taken = {
         (name, arn)
@@ -257,6 +257,6 @@ def test_without_the_permission_the_function_is_refused(aws, deployed, function,
 
 
 def said(invocation):
-    """All that an invocation answered and logged. Nothing was acknowledged that could not be done."""
+    """Collect what an invocation answered and logged. A denied message must not be acknowledged."""
     assert not invocation.failed, invocation.answer
     return json.dumps(invocation.answer) + invocation.logs

@@ -1,1 +1,1 @@
-"""The exploration: real handlers under every schedule of a small world."""
+"""The exploration: runs the real handlers in every schedule of a small world."""

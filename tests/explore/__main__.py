@@ -1,4 +1,4 @@
-"""Explores schedules: all of them, or one that a failure printed."""
+"""The command of the exploration: explores all schedules, or replays one that failed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ console = Console()
 
 @app.command()
 def explore(
-    processes: Annotated[int, typer.Option(help="How many at once.")] = os.cpu_count() or 2,
+    processes: Annotated[int, typer.Option(help="Number of processes.")] = os.cpu_count() or 2,
 ) -> None:
-    """All schedules of two rivals with one fault, 1,000 random ones of three with two, and all mutants."""
+    """Explore all schedules of two rivals with one fault, 1,000 random ones of three with two, and all mutants."""
     started = time.perf_counter()
     tasks = _tasks()
     done: list[workers.Done] = []
@@ -61,7 +61,7 @@ def explore(
             console.print(escape(str(part.failure)))
             console.print(escape(_how_to_repeat(part)))
     for name, part in missed:
-        console.print(f"\n[bold]not seen: {escape(name)}[/] {escape(part.error)}")
+        console.print(f"\n[bold]not caught: {escape(name)}[/] {escape(part.error)}")
     console.print(
         f"{sum(part.schedules for part in done):,} schedules, {len(problems)} failures; "
         f"{len(caught) - len(missed)} of {len(caught)} mutants caught; "
@@ -71,7 +71,7 @@ def explore(
 
 
 def _tasks() -> list[workers.Task]:
-    """The parts, the longest first: the seeds are spread over the scenarios."""
+    """List the tasks, the longest first, with the seeds spread over the scenarios."""
     seeds = range(0, SEEDS, len(SCENARIOS))
     chunks = [
         workers.Task(name, seeds=tuple(start + number for start in seeds if start + number < SEEDS))
@@ -103,7 +103,7 @@ def _table_of_scenarios(done: Sequence[workers.Done]) -> Table:
 
 def _table_of_mutants(caught: Sequence[tuple[str, workers.Done]]) -> Table:
     table = Table(title="Mutants", title_justify="left", box=None)
-    for column in ("mistake", "schedules", "seen as"):
+    for column in ("mistake", "schedules", "caught as"):
         table.add_column(column, justify="right" if column == "schedules" else "left")
     order = [mutant.name for mutant in mutants.MUTANTS]
     for name, part in sorted(caught, key=lambda entry: order.index(entry[0])):
@@ -126,9 +126,9 @@ def replay(
     schedule: str,
     rivals: int = 2,
     faults: int = 1,
-    mutant: Annotated[str, typer.Option(help="Replay it on this mutant of the code.")] = "",
+    mutant: Annotated[str, typer.Option(help="Replay it with this mutant of the code.")] = "",
 ) -> None:
-    """One schedule, as a failure prints it."""
+    """Replay one schedule, in the form that a failure prints."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         trace, failure = pool.apply(workers.replay, (scenario, schedule, rivals, faults, mutant))
     console.print(escape("\n".join(trace)))
@@ -138,7 +138,7 @@ def replay(
 
 @app.command()
 def mutant(name: str) -> None:
-    """How one mutant is caught, step by step."""
+    """Show how one mutant is caught, step by step."""
     ((_, done),) = workers.catch([name], 1)
     console.print(escape(str(done.failure or done.error or "not caught")))
     raise typer.Exit(0 if done.failure else 1)

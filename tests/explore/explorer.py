@@ -1,9 +1,9 @@
-"""Enumerates schedules: depth first and complete, or at random from a seed; and replays one.
+"""The explorer: enumerates all schedules depth first, draws random ones from a seed, or replays one.
 
 The search is stateless: each schedule is run from the start (Godefroid, "Model checking for programming languages using
 VeriSoft", POPL 1997). Orders of steps that commute are tried once, by sleep sets (Godefroid, "Partial-order methods for
-the verification of concurrent systems", LNCS 1032, 1996): a step that was tried at a node need not be tried again after
-its neighbours, until one of them touches what it touches.
+the verification of concurrent systems", LNCS 1032, 1996): a step that was tried at a node is not tried again after its
+neighbours, until one of them touches an item that it touches.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Failure:
     """A schedule that breaks an invariant.
 
     Attributes:
-        message: Which one.
-        trace: What happened, step by step.
-        schedule: To be replayed.
-        faults: How many faults it was allowed.
-        rivals: How many processes began.
+        message: The broken invariant.
+        trace: The steps of the run, in words.
+        schedule: The choices, for `replay`.
+        faults: Most faults that the run could have.
+        rivals: Number of processes at the start.
     """
 
     message: str
@@ -40,11 +40,11 @@ class Failure:
 
 @dataclass
 class Result:
-    """What an exploration came to.
+    """The result of an exploration.
 
     Attributes:
-        schedules: Complete runs, each another one. One that was allowed faults and had none is not counted.
-        pruned: Runs that were broken off because they only repeat others in another order.
+        schedules: Distinct complete runs. If faults are explored, a run without a fault does not count.
+        pruned: Runs that were stopped because they only repeat others in another order.
         longest: Most steps in a run.
         failure: The first schedule that broke an invariant.
     """
@@ -57,7 +57,7 @@ class Result:
 
 @dataclass
 class _Node:
-    """A point at which several steps are open."""
+    """A point in a run at which several steps are possible."""
 
     open: list[Step]
     asleep: list[Step]
@@ -65,7 +65,7 @@ class _Node:
     done: list[Step] = field(default_factory=list)
 
     def advance(self) -> Step | None:
-        """The next step to try; None if all were tried."""
+        """Choose the next step to try; None if all have been tried."""
         names = {step.choice for step in self.asleep}
         while self.next < len(self.open):
             step = self.open[self.next]
@@ -76,7 +76,7 @@ class _Node:
         return None
 
     def sleepers_after(self, step: Step) -> list[Step]:
-        """What need not be tried after a step: what was tried before it, and does not depend on it."""
+        """List the steps that need not be tried after a step: those tried before it that commute with it."""
         earlier = [*self.asleep, *(other for other in self.done if other is not step)]
         return [other for other in earlier if other.commutes_with(step)]
 
@@ -86,10 +86,10 @@ class Explorer:
 
     Args:
         handlers: The handlers of this process.
-        scenario: What to explore.
-        rivals: How many processes begin.
-        faults: How many faults a run may have.
-        reduce: Whether orders of steps that commute are tried once only.
+        scenario: The scenario to explore.
+        rivals: Number of processes at the start.
+        faults: Most faults in a run.
+        reduce: Whether to try only one order of steps that commute.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class Explorer:
         most: int | None = None,
         seen: Callable[[World], None] = lambda _: None,
     ) -> Result:
-        """Run every schedule, until one fails.
+        """Run every schedule until one fails.
 
         Args:
-            first_fault: Which faults may be the first one of a run.
-            most: Stop after so many runs.
-            seen: Told of each run that ended well.
+            first_fault: Whether a fault may be the first one of a run.
+            most: Stop after this many runs.
+            seen: Called after each run without a failure.
         """
         result, stack = Result(), list[_Node]()
         while True:
@@ -142,7 +142,7 @@ class Explorer:
         first_fault: Callable[[Step], bool],
         seen: Callable[[World], None],
     ) -> None:
-        """Repeat what the stack says, with its last node advanced, and then go on with the first open steps."""
+        """Repeat the steps of the stack, advance its last node, and continue with the first possible steps."""
         world: World | None = None
         try:
             world = World(self._handlers, self._scenario, self._rivals, self._faults)
@@ -164,7 +164,7 @@ class Explorer:
                 else:
                     if [step.choice for step in steps] != [s.choice for s in stack[depth].open]:
                         raise RuntimeError(
-                            f"a repeated run took another way: {world.trace[-3:]}, {steps}, {stack[depth].open}"
+                            f"a repeated run took another path: {world.trace[-3:]}, {steps}, {stack[depth].open}"
                         )
                     node = stack[depth]
                     step = node.advance() if depth == len(stack) - 1 else node.done[-1]
@@ -193,7 +193,7 @@ class Explorer:
         return [step for step in steps if not step.is_fault or first_fault(step)]
 
     def at_random(self, seed: int) -> Result:
-        """Run one schedule, drawn from a seed: faults are spread over the run."""
+        """Run a random schedule from a seed, with faults spread over the run."""
         chance = random.Random(f"{self._scenario.name} {seed}")
         likelihood = chance.choice([0.05, 0.1, 0.2])
 
@@ -206,14 +206,14 @@ class Explorer:
         return self._run_with(draw)
 
     def replay(self, schedule: str, seen: Callable[[World], None] = lambda _: None) -> Result:
-        """Run one schedule as a failure prints it; beyond its end the first open step is taken.
+        """Run one schedule in the form that a failure prints. After its end the first possible step is taken.
 
         Args:
             schedule: Choices, separated by spaces.
-            seen: Told of the run when it is over.
+            seen: Called when the run is over.
 
         Raises:
-            ValueError: It does not fit.
+            ValueError: A choice of the schedule is not possible.
         """
         wanted = [Choice.parse(text) for text in schedule.split()]
 

@@ -1,6 +1,6 @@
-"""What must hold in every run, whatever the schedule and the faults.
+"""The invariants of every run, for all schedules and faults.
 
-The invariants look at rows and answers, never at calls.
+They are checked on rows and answers, never on calls.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FIXED = {
 
 
 def check_change(world: World, change: Change) -> None:
-    """What must hold for each write.
+    """Check a write.
 
     Raises:
-        ViolationError: It does not.
+        ViolationError: The write breaks an invariant.
     """
     table, key = change.place
     name = "/".join(key)
@@ -36,9 +36,9 @@ def check_change(world: World, change: Change) -> None:
     if after is None:
         _require(table == "Products", f"{table} {name} was deleted")
     elif before is None:
-        _require(after["_version"] == 1, f"{table} {name} begins with version {after['_version']}")
+        _require(after["_version"] == 1, f"{table} {name} starts with version {after['_version']}")
     else:
-        # A version counts changes of the item; a claim on it is none.
+        # A version counts changes of the item, and a claim does not count as one.
         allowed = {1} if _without_lock(before) != _without_lock(after) else {0, 1}
         _require(
             after["_version"] - before["_version"] in allowed,
@@ -101,7 +101,7 @@ def _check_order(
     if after["status"] == "REJECTED":
         _require(
             any(_justifies(product, after) for product in _seen(world, change, after)),
-            f"order {name} was refused as {after['reason']}, which was never true while it was being placed",
+            f"order {name} was rejected as {after['reason']}, which was never true while it was being placed",
         )
     _check_order_of_group(world, name)
 
@@ -109,7 +109,7 @@ def _check_order(
 def _seen(
     world: World, change: Change, order: dict[str, Any]
 ) -> Iterator[tuple[dict[str, Any] | None, int]]:
-    """The products of an order, with the quantity, as they stood from the invocation's first call on."""
+    """List the states of an order's products since the invocation's first call, with the ordered quantity."""
     begun = change.process.begun or 0
     for line in order["items"]:
         place = ("Products", (line["productId"],))
@@ -133,7 +133,7 @@ def _justifies(product_and_quantity: tuple[dict[str, Any] | None, int], order: A
 
 
 def _check_order_of_group(world: World, order_id: str) -> None:
-    """A later message of a group never takes effect before an earlier one."""
+    """Check that no message of a group takes effect before an earlier one."""
     group, earlier = None, []
     for message_id, (function, body, its_group) in world.sent.items():
         if function == "place_orders" and its_group is not None:
@@ -150,7 +150,7 @@ def _check_order_of_group(world: World, order_id: str) -> None:
 
 
 def end_of(world: World, message_id: str) -> str | None:
-    """Where a message ended, as far as it can be seen in what is durable; None if nowhere."""
+    """Find where a message ended, from durable rows and dead letters only; None if it has not ended."""
     function, body, _ = world.sent[message_id]
     dead = world.dead_letters(message_id)
     done = False
@@ -184,19 +184,19 @@ def _is_adjustment(row: dict[str, Any], asked: dict[str, Any]) -> bool:
 
 
 def check_end(world: World) -> None:
-    """What must hold when everything has come to rest.
+    """Check the end of a run.
 
     Raises:
-        ViolationError: It does not.
+        ViolationError: The end breaks an invariant.
     """
     for message_id, (_, body, _) in world.sent.items():
         _require(end_of(world, message_id) is not None, f"{body} was lost")
     for queue in world.model.sqs.queues.values():
         for message in queue.messages if "Dead" in queue.name else ():
-            _require("errorCode" in message.attributes, f"SQS gave up {message.body}")
+            _require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
     _check_books(world)
     if not world.crashes:
-        # A claim whose release went wrong ends by itself, and soon.
+        # A claim whose release failed expires soon.
         tolerated = CLAIM_SECONDS if world.faults_used else 0.0
         for row in world.rows("Products"):
             left = float(row.get("lockTime", 0)) - world.clock.seconds
@@ -206,7 +206,7 @@ def check_end(world: World) -> None:
 
 
 def _check_books(world: World) -> None:
-    """Every unit is explained."""
+    """Check that every unit is explained."""
     tables = world.model.dynamodb.tables
 
     def rows(name: str) -> list[dict[str, Any]]:
@@ -223,7 +223,7 @@ def _check_books(world: World) -> None:
 def _check_answer(
     world: World, function: str, command: dict[str, Any], answer: dict[str, Any]
 ) -> None:
-    """What a caller is told is true."""
+    """Check that the answer to a command is true."""
     result = answer.get("result", answer.get("errorCode"))
     _require(result is not None, f"{command} was answered {answer}")
     if function == "adjust_stock":

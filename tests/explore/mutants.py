@@ -1,4 +1,4 @@
-"""Mistakes that one could make in this code, each by a small replacement of its text: the explorer must see them all."""
+"""Mutants: planted mistakes, each a small replacement in the code, all of which the explorer must find."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PACKAGE = f"{CODE}/inventory_orders"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake.
+    """A planted mistake.
 
     Attributes:
         name: What is wrong.
-        edits: (file, what stands there, what stands there instead); an empty text stands for the whole file.
-        scenarios: Where it shows.
-        kind: The fault that shows it first; empty if it needs none, or any.
+        edits: (file, old text, new text); an empty old text stands for the whole file.
+        scenarios: The scenarios that reveal it.
+        kind: The fault that reveals it first; empty if none is needed, or any.
     """
 
     name: str
@@ -30,10 +30,10 @@ class Mutant:
 
 
 def tree(folder: Path, mutant: Mutant) -> None:
-    """Copy the code into a folder, with the mistake in it.
+    """Copy the code into a folder and plant the mistake.
 
     Raises:
-        ValueError: The text that is to be replaced is not there, or not once: the mutant has to follow the code.
+        ValueError: The old text does not occur exactly once, so the mutant has to be adapted to the code.
     """
     for name in (CODE, "functions"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -42,7 +42,7 @@ def tree(folder: Path, mutant: Mutant) -> None:
         text = path.read_text("utf-8")
         if old and text.count(old) != 1:
             raise ValueError(
-                f"mutant {mutant.name!r}: {old!r} stands {text.count(old)} times in {name}; rewrite the mutant"
+                f"mutant {mutant.name!r}: {old!r} occurs {text.count(old)} times in {name}; rewrite the mutant"
             )
         path.write_text(text.replace(old, new) if old else new, "utf-8")
 

@@ -1,4 +1,4 @@
-"""The rivals whose schedules are explored."""
+"""The scenarios: rivals whose schedules are explored."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationError, World
 
-# After this time an invocation may begin no more work.
+# After this time an invocation begins no new work.
 WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 
 
 def order(order_id: str, user_id: str = "u-1", **lines: int) -> dict[str, Any]:
-    """An order's message."""
+    """Make the message of an order."""
     items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
     return {"orderId": order_id, "userId": user_id, "items": items}
 
 
 def receipt(adjustment_id: str, product_id: str, delta: int) -> dict[str, Any]:
-    """A receipt's message."""
+    """Make the message of a receipt."""
     return {
         "adjustmentId": adjustment_id,
         "productId": product_id,
@@ -30,13 +30,13 @@ def receipt(adjustment_id: str, product_id: str, delta: int) -> dict[str, Any]:
 
 
 def statuses(world: World, *order_ids: str) -> list[str]:
-    """What became of orders."""
+    """List the statuses of orders."""
     rows = (world.row("Orders", order_id) for order_id in order_ids)
     return [row["status"] if row else "NONE" for row in rows]
 
 
 def require(holds: bool, message: str) -> None:
-    """An expectation of one scenario."""
+    """Check an expectation of one scenario."""
     if not holds:
         raise ViolationError(message)
 
@@ -74,14 +74,14 @@ def _order_and_cancellation(world: World, rivals: int) -> None:
 
 def _is_cancelled(world: World) -> None:
     (ended,), (other,) = statuses(world, "o"), statuses(world, "other")
-    # Where another order takes all units first, there is nothing to cancel.
+    # If another order takes all units first, there is nothing to cancel.
     allowed = {"CANCELLED"} if other == "NONE" else {"CANCELLED", "REJECTED"}
     require(ended in allowed, f"it ended as {ended}")
     row = world.row("Products", "p")
     sold = 2 if other == "PENDING" else 0
     require(
         row is not None and row["stockCount"] == 2 - sold,
-        "the units of the order did not come back",
+        "the units of the order were not returned",
     )
 
 
@@ -103,7 +103,7 @@ def _books(command: dict[str, Any]) -> Callable[[Client], None]:
 
 
 def _counts(adjustment_id: str, found: int, seconds: int) -> Callable[[Client], None]:
-    """Acquire, count, commit; who cannot commit gives the lease back."""
+    """Acquire, count and commit; release the lease if the commit fails."""
 
     def script(client: Client) -> None:
         acquired = client(
@@ -158,7 +158,7 @@ def _relists(client: Client) -> None:
     made = client("manage_products", {"action": "create", "productId": "p", "openingStock": 1})
     require(
         made.get("result") in {"APPLIED", "RETRY_LATER", None} or client.world.crashes > crashes,
-        f"nobody else lists the product, and its creation was answered {made}",
+        f"no other process lists the product, but its creation was answered {made}",
     )
 
 
@@ -232,7 +232,7 @@ def _events(world: World, rivals: int) -> None:
 
 def _newest_stands(world: World) -> None:
     row = world.row("Products", "p") or {}
-    require(row.get("price") == 200, f"the newest price is 200, and {row.get('price')} stands")
+    require(row.get("price") == 200, f"the newest price is 200, but {row.get('price')} is stored")
 
 
 def _conflicting_bodies(world: World, rivals: int) -> None:
@@ -256,7 +256,7 @@ def _fifo(world: World, rivals: int) -> None:
     world.product("p", 2)
     world.product("q", 1)
     world.deliver("A", "place_orders", order("g1", p=2), order("g2", p=1), group="p")
-    # A quantity of 0 is poison: it has to be dead-lettered before what stands behind it may go on.
+    # A quantity of 0 is poison, which has to be dead-lettered before its group can continue.
     world.deliver("B", "place_orders", order("h0", q=0), order("h1", q=1, p=1), group="q")
     if rivals > 2:
         world.deliver("C", "adjust_stock", receipt("r", "p", 1))
@@ -289,7 +289,7 @@ def _decrements(world: World, rivals: int) -> None:
 
         return run
 
-    # The first one teaches the process what the second one needs to know to be atomic.
+    # The first decrement fills the product cache, which the second one needs to be atomic.
     world.client("A", "decrements twice", script("atomic", "a", 2))
     world.client("B", "decrements", script("optimistic", "b", 1))
     if rivals > 2:

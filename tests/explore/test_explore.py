@@ -1,4 +1,4 @@
-"""A part of the exploration that fits into every test run, and whether the explorer itself can be relied on."""
+"""The part of the exploration that runs with all tests, and tests of the explorer itself."""
 
 import multiprocessing
 
@@ -9,12 +9,12 @@ from tests.explore.explorer import Explorer
 from tests.explore.scenarios import SCENARIOS
 
 PROCESSES = 2
-# Three rivals and two faults, in each scenario.
+# With three rivals and two faults, in each scenario.
 SEEDS = 6
 
 
 def in_a_process(function, *arguments):
-    """What a run replaces in its process is never put back, so it gets one of its own."""
+    """Call a function in a new process, because a run replaces parts of its process for good."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(function, arguments)
 
@@ -30,7 +30,7 @@ def test_every_schedule_without_a_fault_and_some_random_ones_are_clean():
     assert len(done) == len(tasks)
 
 
-def test_every_schedule_with_a_lost_response_or_a_crash_is_clean_where_it_is_most_dangerous():
+def test_every_schedule_with_a_fault_is_clean_in_the_most_dangerous_scenarios():
     names = ("order against order on the last unit", "the same order twice at once")
     tasks = [
         workers.Task(name, kind)
@@ -43,7 +43,7 @@ def test_every_schedule_with_a_lost_response_or_a_crash_is_clean_where_it_is_mos
         assert part.schedules > 1
 
 
-def test_mistakes_are_seen():
+def test_mutants_are_caught():
     missed = []
     for name, done in workers.catch([mutant.name for mutant in mutants.MUTANTS], PROCESSES):
         if done.failure is None:
@@ -54,14 +54,14 @@ def test_mistakes_are_seen():
     assert not missed
 
 
-def test_every_mutant_still_fits_the_code(tmp_path):
+def test_every_mutant_fits_the_code(tmp_path):
     assert len(mutants.MUTANTS) >= 20
     for number, mutant in enumerate(mutants.MUTANTS):
         mutants.tree(tmp_path / str(number), mutant)
         assert set(mutant.scenarios) <= SCENARIOS.keys()
 
 
-def test_a_mutant_whose_text_is_gone_says_so(tmp_path):
+def test_a_mutant_that_does_not_fit_is_an_error(tmp_path):
     mutant = mutants.Mutant(
         "gone", ((f"{mutants.CODE}/inventory_orders/store/dynamodb.py", "no", ""),), ()
     )
@@ -80,7 +80,7 @@ def test_a_failure_can_be_replayed():
         )
         assert message == failure.message
         assert trace == list(failure.trace)
-    # The same schedule does no harm to the code as it is.
+    # The same schedule is clean with the original code.
     _, message = in_a_process(
         workers.replay,
         *(done.task.scenario, failure.schedule, failure.rivals, failure.faults),
@@ -90,7 +90,7 @@ def test_a_failure_can_be_replayed():
 
 
 def ends(name, faults, kind, reduce):
-    """Every end of a scenario, without times: rows, dead letters, answers."""
+    """Collect all ends of a scenario, without times: rows, dead letters, answers."""
     found = set()
 
     def note(world):
@@ -136,7 +136,7 @@ def _without_times(row):
         ("delist and relist against order", "crash-after"),
     ],
 )
-def test_the_reduction_loses_no_end(name, kind):
+def test_the_reduction_finds_every_end(name, kind):
     reduced, fewer = in_a_process(ends, name, 1, kind, True)
     every, more = in_a_process(ends, name, 1, kind, False)
     assert reduced == every

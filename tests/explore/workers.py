@@ -1,4 +1,4 @@
-"""Explorations as tasks for processes of their own: what a run replaces in its process is never put back."""
+"""Runs explorations as tasks in processes of their own, because a run replaces parts of its process for good."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Task:
     """A part of the exploration.
 
     Attributes:
-        scenario: Its name.
-        kind: Complete search with two rivals: without a fault, or with one of this kind. Empty for seeds.
-        seeds: Random schedules with three rivals and two faults.
-        most: Stop after so many runs; None for all.
+        scenario: Name of the scenario.
+        kind: For a complete search with two rivals: the kind of its one fault, or no fault. Empty for seeds.
+        seeds: Seeds of random schedules with three rivals and two faults.
+        most: Stop after this many runs; None for all.
     """
 
     scenario: str
@@ -49,16 +49,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """What a task came to.
+    """The result of a task.
 
     Attributes:
         task: The task.
-        schedules: Runs, each another one.
-        pruned: Runs that were broken off as repetitions.
+        schedules: Number of distinct runs.
+        pruned: Runs that were stopped as repetitions.
         longest: Most steps in a run.
-        seconds: How long it took.
-        failure: What was found.
-        error: What went wrong with the exploration itself.
+        seconds: Duration of the task.
+        failure: The first schedule that broke an invariant.
+        error: An error of the exploration itself.
     """
 
     task: Task
@@ -71,20 +71,20 @@ class Done:
 
 
 def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
-    """The complete search of a scenario, in parts."""
+    """Divide the complete search of a scenario into tasks."""
     kinds = KINDS if SCENARIOS[scenario].one_fault else (NO_FAULT,)
     return [Task(scenario, kind, most=most) for kind in kinds]
 
 
 def run(tasks: Sequence[Task], processes: int) -> Iterator[Done]:
-    """Run tasks in parallel, and yield each as it ends."""
+    """Run tasks in parallel, and yield each when it ends."""
     with multiprocessing.get_context("fork").Pool(processes, _quiet) as pool:
         yield from pool.imap_unordered(_explore, tasks)
 
 
 def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
-    """Explore mutants in parallel until each is caught, and yield each as it ends."""
-    # One process each: a module that was imported with a mistake in it stays so.
+    """Explore mutants in parallel until each is caught, and yield each when it ends."""
+    # One process per mutant, because an imported module keeps its mistake.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(_catch, names)
 
@@ -97,7 +97,7 @@ _handlers: Handlers | None = None
 
 
 def handlers(root: Path = ROOT) -> Handlers:
-    """The handlers of a checkout, once a process."""
+    """Load the handlers of a checkout, once per process."""
     global _handlers  # noqa: PLW0603 - a process has one
     if _handlers is None:
         for name in [name for name in sys.modules if name.startswith(_MODULES)]:
@@ -118,7 +118,7 @@ def _load(root: Path, name: str) -> ModuleType:
     return module
 
 
-# The clocks of this process become virtual.
+# From here on the clocks of this process are virtual.
 _now = time.perf_counter
 
 
@@ -183,7 +183,7 @@ def _catch(name: str) -> tuple[str, Done]:
 def replay(
     scenario: str, schedule: str, rivals: int, faults: int, name: str
 ) -> tuple[list[str], str]:
-    """Run one schedule, on a mutant if one is named. Returns its trace, and what it breaks."""
+    """Run one schedule, with a mutant if one is named. Returns its trace and the failure."""
     with tempfile.TemporaryDirectory() as folder:
         root = ROOT
         if name:

@@ -1,8 +1,8 @@
-"""A small world for the real handlers: tables and queues in memory, invocations that stop before every AWS call.
+"""The world of a run: tables and queues in memory, and invocations that stop before every AWS call.
 
-Each invocation is a greenlet. Before a call it stops, and the explorer decides whose call happens next and what goes
-wrong with it. All that could differ from run to run is held still: time is virtual, tokens are counted, jitter is always
-its bound, and nothing runs side by side but the invocations.
+Each invocation is a greenlet. It stops before each call, and the explorer chooses whose call happens next and whether a
+fault hits it. Nothing else may differ between runs: time is virtual, tokens are numbered, jitter is always its upper
+bound, and only the invocations run concurrently.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
 MAX_RECEIVE_COUNT = 20
 TICK_SECONDS = 0.001
-# A connection that breaks; short beside the leases of the scenarios, which time steps let expire.
+# The time that a broken connection takes. The leases of the scenarios are much longer.
 LOST_SECONDS = 0.1
 
-# A scenario has a handful of invocations; a message that comes back for ever is a failure too.
+# A scenario has a handful of invocations, and a message that returns for ever is a failure.
 MOST_INVOCATIONS = 25
 MOST_STEPS = 400
 
-# Whoever waits for a lease asks again and again. Rivals may go on after each of the first refusals in a row, and after
-# the last; those between them differ in nothing but their number.
+# A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
+# after the last. Those in between differ only in their number.
 MOST_REFUSALS = 2
 
 TABLES = {
@@ -45,7 +45,7 @@ TABLES = {
     "Orders": ("orderId",),
     "StockAdjustments": ("productId", "adjustmentId"),
 }
-# Function -> its queue. The dead-letter queue is named likewise.
+# Function -> its queue. The name of the dead-letter queue is derived from it.
 QUEUES = {
     "place_orders": ("Order", "OrderFifo.fifo"),
     "adjust_stock": ("Stock",),
@@ -61,7 +61,7 @@ class ViolationError(AssertionError):
 
 
 class CrashedError(BaseException):
-    """The invocation is gone: nothing of it may happen any more. No handler catches it."""
+    """The invocation has crashed. A BaseException, so that no handler catches it and continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Choice:
     """One step of a schedule.
 
     Attributes:
-        process: Whose call; empty for the world as a whole.
-        action: `go`, or what goes wrong instead.
+        process: The process that makes its call; empty for a step of the whole world.
+        action: `go`, or the fault that happens instead.
     """
 
     process: str
@@ -87,14 +87,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A choice that is open, with what it touches.
+    """A possible choice, with the items that it touches.
 
     Attributes:
         choice: The choice.
         reads: Items that it reads.
         writes: Items that it may write.
-        is_fault: Whether it counts against the number of faults.
-        is_global: Whether its order matters to everybody else: it lets time pass.
+        is_fault: Whether it counts as a fault.
+        is_global: Whether it commutes with no other step, because it lets time pass.
     """
 
     choice: Choice
@@ -104,11 +104,11 @@ class Step:
     is_global: bool = False
 
     def commutes_with(self, other: Step) -> bool:
-        """Whether the order of two steps makes no difference to anybody."""
+        """Whether the order of two steps makes no difference."""
         if self.choice.process == other.choice.process or self.is_global or other.is_global:
             return False
         if self.is_fault and other.is_fault:
-            # Either may use up what is left of the faults.
+            # Either of them may use up the faults that are left.
             return False
         return not (
             self.writes & other.writes or self.writes & other.reads or self.reads & other.writes
@@ -117,7 +117,7 @@ class Step:
 
 @dataclass(slots=True)
 class Call:
-    """An AWS call that is about to be made."""
+    """The next AWS call of a process."""
 
     service: str
     operation: str
@@ -134,19 +134,19 @@ class Call:
 
 @dataclass(slots=True)
 class Process:
-    """Somebody who invokes functions, one after the other: an event source, or a client.
+    """An event source or a client, which invokes functions one after the other.
 
     Attributes:
-        name: In schedules.
+        name: Its name in schedules.
         what: What it does, in words.
-        body: Runs inside the greenlet.
-        call: The AWS call before which it stands.
-        forced: What will happen to the repetition of the last call.
-        ends_at: Unix second at which its invocation is ended.
-        begun: Number of the write after which its invocation made its first call; None before that.
+        body: The code that runs inside the greenlet.
+        call: The AWS call that it will make next.
+        forced: The action for the repetition of its last call.
+        ends_at: Unix second at which Lambda ends its invocation.
+        begun: Number of writes before its invocation made its first call; None before that call.
         asked: Its last call, if that changed nothing, and the number of writes before it.
-        refusals: How often it has asked the same in vain.
-        environment: Its execution environment: what the process remembers between invocations.
+        refusals: How often it has repeated that call without effect.
+        environment: Its execution environment, which keeps state between invocations.
         batch: The queue and the messages, for an event source.
     """
 
@@ -173,14 +173,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An item that changed.
+    """A change of an item.
 
     Attributes:
-        number: Of the write, counted from 1.
-        place: Which item.
-        before: None if it was made.
-        after: None if it was deleted.
-        process: Who wrote it.
+        number: Number of the write, from 1.
+        place: Table and key of the item.
+        before: The item before; None if it was created.
+        after: The item after; None if it was deleted.
+        process: The process that wrote it.
     """
 
     number: int
@@ -192,14 +192,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who does what to which products.
+    """Products, and the processes that change them.
 
     Attributes:
-        name: Its name.
-        set_up: Puts products into the world, and starts its processes; told how many rivals there are.
+        name: Name of the scenario.
+        set_up: Creates products and processes in a world, for a number of rivals.
         jumps: Seconds by which time may jump, as a fault.
-        check: What must hold at the end, besides the invariants.
-        one_fault: Whether the complete search with a fault is made; where not, random schedules have faults.
+        check: What must hold at the end, in addition to the invariants.
+        one_fault: Whether the complete search covers one fault. Otherwise only random schedules have faults.
     """
 
     name: str
@@ -248,7 +248,7 @@ class World:
     # ------------------------------------------------------------------ setting up
 
     def product(self, product_id: str, stock: int, **more: Any) -> None:
-        """Put a product there, with the adjustment that explains its stock."""
+        """Create a product, with the adjustment that explains its stock."""
         created = "2026-01-01T00:00:00.000000+00:00"
         status = "OUT_OF_STOCK" if stock <= -more.get("backorderLimit", 0) else "ACTIVE"
         if 0 < stock <= more.get("lowStockThreshold", 0):
@@ -277,17 +277,17 @@ class World:
         )
 
     def put(self, table: str, row: Mapping[str, Any]) -> None:
-        """Put a row there."""
+        """Put a row into a table."""
         item = self.handlers.encode(row)
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
     def deliver(self, name: str, function: str, *bodies: Any, group: str | None = None) -> None:
-        """Start an event source: it hands one batch of messages to a function.
+        """Start an event source, which passes one batch of messages to a function.
 
         Args:
-            name: Of the process.
-            function: Which one.
-            bodies: Of the messages.
+            name: Name of the process.
+            function: Name of the function.
+            bodies: The message bodies.
             group: `MessageGroupId`, for the FIFO queue.
         """
         queue = self.model.sqs.queues[QUEUES[function][0 if group is None else 1]]
@@ -304,7 +304,7 @@ class World:
         self._start(name, function, (function, queue, messages))
 
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
-        """Start somebody who invokes functions directly."""
+        """Start a client, which invokes functions directly."""
         self._add(Process(name, what, lambda process: script(Client(self, process))))
 
     def _receive(self, queue: Queue) -> list[dict[str, Any]]:
@@ -343,7 +343,7 @@ class World:
         """
         self.invocations += 1
         if self.invocations > MOST_INVOCATIONS:
-            raise ViolationError("messages come back again and again, and nothing comes to rest")
+            raise ViolationError("messages return for ever, so the run does not end")
         process.begun = None
         process.ends_at = self.clock.seconds + INVOCATION_SECONDS
         try:
@@ -361,7 +361,7 @@ class World:
             process.ends_at = float("inf")
 
     def _consume(self, process: Process) -> None:
-        """What an event source does: one batch, and then delete what was not returned."""
+        """Act as an event source: process one batch, then delete the messages that were not returned."""
         assert process.batch is not None
         function, queue, messages = process.batch
         try:
@@ -384,7 +384,7 @@ class World:
         )
 
     def on_call(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Stop before an AWS call, and go on with what the explorer made of it."""
+        """Stop before an AWS call, and continue with the outcome that the explorer chooses."""
         process = self._current()
         if process is None:
             return self.model.answer(service, operation, request)
@@ -400,7 +400,7 @@ class World:
         return answer
 
     def on_sleep(self, seconds: float) -> None:
-        """Let time pass at once; nobody waits beyond the end of the invocation."""
+        """Let time pass at once. It is a violation to wait beyond the end of the invocation."""
         self.clock.sleep(seconds)
         process = self._current()
         if process is not None and self.clock.seconds > process.ends_at:
@@ -409,7 +409,7 @@ class World:
             raise CrashedError
 
     def random_bytes(self, count: int) -> bytes:
-        """Tokens that differ, and are the same in every run."""
+        """Make tokens that are distinct, and equal in every run."""
         process = self._current()
         if process is None:
             return bytes(count)
@@ -419,7 +419,7 @@ class World:
 
     @property
     def environment(self) -> int:
-        """Which execution environment runs."""
+        """The execution environment that is running."""
         process = self._current()
         return 0 if process is None else process.environment
 
@@ -438,7 +438,7 @@ class World:
     # ------------------------------------------------------------------ steps
 
     def steps(self) -> list[Step]:
-        """All that can happen next: whose call, and what may go wrong. Empty at the very end."""
+        """List the possible steps: the next call of each process, and faults. Empty at the end of a run."""
         steps: list[Step] = []
         last = self.processes.get(self.schedule[-1].process) if self.schedule else None
         if (
@@ -507,7 +507,7 @@ class World:
         for seconds in self.scenario.jumps:
             yield Step(Choice("", f"{seconds}s"), is_fault=True, is_global=True)
         for process in self.processes.values():
-            # A FIFO queue delivers nothing again as long as it is hidden.
+            # A FIFO queue does not deliver a hidden message again.
             if (
                 process.batch is not None
                 and not process.duplicated
@@ -516,7 +516,7 @@ class World:
                 yield Step(Choice(process.name, "again"), is_fault=True)
 
     def _changed_since(self, call: Call) -> frozenset[Place]:
-        """Items that an eventually consistent read may still find as they were before their last change."""
+        """List items whose last change an eventually consistent read may miss."""
         if call.operation == "BatchGetItem":
             entries = call.request["RequestItems"]
         elif call.operation == "GetItem":
@@ -537,7 +537,7 @@ class World:
         """
         self.schedule.append(choice)
         if len(self.schedule) > MOST_STEPS:
-            raise ViolationError("nothing comes to rest")
+            raise ViolationError("the run does not end")
         self.clock.seconds += TICK_SECONDS
         if not choice.process:
             self._use_fault()
@@ -567,7 +567,7 @@ class World:
         self.faults_used += 1
 
     def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
-        """What a process gets for its call."""
+        """Compute the outcome of a process's call."""
         if action in {"crash", "crash-after"}:
             if action == "crash-after":
                 self._apply(process, call)
@@ -597,7 +597,7 @@ class World:
             self._note(process, call, f"the response is lost; it was {_short(outcome)}")
             if action == "lost-twice" and not repeated and call.service == "dynamodb":
                 process.forced = ("lost-twice", call)
-            return ReadTimeoutError(endpoint_url="the model")
+            return ReadTimeoutError(endpoint_url="simulated")
         return self._note(process, call, _short(outcome), outcome)
 
     def _note(self, process: Process, call: Call, what: str, outcome: Any = None) -> Any:
@@ -605,7 +605,7 @@ class World:
         return outcome
 
     def _run(self, process: Process, outcome: Any) -> None:
-        """Let a process run on, to its next call or its end."""
+        """Let a process continue to its next call or to its end."""
         process.green.switch(outcome)
         if process.is_over and process.call is not None:
             process.call = None
@@ -617,7 +617,7 @@ class World:
         return CrashedError()
 
     def _apply(self, process: Process, call: Call) -> Any:
-        """Let the model answer, and see what changed."""
+        """Let the simulated AWS answer a call, and check the changes."""
         tables = self.model.dynamodb.tables
         before = {
             place: tables[place[0]].items.get(place[1])
@@ -643,7 +643,7 @@ class World:
         return None if item is None else self.handlers.decode(item)
 
     def _read_old(self, call: Call) -> dict[str, Any]:
-        """What an eventually consistent read may find: rows as they were before their last change."""
+        """Answer an eventually consistent read with rows as they were before their last change."""
         tables, now = self.model.dynamodb.tables, {}
         for place in self._changed_since(call):
             items, old = tables[place[0]].items, self.last[place]
@@ -662,17 +662,17 @@ class World:
                     tables[name].items[key] = item
 
     def _jump(self, seconds: float) -> None:
-        """Let time pass, as if everybody had been paused."""
+        """Let time pass, as if all processes had been paused."""
         self.clock.seconds += seconds
         self.trace.append(f"     {seconds:g} s pass")
         for process in list(self.processes.values()):
             if not process.is_over and self.clock.seconds >= process.ends_at:
-                self.trace.append(f"{process.name:4} has run out of time: its invocation is ended")
+                self.trace.append(f"{process.name:4} has run out of time, so its invocation ends")
                 process.call = process.forced = None
                 self._run(process, self._crash(process))
 
     def _again(self, process: Process) -> None:
-        """Deliver the messages of a process once more."""
+        """Deliver the messages of a process again."""
         process.duplicated = True
         assert process.batch is not None
         function, queue, messages = process.batch
@@ -681,7 +681,7 @@ class World:
         self.processes[f"{process.name}'"].duplicated = True
 
     def wake(self) -> bool:
-        """When all is quiet: let time pass until a message is visible again, and deliver it. False at the end."""
+        """When no process can run, wait for a message to become visible and deliver it. Returns False at the end."""
         waiting = [
             (max(message.visible_at for message in queue.messages), function, queue)
             for function, names in QUEUES.items()
@@ -694,13 +694,13 @@ class World:
         self.clock.seconds = max(self.clock.seconds, at)
         messages = self._receive(queue)
         name = f"R{self.invocations}"
-        self.trace.append(f"{name:4} {len(messages)} messages come back")
+        self.trace.append(f"{name:4} {len(messages)} messages are redelivered")
         if messages:
             self._start(name, function, (function, queue, messages))
         return True
 
     def close(self) -> None:
-        """End what still runs."""
+        """End all running processes."""
         self.closing = True
         for process in self.processes.values():
             if not process.is_over:
@@ -712,17 +712,17 @@ class World:
     # ------------------------------------------------------------------ invariants
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """All rows of a table."""
+        """List all rows of a table."""
         return [
             self.handlers.decode(item) for item in self.model.dynamodb.tables[table].items.values()
         ]
 
     def row(self, table: str, *key: str) -> dict[str, Any] | None:
-        """One row."""
+        """Find one row."""
         return self._plain(self.model.dynamodb.tables[table].items.get(key))
 
     def dead_letters(self, message_id: str) -> list[str]:
-        """Error codes under which a message was put aside."""
+        """List the error codes with which a message was dead-lettered."""
         return [
             message.attributes["errorCode"]["StringValue"]
             for queue in self.model.sqs.queues.values()
@@ -732,27 +732,27 @@ class World:
         ]
 
     def check_acknowledged(self, message_id: str) -> None:
-        """Nothing is acknowledged that is not durable."""
+        """Check that an acknowledged message has a durable result."""
         end = self.handlers.end_of(self, message_id)
         if end is None:
             function, body, _ = self.sent[message_id]
-            raise ViolationError(f"{function} acknowledged {body} and left no trace of it")
+            raise ViolationError(f"{function} acknowledged {body} without a durable result")
 
     def check_end(self) -> None:
-        """All that must hold when everything has come to rest."""
+        """Check everything that must hold at the end of a run."""
         self.handlers.check_end(self)
         self.scenario.check(self)
 
 
 @dataclass(frozen=True)
 class Client:
-    """Somebody who invokes functions directly."""
+    """A client that invokes functions directly."""
 
     world: World
     process: Process
 
     def __call__(self, function: str, command: dict[str, Any]) -> dict[str, Any]:
-        """Invoke, and after a crash once more, as a caller would.
+        """Invoke a function, and once more after a crash, as a caller would.
 
         Returns:
             The answer; empty if the second invocation crashed too.
@@ -774,7 +774,7 @@ class Client:
 
 
 class _Context:
-    """What Lambda tells a handler."""
+    """The context object that Lambda passes to a handler."""
 
     function_name = "explored"
     function_version = "$LATEST"
@@ -789,9 +789,9 @@ class _Context:
 
 
 class Handlers:
-    """The real handlers, with what they ask of the process replaced: time, chance, the network, the executor.
+    """The real handlers, with time, randomness, network and executor of their process replaced.
 
-    There is one in a process, and it is never undone: processes are made for it.
+    A process has one of these and never restores the originals, so it needs a process of its own.
     """
 
     def __init__(self, load: Callable[[str], ModuleType], names: Sequence[str]) -> None:
@@ -819,12 +819,12 @@ class Handlers:
         runtime.executor = lambda: None
         for name in ("_committer", "_atomic_decrement"):
             setattr(runtime, name, self._remembered(getattr(runtime, name).__wrapped__))
-        # Every run would otherwise find less of the quota for retries than the one before it.
+        # Otherwise the retry quota would shrink from run to run.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
         patch.object(os, "urandom", self._random_bytes).start()
-        # Jitter: always its bound, so that whoever polls does it as seldom as he ever would.
+        # Jitter is always its upper bound, so that a process polls as rarely as it ever would.
         patch.object(random, "_urandom", lambda count: b"\xff" * count).start()
-        # Held on to: it would be undone with the last reference to it.
+        # The reference is kept, because the patch ends with the last reference.
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         self._stack.enter_context(
@@ -833,7 +833,7 @@ class Handlers:
         self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
     def _with_environment(self, name: str, module: ModuleType) -> ModuleType:
-        """A handler that finds the queues of its function in the environment."""
+        """Make a handler that finds the queues of its function in the environment."""
         handler = module.lambda_handler
         variables = {}
         for prefix, queue in zip(("", "FIFO_"), QUEUES.get(name, ()), strict=False):
@@ -851,7 +851,7 @@ class Handlers:
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
 
     def _remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """As functools.cache, for each execution environment."""
+        """Cache like functools.cache, but once per execution environment."""
 
         def call(*arguments: Any) -> Any:
             key = (function, self._world_of_now().environment, *arguments)
@@ -872,14 +872,14 @@ class Handlers:
         self._world_of_now().on_sleep(seconds)
 
     def enter(self, world: World) -> None:
-        """A run begins."""
+        """Begin a run."""
         self._world = world
         self._caches.clear()
-        # What botocore draws its own jitter from.
+        # botocore draws its own jitter from this module.
         random.seed(0)
 
     def leave(self) -> None:
-        """A run has ended: what an invocation that crashed had counted must not stay."""
+        """End a run, and drop the metrics that a crashed invocation has counted."""
         self._telemetry.metrics.clear_metrics()
 
 
@@ -903,7 +903,7 @@ def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _event(queue: Queue, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Messages as Lambda hands them over."""
+    """Make the event that Lambda passes to a handler."""
     return {
         "Records": [
             {
@@ -920,7 +920,7 @@ def _event(queue: Queue, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _short(outcome: Any) -> str:
-    """An outcome in a few words."""
+    """Describe an outcome in a few words."""
     if not isinstance(outcome, ServiceError):
         return "ok"
     reasons = [reason["Code"] for reason in outcome.extra.get("CancellationReasons", ())]

@@ -1,4 +1,4 @@
-"""What Lambda unpacks."""
+"""The assets: what the layer and the functions contain."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from local import emulator
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def test_the_layer_holds_the_domain_code_its_dependencies_and_nothing_else(monkeypatch):
+def test_the_layer_holds_the_package_its_dependencies_and_nothing_else(monkeypatch):
     layer = assets.layer(HERE)
     packages = {path.name for path in (layer.path / "python").iterdir() if path.is_dir()}
     assert {"inventory_orders", "aws_lambda_powertools", "fastjsonschema"} <= packages
@@ -27,7 +27,7 @@ def test_the_same_sources_make_the_same_asset():
     assert assets.layer("python3.12").digest != assets.layer("python3.13").digest
 
 
-def test_bytecode_cannot_be_made_stale_by_a_date():
+def test_bytecode_does_not_become_stale_by_a_date():
     """Flag 1 without 2 after the magic number: a hash-based pyc that is not checked (PEP 552)."""
     asset = assets.function("place_orders", HERE)
     (compiled,) = asset.path.rglob("*.pyc")
@@ -35,7 +35,7 @@ def test_bytecode_cannot_be_made_stale_by_a_date():
 
 
 def test_the_handler_imports_from_the_assets_alone():
-    """With nothing on the path but the layer, the function and what the Lambda runtime supplies."""
+    """The path holds only the layer, the function and the packages of the Lambda runtime."""
     layer, function = assets.layer(HERE), assets.function("place_orders", HERE)
     emulator.install()
     site = emulator.VENV / "lib" / HERE / "site-packages"
@@ -56,6 +56,6 @@ def test_pins_for_other_versions_of_python_are_left_out(tmp_path):
     assert assets.pinned(file, "python3.13") == {"both": "2.0"}
 
 
-def test_what_is_not_installed_is_named_with_advice():
+def test_the_error_for_a_missing_distribution_names_it_with_advice():
     with pytest.raises(assets.AssetError, match=r"no-such-thing 1\.0 is not installed; run `pip"):
         assets._installed("no-such-thing", "1.0")

@@ -1,4 +1,4 @@
-"""Nothing is installed but what was pinned by its hash: what came once comes again, or nothing does."""
+"""Dependencies: every installation checks the pinned hashes."""
 
 import json
 import re
@@ -37,6 +37,6 @@ def test_every_installation_checks_the_hashes(file):
     text = re.sub(r"\\\n", " ", (ROOT / file).read_text())
     commands = re.findall(r'.*\b(?:pip"?,? "?(?:install|sync)|npm (?:ci|install))\b.*', text)
     assert commands
-    # The project itself has no hash; offline, nothing else can come along.
+    # The project itself has no hash. Offline, nothing else can be installed.
     checked = re.compile("--require-hashes|npm ci|--offline")
     assert [line for line in commands if not checked.search(line)] == []

@@ -1,4 +1,4 @@
-"""CloudFormation's own linter accepts the template with everything in it that the configuration can ask for."""
+"""CloudFormation's linter accepts the template with all optional settings."""
 
 import json
 import subprocess
@@ -32,8 +32,8 @@ def test_cfn_lint_accepts_the_template(tmp_path):
     )
     assert done.stderr == ""
     findings = json.loads(done.stdout or "[]")
-    # The CDK makes each function wait for its role's policy, which is right, and for the role itself, to which the
-    # function refers anyway: said twice, and harmless.
+    # The CDK makes each function depend on its role's policy, which is needed, and on the role, which the function
+    # refers to anyway. The second dependency is redundant but harmless.
     redundant = [
         finding
         for finding in findings

@@ -1,4 +1,4 @@
-"""Every metric that the dashboard and the alarms name is really emitted, and every alarm can fire."""
+"""Monitoring: every metric of the dashboard and the alarms is emitted, and every alarm can fire."""
 
 import json
 import statistics
@@ -55,7 +55,7 @@ def widgets(template):
 
 
 def _resolve(value):
-    """The text of a Fn::Join, with what CloudFormation fills in by its logical name."""
+    """Resolve a Fn::Join, with logical names for the values that CloudFormation fills in."""
     if isinstance(value, str):
         return value
     if "Ref" in value:
@@ -67,7 +67,7 @@ def _resolve(value):
 
 
 def metrics_of(widgets):
-    """(namespace, name, dimensions) of all metrics that the widgets draw."""
+    """List (namespace, name, dimensions) of all metrics that the widgets draw."""
     found = []
     for widget in widgets:
         for entry in widget["properties"].get("metrics", []):
@@ -88,7 +88,7 @@ def metric_of_alarm(properties):
 
 @pytest.fixture
 def emitted(monkeypatch, capsys):
-    """What the handlers really emit, in a day on which everything happens."""
+    """Collect the metrics that the handlers emit in all situations."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with mock_aws():
         for name, value in moto_stack().items():
@@ -141,9 +141,7 @@ def _time(hour):
     return moment.isoformat(timespec="microseconds")
 
 
-def test_every_metric_of_ours_is_really_emitted_with_exactly_these_dimensions(
-    template, widgets, emitted
-):
+def test_every_metric_of_ours_is_emitted_with_exactly_these_dimensions(template, widgets, emitted):
     named = metrics_of(widgets) + [metric_of_alarm(a) for a in alarms_of(template).values()]
     ours = {
         (name, frozenset(dimensions.items()))
@@ -154,7 +152,7 @@ def test_every_metric_of_ours_is_really_emitted_with_exactly_these_dimensions(
     assert ours - emitted == set()
 
 
-def test_everything_that_is_emitted_is_shown(widgets, emitted):
+def test_every_emitted_metric_is_on_the_dashboard(widgets, emitted):
     shown = {name for namespace, name, _ in metrics_of(widgets) if namespace == emf.NAMESPACE}
     assert {name for name, _ in emitted} - shown == set()
 
@@ -173,7 +171,7 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
-def test_the_dashboard_asks_in_the_order_of_an_operator(widgets):
+def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     headings = [w["properties"]["markdown"] for w in widgets if w["type"] == "text"]
     titles = [text.splitlines()[0] for text in headings]
     assert titles == [
@@ -188,7 +186,7 @@ def test_the_dashboard_asks_in_the_order_of_an_operator(widgets):
 
 
 def is_alarming(properties, datapoints):
-    """CloudWatch's evaluation of one alarm: the newest points against its own definition."""
+    """Evaluate an alarm like CloudWatch: its newest points against its definition."""
     aggregate = {"Sum": sum, "Average": statistics.fmean, "Maximum": max}[properties["Statistic"]]
     assert properties["ComparisonOperator"] == "GreaterThanThreshold"
     assert properties["TreatMissingData"] == "notBreaching"
@@ -199,7 +197,7 @@ def is_alarming(properties, datapoints):
     return breaching >= properties["DatapointsToAlarm"]
 
 
-# What a metric is worth, period by period, on a good day and on a bad one.
+# The values of a metric, by period, on a good day and on a bad one.
 GOOD_AND_BAD = {
     "ApproximateNumberOfMessagesVisible": ([0], [1]),
     "ApproximateAgeOfOldestMessage": ([900], [1500]),
@@ -231,7 +229,7 @@ def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
         assert "Metrics" not in properties, "no metric math: the embedded AWS refuses it"
 
 
-def test_logical_successes_never_alarm(template):
+def test_no_alarm_counts_logical_successes(template):
     watched = {properties["MetricName"] for properties in alarms_of(template).values()}
     assert not watched & {
         "StaleDeletesIgnored",
@@ -241,7 +239,7 @@ def test_logical_successes_never_alarm(template):
     }
 
 
-def test_alarms_are_mailed_if_somebody_wants_them(template):
+def test_alarms_are_mailed_if_an_address_is_set(template):
     assert not resources(template, "AWS::SNS::Topic")
     mailed = synthesise("dev", alarmEmail="ops@example.com")
     (topic,) = resources(mailed, "AWS::SNS::Topic")

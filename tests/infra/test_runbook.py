@@ -1,4 +1,4 @@
-"""Every alarm has its section in the runbook, and every command in it exists."""
+"""The runbook: every alarm has its section, and every command exists."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ PARTS = (
 
 
 def family_of(logical_id):
-    """The longest heading that the alarm's name ends with."""
+    """Find the longest heading that the alarm's name ends with."""
     name = re.fullmatch(r"Monitoring(\w+)Alarm[0-9A-F]{8}", logical_id)[1]
     return max((suffix for suffix in families() if name.endswith(suffix)), key=len, default=None)
 
@@ -38,11 +38,11 @@ def test_every_alarm_has_a_section_and_every_section_an_alarm(alarms):
     assert set(found.values()) == set(families())
 
 
-def test_an_alarm_without_a_section_would_be_seen():
+def test_an_alarm_without_a_section_is_found():
     assert family_of("MonitoringOrderQueueBoredomAlarm0123ABCD") is None
 
 
-def test_every_alarm_points_at_the_runbook(alarms):
+def test_every_alarm_refers_to_the_runbook(alarms):
     for properties in alarms.values():
         assert RUNBOOK.relative_to(ROOT).as_posix() in properties["AlarmDescription"]
 
@@ -55,7 +55,7 @@ def test_every_section_has_all_its_parts_in_order():
         assert commands(text), f"{heading} names no command"
 
 
-def test_the_links_within_lead_somewhere():
+def test_every_link_within_the_runbook_has_a_target():
     text = RUNBOOK.read_text()
     anchors = {re.sub(r"[^\w -]", "", h).replace(" ", "-").lower() for h in sections()}
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -75,7 +75,7 @@ def check(command):
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         assert words[1] in targets, command
     else:
-        assert words[0] == "output()", f"nobody knows whether this exists: {command}"
+        assert words[0] == "output()", f"no check for this command: {command}"
 
 
 def test_every_command_exists_with_these_options():
@@ -99,6 +99,6 @@ def test_every_command_exists_with_these_options():
         "rm -r x",
     ],
 )
-def test_a_command_that_does_not_exist_would_be_seen(command):
+def test_a_command_that_does_not_exist_is_found(command):
     with pytest.raises((AssertionError, KeyError, ValueError, TyperException)):
         check(command)

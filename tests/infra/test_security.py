@@ -1,4 +1,4 @@
-"""Whom the template lets do what: the rules of cdk-nag for AWS solutions, and our own where it does not look."""
+"""Security of the template: the rules of cdk-nag for AWS solutions, and further rules of our own."""
 
 import re
 
@@ -27,8 +27,8 @@ def test_cdk_nag_finds_nothing(stage, changes):
     assert findings(stage, **changes) == set()
 
 
-def test_nothing_is_hidden_from_cdk_nag():
-    """No rule is acknowledged anywhere, and the rules do look at the stack."""
+def test_no_rule_of_cdk_nag_is_suppressed():
+    """No rule is acknowledged anywhere, and the rules do check the stack."""
     sources = [ROOT / "app.py", *(ROOT / "infra").glob("*.py")]
     assert not [path for path in sources if re.search("acknowledge|cdk_nag", path.read_text())]
     assert {rule for rule, _ in findings("dev", runtime="python3.11")} == {"AwsSolutions-L1"}
@@ -46,7 +46,7 @@ def statements(template, kind):
             yield logical_id, statement
 
 
-def test_no_role_may_do_anything_unnamed_or_to_anything_unnamed(template):
+def test_no_role_has_a_wildcard_for_actions_or_resources(template):
     found = list(statements(template, "AWS::IAM::Policy"))
     assert found
     for logical_id, statement in found:
@@ -59,7 +59,7 @@ def test_no_role_may_do_anything_unnamed_or_to_anything_unnamed(template):
             assert attribute[1] == "Arn", f"{logical_id}: {target} is more than one resource"
 
 
-def test_only_lambda_may_take_on_a_role(template):
+def test_only_lambda_may_assume_a_role(template):
     for role in resources(template, "AWS::IAM::Role").values():
         (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
         assert statement == {
@@ -70,7 +70,7 @@ def test_only_lambda_may_take_on_a_role(template):
 
 
 def test_nothing_can_be_reached_without_credentials_of_the_account(template):
-    """No function URL, no permission for others to invoke, and no resource policy that allows anybody anything."""
+    """There is no function URL, no permission for others to invoke, and no resource policy that allows anything."""
     kinds = {resource["Type"] for resource in template.to_json()["Resources"].values()}
     assert not kinds & {"AWS::Lambda::Url", "AWS::Lambda::Permission", "AWS::ApiGatewayV2::Api"}
     for kind in ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy"):

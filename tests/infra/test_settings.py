@@ -1,4 +1,4 @@
-"""Settings are checked, and the error names the one to correct."""
+"""Settings are validated, and the error names the wrong one."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ def changed(path, value):
     return settings
 
 
-def test_the_settings_of_the_repository_are_good():
+def test_the_settings_of_the_repository_are_valid():
     settings = Settings.from_context("prod", GOOD)
     assert settings.is_production
     assert settings.stack_name == "InventoryOrders-prod"
@@ -60,7 +60,7 @@ def test_the_stage_must_be_named(stage):
         ("warmThroughput.Products", {"readUnitsPerSecond": 1, "writeUnitsPerSecond": 1}, "12000"),
     ],
 )
-def test_a_wrong_setting_is_named(path, value, says):
+def test_the_error_for_a_wrong_setting_names_it(path, value, says):
     with pytest.raises(SettingsError) as caught:
         Settings.from_context("dev", changed(path, value))
     assert says in str(caught.value)

@@ -1,4 +1,4 @@
-"""The synthesised template, where the embedded AWS drops or ignores what it says."""
+"""The synthesised template: settings that the embedded AWS ignores."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         assert "WarmThroughput" not in properties
 
 
-def test_orders_have_their_stream_and_their_index(dev):
+def test_the_orders_table_has_its_stream_and_its_index(dev):
     properties = by_name(dev, "AWS::DynamoDB::GlobalTable", "Orders")["Properties"]
     assert properties["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     (index,) = properties["GlobalSecondaryIndexes"]
@@ -74,15 +74,15 @@ def test_warm_throughput_is_optional():
         ("CatalogueQueue", "CatalogueDeadLetterQueue", False),
     ],
 )
-def test_queues(dev, name, dead_letters, fifo):
+def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_letters, fifo):
     queue = by_name(dev, "AWS::SQS::Queue", name)["Properties"]
-    letters = by_name(dev, "AWS::SQS::Queue", dead_letters)["Properties"]
+    dead_letter_queue = by_name(dev, "AWS::SQS::Queue", dead_letters)["Properties"]
     timeout = SETTINGS["functions"]["place_orders"]["timeoutSeconds"]
     assert queue["VisibilityTimeout"] >= 6 * timeout
     assert queue["MessageRetentionPeriod"] == 4 * 86400
-    assert letters["MessageRetentionPeriod"] == 14 * 86400
+    assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
     assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT
-    for properties in (queue, letters):
+    for properties in (queue, dead_letter_queue):
         assert properties["SqsManagedSseEnabled"] is True
         assert properties.get("FifoQueue", False) is fifo
         if fifo:
@@ -120,7 +120,7 @@ def test_event_sources_come_from_the_configuration(dev):
     }
 
 
-def test_the_functions(dev):
+def test_every_function_has_its_settings_layer_and_log_group(dev):
     functions = resources(dev, "AWS::Lambda::Function")
     assert len(functions) == len(SETTINGS["functions"]), "no helper functions of the CDK"
     for name, settings in SETTINGS["functions"].items():
@@ -223,7 +223,7 @@ def test_no_role_has_a_managed_policy(dev):
     assert all("ManagedPolicyArns" not in role["Properties"] for role in roles)
 
 
-def test_outputs_are_those_that_other_tools_rely_on(dev):
+def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     outputs = set(dev.to_json()["Outputs"])
     assert outputs >= {
         "OrderQueueUrl",

@@ -1,4 +1,4 @@
-"""Many at once for the same item: nothing oversold, nothing lost, nothing applied twice."""
+"""Concurrency: rivals for one product oversell nothing, lose nothing and apply nothing twice."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
 from local import emf
-from local.examples import Stage
+from local.examples import Sandbox
 from local.invoke import FakeContext, load_handler
 from operations.audit import read_books
 from tests.support.messages import order_body, sqs_event
@@ -28,7 +28,7 @@ def soon():
 
 
 def call_handler(environment, batches):
-    """What one Lambda environment does: one invocation after the other."""
+    """Act as one Lambda environment: one invocation after the other."""
     set_environment(environment)
     handler = load_handler("place_orders")
     returned = 0
@@ -49,7 +49,7 @@ def assert_books_balance(shop, prefix):
     assert [a for a in accounts if a.difference] == []
 
 
-def test_20_workers_with_10_orders_each_for_the_last_100(shop):
+def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
     shop.create("last-100", 100)
     arguments = [
         (
@@ -62,11 +62,11 @@ def test_20_workers_with_10_orders_each_for_the_last_100(shop):
     assert statuses(shop, "last-100-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product("last-100")
     assert product.stock_count == 0
-    assert product.version == 1 + 100, "one for each change that was applied, none for a refusal"
+    assert product.version == 1 + 100, "one for each change that was applied, none for a rejection"
     assert_books_balance(shop, "last-100")
 
 
-def test_the_same_in_batches_takes_a_write_for_each_batch(shop):
+def test_batches_take_one_write_of_the_product_each(shop):
     shop.create("batch-100", 100)
     arguments = [
         (
@@ -82,7 +82,7 @@ def test_the_same_in_batches_takes_a_write_for_each_batch(shop):
     assert_books_balance(shop, "batch-100")
 
 
-def test_overlapping_orders_with_duplicates_from_many_processes(shop):
+def test_duplicates_from_many_processes_are_placed_once(shop):
     """Eight environments place the same 160 orders for several products each, in different batches."""
     ids = [f"mix-{n}" for n in range(12)]
     for product_id in ids:
@@ -105,7 +105,7 @@ def test_overlapping_orders_with_duplicates_from_many_processes(shop):
     assert_books_balance(shop, "mix-")
 
 
-def test_5_threads_that_add_10_each_to_one_row_make_50(shop):
+def test_5_threads_that_add_10_each_to_one_row_add_50(shop):
     shop.create("add-50", 0)
 
     def add(worker):
@@ -121,7 +121,7 @@ def test_5_threads_that_add_10_each_to_one_row_make_50(shop):
 
 
 def test_the_naive_read_then_put_loses_updates_under_the_same_load(shop):
-    """The code of many tutorials, for comparison: read, add, put the whole item back."""
+    """For comparison, the code of many tutorials: read, add, put the whole item back."""
     shop.create("naive-50", 0)
     table = shop.aws.outputs["ProductsTableName"]
 
@@ -135,7 +135,7 @@ def test_the_naive_read_then_put_loses_updates_under_the_same_load(shop):
 
     in_threads(add, 5)
     assert shop.product("naive-50").stock_count < 50
-    Stage(shop.tables).forget("naive-50")
+    Sandbox(shop.tables).forget("naive-50")
 
 
 def test_a_batch_of_99_for_one_product_costs_two_requests(shop):

@@ -1,4 +1,4 @@
-"""The benchmark's contenders on the embedded AWS: a comparison is worth something only if all of them do the work."""
+"""The benchmark's contenders on the embedded AWS: all of them must place orders correctly."""
 
 import importlib.util
 import math
@@ -31,7 +31,7 @@ def test_every_contender_places_every_order_once(engine, name):
     assert cell.clean, cell
     assert (cell.orders, cell.placed, cell.refused) == (40, 40, 0)
     assert (cell.given_up, cell.unfinished) == (0, 0)
-    # At the least a batch of orders goes into one transaction of 100 actions, two units each.
+    # At least, a batch of orders takes one transaction of 100 actions, with two units each.
     assert cell.requests >= 1 / cell.batch
     assert cell.write_units >= 2
     assert cell.index_units == 1
@@ -40,7 +40,7 @@ def test_every_contender_places_every_order_once(engine, name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_contender_refuses_what_is_sold_out(engine, name):
+def test_every_contender_rejects_orders_after_the_sell_out(engine, name):
     cell = engine.run(name, workloads.sell_out(40, 1), 2, 1)
     assert cell.clean, cell
     assert cell.placed + cell.refused == 40
@@ -48,14 +48,14 @@ def test_every_contender_refuses_what_is_sold_out(engine, name):
     assert cell.refused > 10
 
 
-def test_every_contender_takes_orders_for_several_products(engine):
+def test_every_contender_places_orders_for_several_products(engine):
     for name in ("textbook", "powertools_batch", "atomic", "ours_10", "ours_99"):
         cell = engine.run(name, workloads.zipf(20, 1), 2, 1)
         assert cell.clean, cell
         assert cell.placed == 20
 
 
-def test_a_window_ends_a_cell_before_all_orders_are_handed_out(engine):
+def test_a_window_ends_a_cell_before_all_orders_are_delivered(engine):
     cell = engine.run("textbook", workloads.hot_product(100_000, 1), 1, 1, window=0.2)
     assert cell.clean, cell
     assert 0 < cell.orders < 100_000

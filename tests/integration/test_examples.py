@@ -1,22 +1,22 @@
-"""Each example shows the anomaly with the naive code, and its absence with ours."""
+"""Each example shows an anomaly with naive code, and none with ours."""
 
 import pytest
 
 from local import ROOT
-from local.examples import EXAMPLES, Stage
+from local.examples import EXAMPLES, Sandbox
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_anomaly_happens_with_the_naive_code_and_not_with_ours(shop, name):
-    story = EXAMPLES[name](Stage(shop.tables))
-    assert story.ours_holds
-    assert all(story.ours_holds), story.lines
-    assert all(story.naive_fails), story.lines
+def test_an_anomaly_happens_with_naive_code_and_not_with_ours(shop, name):
+    result = EXAMPLES[name](Sandbox(shop.tables))
+    assert result.ours_holds
+    assert all(result.ours_holds), result.lines
+    assert all(result.naive_fails), result.lines
     if name not in ("decrement-modes", "hot-product"):
-        assert story.naive_fails, "there is a naive run beside it"
+        assert result.naive_fails, "there is no naive run to compare with"
 
 
-def test_every_example_is_explained():
+def test_every_example_is_explained_in_the_docs():
     page = (ROOT / "docs" / "patterns.md").read_text()
     for name in EXAMPLES:
         assert f"make example NAME={name}" in page

@@ -1,4 +1,4 @@
-"""The store's conditions on the embedded AWS: the same answers as in the unit tests on moto."""
+"""The store's conditions on the embedded AWS give the same answers as on moto in the unit tests."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ def test_a_token_applies_a_request_once(shop):
     assert shop.product("token").stock_count == 9
 
 
-def test_a_cancellation_gives_back_the_items_of_all_failed_conditions(shop):
+def test_a_cancelled_transaction_returns_the_items_of_all_failed_conditions(shop):
     shop.create("back-1", 10)
     shop.create("back-2", 10)
     stale = {"back-1": shop.product("back-1"), "back-2": shop.product("back-2")}

@@ -1,4 +1,4 @@
-"""Faults below the SDK: the real client, the real engine, a network that misbehaves."""
+"""Faults below the SDK: the real client and engine on a faulty network."""
 
 import random
 
@@ -22,7 +22,7 @@ class RawBody:
 
 
 class FaultyNetwork:
-    """Between the client and the wire: loses responses after the work was done, or refuses to do it."""
+    """Replaces the client's network: loses responses after the write was applied, or answers with errors."""
 
     def __init__(self, store, seed, lost=0.0, throttled=0.0, conflict=0.0):
         self._session = store._client._endpoint.http_session
@@ -82,7 +82,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
             assert rounds < 50
             batch, rest = pending[:2], pending[2:]
             report = committer.apply(batch, Deadline.after(20, SystemClock()))
-            # What is returned is delivered again, as SQS would do.
+            # Returned messages are delivered again, as by SQS.
             pending = rest + [
                 order
                 for order, outcome in zip(batch, report.outcomes, strict=True)

@@ -1,4 +1,4 @@
-"""The proxy of faults does what it says, seen through the real client."""
+"""The faulty proxy injects the faults that it promises, as seen by the real client."""
 
 import boto3
 import pytest
@@ -86,7 +86,7 @@ def test_a_lost_response_was_applied(shop, proxy):
     remove(shop, "proxy-lost")
 
 
-def test_the_engine_gets_through(shop, proxy):
+def test_the_engine_succeeds_despite_faults(shop, proxy):
     shop.create("proxy-engine", 15)
     proxy.shares = Shares(throttled=0.2, server_error=0.1, conflict=0.2, lost_response=0.2)
     committer = Committer(Store(client(proxy, CLIENT_CONFIG), shop.tables))
@@ -110,5 +110,5 @@ def stored(shop, order_id):
 
 
 def remove(shop, order_id):
-    """A row without items is no order, and the books would stumble over it."""
+    """Delete a row that is not a complete order, because the audit cannot read it."""
     shop.aws.dynamodb.delete_item(**row(shop, order_id))

@@ -1,4 +1,4 @@
-"""Dead letters on the embedded AWS: what goes back, what stays, and what an interruption leaves."""
+"""Redrive on the embedded AWS: what goes back, what stays, and the effect of an interruption."""
 
 import json
 import uuid
@@ -15,7 +15,7 @@ FAST = 10_000.0
 
 
 class Pair:
-    """A queue that nobody consumes, and its dead-letter queue."""
+    """A queue without a consumer, and its dead-letter queue."""
 
     def __init__(self, sqs, *, fifo):
         suffix = ".fifo" if fifo else ""
@@ -50,7 +50,7 @@ class Pair:
         return redrive.redrive(self.sqs, self.dead, self.source, causes, rate=FAST, **more)
 
     def take(self, url):
-        """All visible messages of a queue, for good."""
+        """Receive and delete all visible messages of a queue."""
         taken = []
         while found := self.sqs.receive_message(
             QueueUrl=url,
@@ -69,7 +69,7 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def no_long_polling(monkeypatch):
-    """The embedded AWS has one server, so that an empty answer means an empty queue at once."""
+    """Skip long polling: the embedded AWS has one server, so an empty response means an empty queue."""
     monkeypatch.setattr(redrive, "_POLL_SECONDS", 0)
 
 
@@ -83,7 +83,7 @@ def fifo(embedded_aws):
     return Pair(embedded_aws[0].sqs, fifo=True)
 
 
-def test_a_look_changes_nothing_and_hides_nothing(pair):
+def test_look_changes_nothing_and_leaves_nothing_hidden(pair):
     for number in range(8):
         pair.put(f"good-{number}")
     pair.put("bad", POISON)
@@ -112,7 +112,7 @@ def test_poison_stays_and_the_rest_goes_back_unchanged_and_in_order(pair):
     assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {POISON}
 
 
-def test_poison_does_not_hide_what_stands_behind_it_in_its_group(fifo):
+def test_poison_does_not_block_the_messages_behind_it_in_its_group(fifo):
     for number in range(SEEN_IN_A_GROUP + 5):
         fifo.put(f"bad-{number}", POISON)
     fifo.put("good")
@@ -124,7 +124,7 @@ def test_poison_does_not_hide_what_stands_behind_it_in_its_group(fifo):
     assert len(fifo.take(fifo.dead)) == SEEN_IN_A_GROUP + 5
 
 
-def test_twice_is_once(pair):
+def test_a_second_redrive_changes_nothing(pair):
     pair.put("good")
     pair.put("bad", POISON)
     assert pair.redrive().count(Decision.SEND_BACK) == 1
@@ -133,7 +133,7 @@ def test_twice_is_once(pair):
     assert pair.bodies(pair.source) == ["good"]
 
 
-def test_copies_go_back_once(pair):
+def test_several_copies_go_back_once(pair):
     for _ in range(3):
         pair.put("same", "UNKNOWN_PRODUCT", original="m-1")
     findings = pair.redrive()
@@ -143,14 +143,14 @@ def test_copies_go_back_once(pair):
 
 
 @pytest.mark.parametrize("calls_before", range(1, 9))
-def test_interrupted_anywhere_it_loses_nothing(pair, calls_before):
+def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before):
     bodies = [*(f"good-{number}" for number in range(4)), "bad"]
     for body in bodies:
         pair.put(body, POISON if body == "bad" else None)
     real, calls = pair.sqs, [0]
 
     class Interrupted:
-        """Stops the program right before one of the calls that send or delete."""
+        """Raises right before one of the calls that send or delete."""
 
         def __getattr__(self, name):
             def call(**arguments):
@@ -175,7 +175,7 @@ def test_interrupted_anywhere_it_loses_nothing(pair, calls_before):
 
 
 def give_up(aws, body):
-    """Let SQS give an order up, as it does after too many deliveries."""
+    """Let SQS dead-letter an order, as it does after too many deliveries."""
     wait_until_settled(aws)
     (mapping,) = aws.functions.list_event_source_mappings(
         EventSourceArn=aws.sqs.get_queue_attributes(
@@ -207,7 +207,7 @@ def test_an_order_that_was_delivered_too_often_goes_back_and_is_placed(embedded_
     dry = cli("redrive", "--queue", "standard").stdout
     assert "TOO_MANY_DELIVERIES" in dry
     assert "INVALID_JSON" in dry
-    assert "Nothing was changed. With --send, 1 go back." in dry
+    assert "Nothing was changed. --send would send 1 back." in dry
     assert "1 sent back" in cli("redrive", "--queue", "standard", "--send").stdout
     wait_until_settled(aws)
     assert aws.dynamodb.get_item(**row)["Item"]["status"]["S"] == "PENDING"
@@ -216,7 +216,7 @@ def test_an_order_that_was_delivered_too_often_goes_back_and_is_placed(embedded_
     assert "INVALID_JSON" in after
 
 
-def test_what_is_still_wrong_comes_back_and_the_run_ends(embedded_aws):
+def test_a_message_that_is_still_wrong_comes_back_and_the_run_ends(embedded_aws):
     aws = embedded_aws[0]
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.CANCELLATIONS], MessageBody="no cancellation")
     wait_until_settled(aws)

@@ -1,4 +1,4 @@
-"""The runbook, tried: each situation is brought about, seen by the runbook's commands, and ended by its fix."""
+"""The runbook on the embedded AWS: tests cause each situation, find it with its commands, and end it with its fix."""
 
 import json
 import time
@@ -29,7 +29,7 @@ def aws(embedded_aws):
 
 
 def run(aws, heading, operation, instead=("", ""), **variables):
-    """Run the first command of a section that calls an operation, as the runbook spells it."""
+    """Run the first command of a runbook section that calls an operation."""
     command = next(c for c in commands(sections()[heading]) if f" {operation} " in c)
     command = command.replace(*instead)
     for name, value in (aws.outputs | variables).items():
@@ -39,7 +39,7 @@ def run(aws, heading, operation, instead=("", ""), **variables):
 
 
 def log(aws, heading, operation="filter-log-events", instead=("", "")):
-    """The log lines that a section looks at."""
+    """Read the log lines that a section looks for."""
     return [event["message"] for event in run(aws, heading, operation, instead)["events"]]
 
 
@@ -61,7 +61,7 @@ def wait_for(condition, seconds=30):
 
 @contextmanager
 def changed_environment(aws, change):
-    """The function with other environment variables and less time, and afterwards with its own again."""
+    """Change a function's environment variables and timeout, and restore them afterwards."""
     name = aws.outputs[FUNCTION]
     settings = aws.functions.get_function_configuration(FunctionName=name)
     own = settings["Environment"]["Variables"]
@@ -70,7 +70,7 @@ def changed_environment(aws, change):
         aws.functions.update_function_configuration(
             FunctionName=name, Environment={"Variables": variables}, Timeout=timeout
         )
-        # Until it answers, the emulator is still putting the new settings in place.
+        # The new settings are in effect once the function answers.
         aws.functions.invoke(FunctionName=name, Payload=b'{"Records": []}')
 
     put(change(own), 10)
@@ -82,7 +82,7 @@ def changed_environment(aws, change):
 
 @contextmanager
 def faults(aws, embedded_aws, **shares):
-    """DynamoDB as the function sees it, behind a faulty network."""
+    """Put a faulty network between the function and DynamoDB."""
     with (
         FaultyProxy(embedded_aws[1].endpoint, Shares(**shares), seed=5) as proxy,
         changed_environment(aws, lambda own: {**own, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}),
@@ -92,7 +92,7 @@ def faults(aws, embedded_aws, **shares):
 
 @contextmanager
 def visibility(aws, seconds):
-    """The order queue with a shorter visibility timeout: a failed message comes back within the trial."""
+    """Shorten the order queue's visibility timeout, so that a failed message returns within the test."""
     place = {"QueueUrl": aws.outputs[queues.STANDARD]}
     name = "VisibilityTimeout"
     own = aws.sqs.get_queue_attributes(**place, AttributeNames=[name])["Attributes"]
@@ -118,8 +118,8 @@ def mapping_of(aws, function, queue):
     return next(m for m in found["EventSourceMappings"] if m["EventSourceArn"] == arn)
 
 
-def test_dead_letters_are_purged_when_nobody_needs_them(aws):
-    # Sending back is tried in test_redrive.py.
+def test_dead_letters_can_be_purged(aws):
+    # test_redrive.py tests the redrive itself.
     url = aws.outputs["OrderDeadLetterQueueUrl"]
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="no order")
     wait_for(lambda: queues.peek_dead_letters(aws.sqs, url, 100))
@@ -128,7 +128,7 @@ def test_dead_letters_are_purged_when_nobody_needs_them(aws):
     assert "There are no dead letters." in cli("redrive", "--queue", "standard").stdout
 
 
-def test_oldest_message_of_a_queue_that_is_not_connected(aws):
+def test_oldest_message_is_placed_once_its_queue_is_connected_again(aws):
     create(aws, "rb-oldest", 5)
     mapping = mapping_of(aws, FUNCTION, queues.STANDARD)
     assert mapping["State"] == "Enabled"
@@ -143,7 +143,7 @@ def test_oldest_message_of_a_queue_that_is_not_connected(aws):
     assert mapping_of(aws, FUNCTION, queues.STANDARD)["State"] == "Enabled"
 
 
-def test_oldest_message_that_is_too_early(aws):
+def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     receipt = {"adjustmentId": "rb-1", "productId": "rb-early", "delta": 3, "reason": "RECEIPT"}
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STOCK], MessageBody=json.dumps(receipt))
     other = ("PlaceOrders", "AdjustStock")
@@ -161,13 +161,13 @@ def test_oldest_message_that_is_too_early(aws):
 
 
 def conflicts_of(aws, orders):
-    """Invoke the function with a batch of its own. Returns 1 for each attempt that was lost to a rival, else 0."""
+    """Invoke the function with one batch. Returns 1 for each attempt that lost to a rival, and 0 for the others."""
     done = invoke_deployed(aws, "place_orders", sqs_event(*orders))
     assert done.answer == {"batchItemFailures": []}
     return values_of(parse(done.logs.splitlines()), "VersionConflict")
 
 
-def test_conflict_rate_of_many_writers_and_of_one(aws):
+def test_conflict_rate_is_zero_with_one_writer_instead_of_many(aws):
     for product_id in ("rb-many", "rb-one"):
         create(aws, product_id, 100)
     orders = {p: [order_body(f"{p}-{n}", {p: 1}) for n in range(80)] for p in ("rb-many", "rb-one")}
@@ -182,7 +182,7 @@ def test_conflict_rate_of_many_writers_and_of_one(aws):
     assert [(a.stock, a.difference) for a in accounts] == [(20, 0), (20, 0)]
 
 
-def test_retries_exhausted_by_rivals_that_never_end(aws, embedded_aws):
+def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws):
     create(aws, "rb-tired", 5)
     since = int(time.time() * 1000)
     with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
@@ -203,7 +203,7 @@ def test_retries_exhausted_by_rivals_that_never_end(aws, embedded_aws):
     wait_until_settled(aws)
 
 
-def test_errors_of_a_broken_environment(aws):
+def test_errors_end_once_the_environment_is_restored(aws):
     create(aws, "rb-error", 5)
 
     def broken(own):
@@ -221,7 +221,7 @@ def test_errors_of_a_broken_environment(aws):
     wait_until_settled(aws)
 
 
-def test_throttles_of_a_function_that_was_stopped(aws):
+def test_throttles_end_once_the_limit_of_the_function_is_removed(aws):
     name = aws.outputs[FUNCTION]
     limits = run(aws, "Throttles", "get-account-settings")["AccountLimit"]
     assert limits["ConcurrentExecutions"] > 0
@@ -235,7 +235,7 @@ def test_throttles_of_a_function_that_was_stopped(aws):
     assert not invoke_deployed(aws, "place_orders", sqs_event()).failed
 
 
-def test_throttles_of_a_table_and_of_its_index(aws, embedded_aws):
+def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embedded_aws):
     for heading in ("ReadThrottles, WriteThrottles", "OrdersByUserWriteThrottles"):
         assert run(aws, heading, "describe-table")["Table"]["TableStatus"] == "ACTIVE"
     create(aws, "rb-throttled", 40)

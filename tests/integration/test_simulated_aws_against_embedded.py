@@ -1,9 +1,8 @@
-"""The simulated AWS against the embedded AWS: the same random calls, the same answers and errors.
+"""The simulated AWS compared with the embedded AWS: the same random calls get the same answers and errors.
 
-Left out is what the embedded AWS is known to take more easily than AWS (the unit tests of the simulation hold that):
-reserved words and bare names in expressions, arithmetic in conditions, types of operands, redundant parentheses, paths
-that overlap, placeholders that are not defined but are not reached either, removals below an attribute that is missing,
-numbers in another than their normal form.
+The calls avoid cases in which the embedded AWS is known to be less strict than AWS; unit tests cover those: reserved words and bare names in expressions, arithmetic in conditions, types of operands, redundant parentheses,
+overlapping paths, undefined placeholders that are not reached, removals below a missing attribute, and numbers that are
+not in normal form.
 """
 
 import random
@@ -134,7 +133,7 @@ class Calls:
         )
 
     def update(self) -> str:
-        """One action on each of a few attributes: the embedded AWS lets paths overlap."""
+        """Make one action per attribute, because the embedded AWS accepts overlapping paths."""
         actions = {
             "n": [
                 ("SET", "#n = :1"),
@@ -160,7 +159,7 @@ class Calls:
         return " ".join(f"{clause} {', '.join(actions)}" for clause, actions in clauses.items())
 
     def placeholders(self, request: dict[str, Any], *texts: str) -> None:
-        """Define what the expressions use; now and then too much."""
+        """Define the placeholders of the expressions, and sometimes unused ones."""
         text = " ".join(texts)
         values = {
             ":1": {"N": "1"},
@@ -214,7 +213,7 @@ class Calls:
             wanted = ["NONE", "ALL_OLD"]
         elif draw < 0.85:
             name, request = "UpdateItem", self.change()
-            # The embedded AWS gives UPDATED_OLD and UPDATED_NEW with whole attributes, AWS with the paths.
+            # For UPDATED_OLD and UPDATED_NEW the embedded AWS returns whole attributes, AWS only the paths.
             wanted = ["NONE", "ALL_OLD", "ALL_NEW"]
         else:
             name, request = "DeleteItem", self.delete()
@@ -311,7 +310,7 @@ def _stands_in(placeholder: str, text: str) -> bool:
 
 
 def call(client: Any, operation: str, request: dict[str, Any]) -> Any:
-    """The answer or the error, without what differs from service to service."""
+    """Call an operation. Returns the answer or error, without parts that differ between the two."""
     method = getattr(client, "".join(f"_{c.lower()}" if c.isupper() else c for c in operation)[1:])
     try:
         answer = method(**request)
@@ -332,7 +331,7 @@ def call(client: Any, operation: str, request: dict[str, Any]) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """Sets have no order, nor have the attributes of an item."""
+    """Sort sets, which have no order."""
     if isinstance(value, dict):
         if len(value) == 1 and next(iter(value)) in {"SS", "NS"}:
             return {kind: sorted(content) for kind, content in value.items()}
@@ -344,19 +343,19 @@ def comparable(value: Any) -> Any:
 
 @pytest.fixture
 def both(embedded_aws: Any) -> Any:
-    """A client of the embedded AWS, and one whose answers come from the model."""
+    """A client of the embedded AWS, and one of the simulated AWS."""
     aws = embedded_aws[0]
     real = boto3.client("dynamodb", config=CLIENT)
-    model = SimulatedAws(ManualClock().now)
+    aws_in_memory = SimulatedAws(ManualClock().now)
     create_tables(real)
-    with answered_by(model.answer):
-        modelled = boto3.client("dynamodb", config=CLIENT)
-        create_tables(modelled)
+    with answered_by(aws_in_memory.answer):
+        simulated = boto3.client("dynamodb", config=CLIENT)
+        create_tables(simulated)
 
     def compare(operation: str, request: dict[str, Any]) -> tuple[Any, Any]:
         found = call(real, operation, request)
-        with answered_by(model.answer):
-            return found, call(modelled, operation, request)
+        with answered_by(aws_in_memory.answer):
+            return found, call(simulated, operation, request)
 
     yield compare
     for table in TABLES:
@@ -368,9 +367,9 @@ def test_random_calls_are_answered_as_by_the_embedded_aws(both):
     seen: dict[str, int] = {}
     for number in range(CALLS):
         operation, request = calls.next()
-        real, modelled = both(operation, request)
-        assert modelled == real, f"call {number}: {operation} {request}"
-        code = modelled[0] if isinstance(modelled, tuple) else "OK"
+        real, simulated = both(operation, request)
+        assert simulated == real, f"call {number}: {operation} {request}"
+        code = simulated[0] if isinstance(simulated, tuple) else "OK"
         seen[f"{operation} {code}"] = seen.get(f"{operation} {code}", 0) + 1
     assert seen["TransactWriteItems OK"] > 50
     assert seen["TransactWriteItems TransactionCanceledException"] > 50
@@ -382,19 +381,19 @@ def test_random_calls_are_answered_as_by_the_embedded_aws(both):
 
 
 class Messages:
-    """The same random calls to a queue of the embedded AWS and to one of the model; ids are told apart by body."""
+    """Makes the same random calls to a queue of the embedded and of the simulated AWS, and matches ids by body."""
 
     def __init__(
-        self, real: Any, modelled: Any, model: SimulatedAws, fifo: bool, seed: int
+        self, real: Any, simulated: Any, aws_in_memory: SimulatedAws, fifo: bool, seed: int
     ) -> None:
         self.random = random.Random(seed)
-        self.clients = (real, modelled)
-        self.model = model
+        self.clients = (real, simulated)
+        self.aws_in_memory = aws_in_memory
         self.fifo = fifo
         end = ".fifo" if fifo else ""
         attributes = {"VisibilityTimeout": "900"} | ({"FifoQueue": "true"} if fifo else {})
         self.urls = [
-            self.on(side, "create_queue", QueueName=f"model{end}", Attributes=attributes)[
+            self.on(side, "create_queue", QueueName=f"simulated{end}", Attributes=attributes)[
                 "QueueUrl"
             ]
             for side in (0, 1)
@@ -406,7 +405,7 @@ class Messages:
     def on(self, side: int, method: str, **request: Any) -> Any:
         if side == 0:
             return getattr(self.clients[0], method)(**request)
-        with answered_by(self.model.answer):
+        with answered_by(self.aws_in_memory.answer):
             return getattr(self.clients[1], method)(**request)
 
     def both(self, method: str, **request: Any) -> list[Any]:
@@ -423,7 +422,7 @@ class Messages:
         return found
 
     def send(self) -> None:
-        # Bodies come again, so that FIFO queues have something to deduplicate.
+        # Bodies repeat, so that FIFO queues have something to deduplicate.
         entries = []
         for number in range(self.random.randrange(1, 4)):
             self.sent += self.random.random() < 0.8
@@ -436,28 +435,28 @@ class Messages:
                 entry["MessageGroupId"] = str(self.sent % 3)
                 entry["MessageDeduplicationId"] = body.replace(" ", "-")
             entries.append(entry)
-        real, modelled = self.both("send_message_batch", Entries=entries)
+        real, simulated = self.both("send_message_batch", Entries=entries)
         for name in ("Successful", "Failed"):
             assert [
                 (entry["Id"], entry.get("MD5OfMessageBody"), entry.get("MD5OfMessageAttributes"))
-                for entry in modelled.get(name, ())
+                for entry in simulated.get(name, ())
             ] == [
                 (entry["Id"], entry.get("MD5OfMessageBody"), entry.get("MD5OfMessageAttributes"))
                 for entry in real.get(name, ())
             ]
 
     def receive(self) -> None:
-        real, modelled = self.both(
+        real, simulated = self.both(
             "receive_message",
             MaxNumberOfMessages=self.random.choice([1, 2, 10]),
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],
         )
-        assert self.told(modelled) == self.told(real)
-        for one, other in zip(real.get("Messages", ()), modelled.get("Messages", ()), strict=True):
+        assert self.comparable_answer(simulated) == self.comparable_answer(real)
+        for one, other in zip(real.get("Messages", ()), simulated.get("Messages", ()), strict=True):
             self.handles.append((one["ReceiptHandle"], other["ReceiptHandle"]))
 
-    def told(self, answer: Any) -> Any:
+    def comparable_answer(self, answer: Any) -> Any:
         return [
             (
                 *(message["Body"], message["MD5OfBody"], message.get("MessageAttributes")),
@@ -472,28 +471,28 @@ class Messages:
     def delete(self) -> None:
         if self.handles:
             handle = self.handles.pop(self.random.randrange(len(self.handles)))
-            real, modelled = self.both("delete_message", ReceiptHandle=handle)
-            assert isinstance(real, str) == isinstance(modelled, str)
+            real, simulated = self.both("delete_message", ReceiptHandle=handle)
+            assert isinstance(real, str) == isinstance(simulated, str)
 
     def release(self) -> None:
         if self.handles:
             handle = self.handles.pop(self.random.randrange(len(self.handles)))
-            real, modelled = self.both(
+            real, simulated = self.both(
                 "change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=0
             )
-            assert isinstance(real, str) == isinstance(modelled, str)
+            assert isinstance(real, str) == isinstance(simulated, str)
 
     def count(self) -> None:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        real, modelled = self.both("get_queue_attributes", AttributeNames=names)
-        assert modelled["Attributes"] == real["Attributes"]
+        real, simulated = self.both("get_queue_attributes", AttributeNames=names)
+        assert simulated["Attributes"] == real["Attributes"]
 
 
 @pytest.mark.parametrize("fifo", [False, True])
-def test_random_messages_take_the_same_way_as_on_the_embedded_aws(embedded_aws, fifo):
-    model = SimulatedAws(ManualClock().now)
+def test_random_queue_calls_are_answered_as_by_the_embedded_aws(embedded_aws, fifo):
+    aws_in_memory = SimulatedAws(ManualClock().now)
     real = boto3.client("sqs", config=CLIENT)
-    messages = Messages(real, boto3.client("sqs", config=CLIENT), model, fifo, seed=7)
+    messages = Messages(real, boto3.client("sqs", config=CLIENT), aws_in_memory, fifo, seed=7)
     for _ in range(500):
         messages.random.choice(
             [

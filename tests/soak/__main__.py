@@ -1,6 +1,6 @@
-"""`make soak`: ten thousand messages into the deployed stack while its workers are killed and DynamoDB fails.
+"""The soak: ten thousand messages into the deployed stack while its workers are killed and DynamoDB fails.
 
-Exit status 0 only if every message ended in exactly one place, the books balance, and the faults really happened.
+The exit status is 0 only if every message ended in exactly one place, the books balance, and faults did happen.
 """
 
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# Before anything of ours is imported: the soak's embedded AWS runs beside the developer's.
+# Set before our modules are imported: the soak's embedded AWS is separate from the developer's.
 os.environ["INVENTORY_ORDERS_STATE"] = str(ROOT / ".local" / "soak")
 
 import argparse  # noqa: E402
@@ -46,25 +46,25 @@ from tests.support.faults import Fault, FaultyProxy, Shares  # noqa: E402
 SUMMARY = ROOT / ".local" / "soak.json"
 SHARES = Shares(throttled=0.08, server_error=0.03, conflict=0.04, lost_response=0.05)
 
-# A killed worker's messages come back after the visibility timeout: the stack's own (3 minutes) would not fit in.
+# A killed worker's messages return after the visibility timeout. The stack's 3 minutes would take too long.
 FUNCTION_TIMEOUT_SECONDS = 10
 VISIBILITY_SECONDS = 30
 MESSAGES_BETWEEN_KILLS = (50, 350)
-# From here on only what is under way is still brought to its end.
+# The share of messages after which no more workers are killed, so that the rest can end.
 KILL_UNTIL = 0.9
-# Far longer than a killed worker's messages stay hidden.
+# Much longer than a killed worker's messages stay hidden.
 QUIET_SECONDS = 90
 
 FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "CancelOrders", "ManageProducts")
 
 
 class Killer:
-    """Kills workers of the embedded AWS, after each few hundred messages that have ended.
+    """Kills a worker of the embedded AWS whenever another few hundred messages have ended.
 
-    By messages and not by the clock: on a busy machine workers would be killed faster than they start.
+    It counts messages, not seconds, because on a busy machine workers would be killed faster than they start.
 
     Attributes:
-        kills: So far.
+        kills: Number of workers killed so far.
     """
 
     def __init__(self, emulator: Emulator, seed: int) -> None:
@@ -74,12 +74,12 @@ class Killer:
         self.kills = 0
 
     def strike(self, settled: int) -> None:
-        """Kill one, if it is time.
+        """Kill a worker, if it is time.
 
         Args:
-            settled: How many messages have ended.
+            settled: Number of messages that have ended.
         """
-        # Each worker is a child process of the emulator; it starts no other.
+        # All child processes of the emulator are workers.
         workers = sorted(self._emulator.children(), key=lambda worker: worker.pid)
         if settled >= self._next and workers:
             self._next = settled + self._chance.uniform(*MESSAGES_BETWEEN_KILLS)
@@ -89,14 +89,14 @@ class Killer:
 
 @dataclass(frozen=True)
 class Run:
-    """What happened.
+    """The result of a run.
 
     Attributes:
-        seconds: From the first message sent until the last one had ended.
-        waiting: Messages that had not ended when nothing had moved for long.
-        kills: Workers killed.
+        seconds: From the first message sent until the last one ended.
+        waiting: Messages that had not ended when the run was stopped for lack of progress.
+        kills: Number of workers killed.
         faults: Faults of DynamoDB, by kind.
-        requests: To DynamoDB.
+        requests: Number of requests to DynamoDB.
     """
 
     seconds: float
@@ -107,7 +107,7 @@ class Run:
 
 
 def prepare(aws: Aws, proxy: FaultyProxy) -> None:
-    """Lead the functions through the proxy, and shorten what would take minutes."""
+    """Point the functions at the proxy, and shorten their timeouts."""
     for name in FED_FUNCTIONS:
         function = aws.outputs[f"{name}FunctionName"]
         settings = aws.functions.get_function_configuration(FunctionName=function)
@@ -117,7 +117,7 @@ def prepare(aws: Aws, proxy: FaultyProxy) -> None:
             Timeout=FUNCTION_TIMEOUT_SECONDS,
             Environment={"Variables": {**variables, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}},
         )
-        # Until it answers, the emulator is still putting the new settings in place.
+        # The new settings are in effect once the function answers.
         aws.functions.invoke(FunctionName=function, Payload=b'{"Records": []}')
     for queue in queues.QUEUES:
         aws.sqs.set_queue_attributes(
@@ -128,7 +128,7 @@ def prepare(aws: Aws, proxy: FaultyProxy) -> None:
 def soak(
     aws: Aws, emulator: Emulator, proxy: FaultyProxy, work: Workload, seed: int, console: Console
 ) -> Run:
-    """Send everything, do harm meanwhile, and wait until every message has ended or nothing moves any more."""
+    """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more."""
     sent = 0
     counting = threading.Lock()
 
@@ -167,7 +167,7 @@ def soak(
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
-    """All dead letters of a queue, for good: of a FIFO group a mere look sees no more than ten."""
+    """Receive and delete all dead letters of a queue. A look would see at most ten of a FIFO group."""
     url = aws.outputs[output]
     while found := aws.sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
@@ -178,11 +178,11 @@ def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
 
 
 def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter[str]]:
-    """Account for every message. Returns the dead letters by cause too, copies counted once."""
-    letters = {
-        (queue, letter.original_message_id): letter
-        for queue, dead_letters in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True)
-        for letter in take_dead_letters(aws, dead_letters)
+    """Account for every message. Also returns the dead letters by cause, without copies."""
+    dead_letters = {
+        (queue, dead_letter.original_message_id): dead_letter
+        for queue, output in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True)
+        for dead_letter in take_dead_letters(aws, output)
     }
     tables = Tables(
         products={(row["productId"],): row for row in read_rows(aws, "ProductsTableName")},
@@ -196,9 +196,9 @@ def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter
     ledger = account(
         (Sent(queue, m.body) for queue, messages in work.messages.items() for m in messages),
         tables,
-        (Sent(queue, letter.body) for (queue, _), letter in letters.items()),
+        (Sent(queue, dead.body) for (queue, _), dead in dead_letters.items()),
     )
-    return ledger, Counter(letter.code for letter in letters.values())
+    return ledger, Counter(dead.code for dead in dead_letters.values())
 
 
 def summary(
@@ -211,7 +211,7 @@ def summary(
     books: Books,
     aws: Aws,
 ) -> dict[str, Any]:
-    """What `.local/soak.json` holds."""
+    """Make the content of `.local/soak.json`."""
     distinct = {(queue, m.body) for queue, messages in work.messages.items() for m in messages}
     unexplained = sum(abs(entry.difference) for entry in books.accounts)
     samples = [
@@ -255,7 +255,7 @@ def summary(
 
 
 def show(result: dict[str, Any], console: Console) -> None:
-    """The summary for a person."""
+    """Print the summary."""
     stored, dead = sum(result["inTheTables"].values()), sum(result["deadLetters"].values())
     faults = ", ".join(f"{count:,} {name}" for name, count in result["faults"].items())
     rows = ", ".join(f"{count:,} {status}" for status, count in result["orderRows"].items())
@@ -270,12 +270,12 @@ def show(result: dict[str, Any], console: Console) -> None:
         ("distinct", result["distinctMessages"], "the others were duplicates"),
         ("in the tables", stored, f"orders: {rows}"),
         ("dead letters", dead, causes),
-        ("lost", len(result["missing"]), "neither in the tables nor a dead letter"),
-        ("twice or from nowhere", wrong, "in both, or sent by nobody"),
+        ("lost", len(result["missing"]), "neither in the tables nor dead-lettered"),
+        ("doubled or unexpected", wrong, "in both places, or never sent"),
         (
             "Workers killed",
             result["workersKilled"],
-            f"{result['invocationsFailed']} invocations failed by it",
+            f"{result['invocationsFailed']} invocations failed because of that",
         ),
         (
             "Faults",
@@ -303,28 +303,28 @@ def show(result: dict[str, Any], console: Console) -> None:
 def main() -> int:
     """Run the soak. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of messages, kills and faults")
+    parser.add_argument("--seed", type=int, default=1, help="seed of messages, kills and faults")
     seed: int = parser.parse_args().seed
     console = Console(highlight=False)
     began = time.monotonic()
 
-    def say(what: str) -> None:
-        console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {what}")
+    def report(step: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
 
     stack.down()
     try:
-        emulator = stack.up(say)
+        emulator = stack.up(report)
         use_embedded(emulator.endpoint)
         aws = Aws.of_stack(stack.STACK_NAME)
         run_id = f"s{uuid.uuid4().hex[:6]}"
         work = workload(run_id, seed, datetime.now(UTC))
-        say("Stocking the shop")
+        report("Stocking the shop")
         stock_up(aws, sample_orders.catalogue(), run_id)
         with FaultyProxy(emulator.endpoint, SHARES, seed) as proxy:
             prepare(aws, proxy)
             with Auditor(aws, sample_orders.HOT_PRODUCT) as auditor:
                 run = soak(aws, emulator, proxy, work, seed, console)
-        say("Reading the books")
+        report("Reading the books")
         books = read_books(aws)
         ledger, causes = read_ledger(aws, work, books)
         result = summary(seed, work, run, auditor, ledger, causes, books, aws)

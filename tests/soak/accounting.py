@@ -1,4 +1,4 @@
-"""Where each message ended: pure, so that the account itself can be tested."""
+"""Accounting: finds where each message ended, purely from data, so that it can be tested itself."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Rows = Mapping[tuple[str, ...], Row]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A distinct message: duplicates of it are the same.
+    """A distinct message; its duplicates are equal.
 
     Attributes:
-        queue: Name of the output with the queue's URL.
-        body: As it was sent.
+        queue: Name of the stack output that holds the queue's URL.
+        body: The message body.
     """
 
     queue: str
@@ -38,12 +38,12 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What the tables hold at the end.
+    """The rows of the tables at the end.
 
     Attributes:
         products: By productId.
         orders: By orderId.
-        adjustments: By productId and adjustmentId, opening stock left out.
+        adjustments: By productId and adjustmentId, without opening stock.
     """
 
     products: Rows
@@ -58,9 +58,9 @@ class Ledger:
     Attributes:
         stored: Messages whose effect is in the tables, by queue.
         dead: Dead letters, by queue.
-        both: Messages that are in the tables and a dead letter too.
+        both: Messages that are in the tables and dead-lettered.
         missing: Messages that are neither.
-        strangers: Rows and dead letters that no message asked for.
+        strangers: Rows and dead letters that belong to no message.
     """
 
     stored: Mapping[str, int]
@@ -71,7 +71,7 @@ class Ledger:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every message ended in exactly one place, and nothing came from nowhere."""
+        """Whether every message ended in exactly one place, and there is nothing else."""
         return not (self.both or self.missing or self.strangers)
 
 
@@ -79,9 +79,9 @@ def account(sent: Iterable[Sent], tables: Tables, dead_letters: Iterable[Sent]) 
     """Find each distinct message in the tables or among the dead letters.
 
     Args:
-        sent: What was sent; duplicates count once.
-        tables: What the tables hold.
-        dead_letters: What lies in the dead-letter queues, under the queue that each came from; copies count once.
+        sent: The messages; duplicates count once.
+        tables: The rows of the tables.
+        dead_letters: The dead letters, under the queue that each came from; copies count once.
     """
     distinct, dead = dict.fromkeys(sent), dict.fromkeys(dead_letters)
     stored = {message for message in distinct if _is_stored(message, tables)}
@@ -113,7 +113,7 @@ def _order_is_stored(body: str, tables: Tables) -> bool:
 
 
 def _cancellation_is_stored(body: str, tables: Tables) -> bool:
-    """An order that was rejected holds nothing, so that its cancellation is answered and changes nothing."""
+    """The cancellation of a rejected order is answered and changes nothing."""
     row = tables.orders.get((parse_cancellation(body).order_id,), {})
     return row.get("status") in ("CANCELLED", "REJECTED")
 
@@ -125,7 +125,7 @@ def _adjustment_is_stored(body: str, tables: Tables) -> bool:
 
 
 def _event_is_stored(body: str, tables: Tables) -> bool:
-    """Applied, or older than what was applied, and so rightly ignored."""
+    """An event is applied, or ignored because a newer one was applied."""
     event = parse_catalogue_event(body, _LATER_THAN_ALL)
     row = tables.products.get((event.product_id,), {})
     newest = (row.get("detailsEventTime", ""), row.get("detailsEventId", ""))

@@ -1,4 +1,4 @@
-"""What the soak sends: a busy shop's messages of every kind, many of them twice, some of them poison."""
+"""The soak's workload: messages of every kind, many of them twice, some of them poison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CANCELLATIONS = 500
 _RECEIPTS = 500
 _EVENTS = 400
 _ORDERS = MESSAGES - DUPLICATES - POISON - _CANCELLATIONS - _RECEIPTS - _EVENTS
-# Each of these queues gets its share of the poison too; the orders' is the rest.
+# These queues get a share of the poison; the order queues get the rest.
 _OTHER_POISON = {
     queues.FIFO: POISON * 15 // 100,
     queues.STOCK: POISON * 10 // 100,
@@ -32,13 +32,13 @@ _OTHER_POISON = {
 
 @dataclass(frozen=True)
 class Workload:
-    """Messages by the queue that they go through, in order."""
+    """The messages of each queue, in order."""
 
     messages: Mapping[str, Sequence[OrderMessage]]
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of messages."""
         return sum(map(len, self.messages.values()))
 
 
@@ -47,13 +47,13 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
 
     Args:
         run: Prefix of all ids.
-        seed: Of the random numbers.
-        now: Catalogue events are from the hours before.
+        seed: Seed of the random numbers.
+        now: Catalogue events have times in the hours before this.
     """
     chance = random.Random(seed)
     orders = sample_orders.orders(run, _ORDERS, chance)
     drop = [message for message in orders if message.group == sample_orders.HOT_PRODUCT]
-    # Every other order of the drop comes through the FIFO queue, the rest has to fight.
+    # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
     through_fifo = {message.order_id for message in drop[::2]}
     receipts = [_receipt(run, number, chance) for number in range(_RECEIPTS)]
     good = {
@@ -89,7 +89,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     }
     all_good = [(queue, message) for queue, messages in good.items() for message in messages]
     for queue, message in chance.sample(all_good, DUPLICATES):
-        # Under another deduplication id, or else the FIFO queue itself would drop it.
+        # With another deduplication id, because the FIFO queue would drop the duplicate.
         again = f"{message.deduplication_id}-again"
         extra[queue].append(OrderMessage(message.body, message.order_id, message.group, again))
     for queue, messages in extra.items():

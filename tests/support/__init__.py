@@ -1,1 +1,1 @@
-"""What tests share: helpers, and no tests."""
+"""Helpers that several tests share."""

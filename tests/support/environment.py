@@ -1,7 +1,7 @@
 """The environment of all tests, set when this is imported: before anything of ours is.
 
-Nothing here ever talks to a real account: AWS settings of the caller are dropped. The tests' embedded AWS runs beside
-the developer's.
+Tests never use a real account, because AWS settings of the caller are dropped. They have their own embedded AWS,
+separate from the developer's.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""A network that misbehaves: an HTTP proxy in front of DynamoDB for functions that run in processes of their own.
+"""A faulty network: an HTTP proxy in front of DynamoDB, for functions that run in other processes.
 
-`AWS_ENDPOINT_URL_DYNAMODB` of a deployed function leads to it. It listens on loopback only.
+`AWS_ENDPOINT_URL_DYNAMODB` of a deployed function points at it. It listens on loopback only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONNECTION_HEADERS = {"connection", "transfer-encoding", "keep-alive", "date", 
 
 
 class Fault(Enum):
-    """What can happen to a request."""
+    """The faults that a request can meet."""
 
     THROTTLED = "throttled"
     SERVER_ERROR = "server error"
@@ -35,13 +35,13 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class Shares:
-    """How many of all requests meet a fault, each from 0 to 1.
+    """The shares of requests that meet a fault, each from 0 to 1.
 
     Attributes:
-        throttled: Refused with ProvisionedThroughputExceededException or ThrottlingException, by turns.
-        server_error: Refused with InternalServerError.
-        conflict: Of transactions, cancelled with TransactionConflict; other requests go through.
-        lost_response: Carried out, and the connection is closed without an answer.
+        throttled: Fail with ProvisionedThroughputExceededException or ThrottlingException, alternately.
+        server_error: Fail with InternalServerError.
+        conflict: Transactions that are cancelled with TransactionConflict; other requests pass.
+        lost_response: Are executed, but the connection is closed without a response.
     """
 
     throttled: float = 0.0
@@ -52,21 +52,21 @@ class Shares:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that is gone, because it was killed, is no error."""
+        """Ignore clients that were killed."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class FaultyProxy:
-    """Passes requests on to an endpoint, but for a given share of them. Use it as a context manager.
+    """Forwards requests to an endpoint, and injects faults into a share of them. Use it as a context manager.
 
     Args:
-        endpoint: URL of what it stands in front of.
-        shares: How many requests meet which fault. May be changed while it runs.
-        seed: Of the random numbers.
+        endpoint: URL of the endpoint.
+        shares: The share of requests for each fault. May change while the proxy runs.
+        seed: Seed of the random numbers.
 
     Attributes:
-        counts: Faults so far.
+        counts: Faults so far, by kind.
         requests: Requests so far.
     """
 
@@ -113,8 +113,8 @@ class FaultyProxy:
                 draw -= share
             return None
 
-    def refusal(self, fault: Fault, body: bytes) -> tuple[int, bytes]:
-        """HTTP status and body with which DynamoDB would refuse a request."""
+    def error_response(self, fault: Fault, body: bytes) -> tuple[int, bytes]:
+        """Make the HTTP status and body of an error response."""
         if fault is Fault.SERVER_ERROR:
             return 500, _error("InternalServerError", "injected")
         if fault is Fault.CONFLICT:
@@ -125,7 +125,7 @@ class FaultyProxy:
         return 400, _error(codes[self.counts[Fault.THROTTLED] % 2], "injected")
 
     def forward(self, path: str, headers: dict[str, str], body: bytes) -> http.client.HTTPResponse:
-        """Let the endpoint carry a request out. The answer has not been read yet."""
+        """Forward a request to the endpoint. Returns the response before its body is read."""
         connection = getattr(self._local, "connection", None)
         if connection is None:
             if self._target.scheme == "https":
@@ -158,7 +158,7 @@ class FaultyProxy:
                 target = self.headers.get("X-Amz-Target", "")
                 fault = proxy.fate(is_transaction=target.endswith("TransactWriteItems"))
                 if fault is not None and fault is not Fault.LOST_RESPONSE:
-                    status, content = proxy.refusal(fault, body)
+                    status, content = proxy.error_response(fault, body)
                     self._answer(status, {"Content-Type": "application/x-amz-json-1.0"}, content)
                     return
                 answer = proxy.forward(self.path, dict(self.headers), body)
@@ -173,7 +173,7 @@ class FaultyProxy:
                 self._answer(answer.status, kept, content)
 
             def finish(self) -> None:
-                # Each client has a thread of its own, which ends here.
+                # Each client has its own thread, which ends here.
                 proxy.hang_up()
                 super().finish()
 

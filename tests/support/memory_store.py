@@ -1,4 +1,4 @@
-"""A store in memory: the tables' conditions in a few lines, with faults injected at each request."""
+"""A store in memory: evaluates the tables' conditions, and injects faults into requests."""
 
 from collections import deque
 from collections.abc import Callable
@@ -27,13 +27,13 @@ def product(product_id: str, stock: int, **more: Any) -> Product:
 
 
 def stored(value: Product) -> dict[str, Any]:
-    """A product as DynamoDB would give it back."""
+    """Make a product as DynamoDB would return it."""
     return encode(product_row(value))
 
 
 @dataclass
 class FakeClock:
-    """Time that passes only when somebody sleeps."""
+    """A clock that only moves when code sleeps."""
 
     seconds: float = 1_000_000.0
     slept: list[float] = field(default_factory=list)
@@ -56,9 +56,9 @@ class Fault:
     """What happens to one write request.
 
     Attributes:
-        error: Raised instead of, or after, applying it.
-        applied: Whether it was applied all the same: a lost response.
-        rival: Runs before the request is judged.
+        error: Raised instead of applying the request, or after it.
+        applied: Whether the request is applied before the error: a lost response.
+        rival: Runs before the request is checked.
     """
 
     error: Exception | None = None
@@ -67,7 +67,7 @@ class Fault:
 
 
 class MemoryStore:
-    """Stands in for `Store`: the same questions and answers, on dictionaries."""
+    """Replaces `Store`: the same methods on dictionaries."""
 
     def __init__(self, clock: FakeClock, *products: Product) -> None:
         self.clock = clock

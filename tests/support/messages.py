@@ -1,11 +1,11 @@
-"""Messages and events as the service gets them."""
+"""Messages and events for the service."""
 
 import json
 from typing import Any
 
 
 def sqs_event(*bodies: Any, group: str | None = None, receive_count: int = 1) -> dict[str, Any]:
-    """An SQS event as Lambda makes it; bodies that are no strings are written as JSON."""
+    """Make an SQS event like Lambda. A body that is not a string is written as JSON."""
     fifo = ".fifo" if group is not None else ""
     attributes = {"ApproximateReceiveCount": str(receive_count)}
     if group is not None:
@@ -26,7 +26,7 @@ def sqs_event(*bodies: Any, group: str | None = None, receive_count: int = 1) ->
 
 
 def order_body(order_id: str, lines: dict[str, int], user_id: str = "u-1") -> dict[str, Any]:
-    """An order message."""
+    """Make the body of an order."""
     items = [
         {"productId": product_id, "quantity": quantity} for product_id, quantity in lines.items()
     ]

@@ -1,4 +1,4 @@
-"""Real processes and threads that work at the same time."""
+"""Real concurrency: runs functions in processes and threads."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ def _call(barrier: Any, results: Any, work: Callable[..., Any], arguments: tuple
 
 
 def in_processes(work: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
-    """Run a function in as many processes as there are tuples of arguments, all from the same moment."""
+    """Run a function in one process per tuple of arguments, all started at the same moment."""
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(len(arguments)), context.Queue()
     processes = [context.Process(target=_call, args=(barrier, results, work, a)) for a in arguments]
@@ -27,7 +27,7 @@ def in_processes(work: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> 
 
 
 def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
-    """Run a function in threads."""
+    """Run a function in several threads."""
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, range(count)))
 

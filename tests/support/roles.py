@@ -1,4 +1,4 @@
-"""What the functions' roles allow on the embedded AWS, and other policies for a test."""
+"""The functions' roles on the embedded AWS: reads their permissions, and replaces them for a test."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import boto3
 from local.invoke import function_names
 from operations.aws import Aws
 
-# AWS counts a call for a batch as the single action; the embedded AWS as an action of its own.
+# On AWS a batch call needs the permission of the single action; on the embedded AWS it is an action of its own.
 # Source: https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html
 _CALLED_IN_BATCHES = {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
 
@@ -26,7 +26,7 @@ def _policy_of(aws: Aws, function: str) -> Any:
 
 
 def permissions(aws: Aws, function: str) -> set[Permission]:
-    """What a function may do, one pair for each action on each resource."""
+    """List a function's permissions: one pair for each action on each resource."""
     found = set()
     for statement in _policy_of(aws, function).policy_document["Statement"]:
         assert statement["Effect"] == "Allow"
@@ -39,7 +39,7 @@ def permissions(aws: Aws, function: str) -> set[Permission]:
 
 
 def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
-    """Let a function do this and nothing else, from its next request on."""
+    """Give a function exactly these permissions, from its next request on."""
     statements = [
         {
             "Effect": "Allow",
@@ -53,13 +53,13 @@ def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
 
 
 def name_batches_as_the_embedded_aws_does(aws: Aws) -> None:
-    """Leave every role as deployed, but for the names of calls for a batch."""
+    """Rename the actions of batch calls in every role, and change nothing else."""
     for function in function_names():
         allow(aws, function, permissions(aws, function))
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """The output of the stack that names a resource."""
+    """Find the stack output that names a resource."""
     (name,) = {
         output
         for output, value in aws.outputs.items()

@@ -1,4 +1,4 @@
-"""docs/runbook.md as data: its sections, and the commands in them."""
+"""The runbook as data: its sections, and the commands in them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _GLOBAL_OPTIONS = {"query", "output", "endpoint-url"}
 
 
 def sections() -> dict[str, str]:
-    """The sections by heading."""
+    """Read the sections, by heading."""
     _, *parts = re.split(r"^## (.+)$", RUNBOOK.read_text("utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def families() -> dict[str, str]:
-    """The heading of its section by what an alarm's name ends with."""
+    """Map the ending of an alarm's name to the heading of its section."""
     return {suffix: heading for heading in sections() for suffix in heading.split(", ")}
 
 
 def commands(text: str) -> list[str]:
-    """What is typed behind a prompt, a continued line as one."""
+    """List the commands after a prompt, with continued lines joined."""
     blocks = re.findall(r"^ *```console\n(.*?)^ *```$", text, flags=re.MULTILINE | re.DOTALL)
     joined = "\n".join(blocks).replace("\\\n", " ")
     return [line.strip()[2:] for line in joined.splitlines() if line.strip().startswith("$ ")]
 
 
 def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
-    """An AWS CLI command as what the SDK calls it: service, operation, parameters.
+    """Translate an AWS CLI command for the SDK: service, operation, parameters.
 
     Raises:
         ValueError: There is no such operation, or it has no such option.

@@ -1,4 +1,4 @@
-"""The deployed tables, as tests use them."""
+"""The deployed tables, for tests of the engine and the handlers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The deployed stack as its users work with it: commands, messages, and waiting."""
+"""The deployed stack, for tests: commands, messages, and waiting."""
 
 import json
 import os
@@ -18,7 +18,7 @@ COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
 
 def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The command line as a person runs it, on the tests' own embedded AWS."""
+    """Run the command line on the tests' embedded AWS."""
     done = subprocess.run(
         [COMMAND, *arguments],
         cwd=ROOT,

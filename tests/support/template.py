@@ -1,4 +1,4 @@
-"""The synthesised stack as CloudFormation gets it."""
+"""The synthesised template, for tests."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""moto, which is strict about expressions, for tests in one thread."""
+"""Fixtures with moto, which checks expressions strictly, for tests in one thread."""
 
 import os
 
@@ -14,13 +14,13 @@ from local.invoke import create_table, moto_stack
 
 @pytest.fixture(autouse=True)
 def no_endpoint(monkeypatch):
-    """moto answers for AWS's own addresses only; the tests' embedded AWS may run meanwhile."""
+    """moto answers for AWS's own addresses only, so an endpoint of the embedded AWS must not be set."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
 
 @pytest.fixture
 def moto_store():
-    """A store on empty tables."""
+    """A store with empty tables."""
     with mock_aws():
         checked = CLIENT_CONFIG.merge(Config(parameter_validation=True))
         client = boto3.client("dynamodb", config=checked)
@@ -31,7 +31,7 @@ def moto_store():
 
 @pytest.fixture
 def moto_environment(monkeypatch):
-    """Tables with the tea shop's catalogue, queues, and the handlers' environment."""
+    """Tables with the sample catalogue, queues, and the handlers' environment."""
     with mock_aws():
         for name, value in moto_stack().items():
             monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""What requests consume, by AWS's rules."""
+"""Capacity: what requests consume by AWS's rules."""
 
 import json
 
@@ -49,7 +49,7 @@ def cancelled(*codes):
 
 
 def test_sizes_are_counted_as_the_developer_guide_says():
-    """Names and values in UTF-8; a number 1 byte for 2 digits and 1; 3 for a container and 1 for each element."""
+    """Names and text count in UTF-8, a number 1 byte per 2 digits and 1, a container 3 bytes and 1 per element."""
     assert item_size({"id": {"S": "abc"}}) == 2 + 3
     assert item_size({"é": {"S": "é"}}) == 2 + 2
     assert item_size({"n": {"N": "12345"}}) == 1 + 3 + 1
@@ -59,27 +59,27 @@ def test_sizes_are_counted_as_the_developer_guide_says():
     assert item_size({"m": {"M": {"k": {"S": "v"}}}}) == 1 + 3 + (1 + 1 + 1)
 
 
-def test_a_transaction_takes_two_units_a_kilobyte_and_the_index_one_an_order():
+def test_a_transaction_takes_two_units_per_kb_and_one_index_unit_per_order():
     usage = call("TransactWriteItems", transaction(UPDATE, put())).usage
     assert (usage.write, usage.index, usage.read) == (4, 1, 0)
     usage = call("TransactWriteItems", transaction(UPDATE, put(1500))).usage
     assert (usage.write, usage.index) == (2 + 4, 1)
 
 
-def test_a_cancelled_transaction_is_charged_for_all_its_actions_but_reaches_no_index():
-    refused = call(
+def test_a_cancelled_transaction_pays_for_all_actions_but_not_for_the_index():
+    lost = call(
         "TransactWriteItems",
         transaction(UPDATE, put(order_id="o-1"), put(order_id="o-2")),
         cancelled("ConditionalCheckFailed", "None", "None"),
         400,
     )
-    assert (refused.usage.write, refused.usage.index) == (6, 0)
-    assert refused.is_attempt
-    assert refused.is_conflict
-    assert list(refused.order_ids) == ["o-1", "o-2"]
+    assert (lost.usage.write, lost.usage.index) == (6, 0)
+    assert lost.is_attempt
+    assert lost.is_conflict
+    assert list(lost.order_ids) == ["o-1", "o-2"]
 
 
-def test_a_failed_condition_costs_what_the_write_would_have_and_the_stored_item_counts():
+def test_a_failed_condition_costs_as_much_as_the_write_of_the_larger_item():
     answer = {
         "__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
         "Item": {"productId": {"S": "drop"}, "name": {"S": "x" * 1100}},
@@ -90,13 +90,13 @@ def test_a_failed_condition_costs_what_the_write_would_have_and_the_stored_item_
     assert call("UpdateItem", UPDATE["Update"]).usage.write == 1
 
 
-def test_a_plain_put_of_an_order_takes_one_unit_and_one_of_the_index():
+def test_a_plain_put_of_an_order_takes_one_unit_and_one_index_unit():
     usage = call("PutItem", put()["Put"]).usage
     assert (usage.write, usage.index) == (1, 1)
 
 
 @pytest.mark.parametrize(("consistent", "units"), [(True, 1.0), (False, 0.5)])
-def test_reads_cost_by_consistency_and_missing_items_count_too(consistent, units):
+def test_reads_cost_by_consistency_and_missing_items_count(consistent, units):
     request = {"TableName": "Products", "Key": {}, "ConsistentRead": consistent}
     assert call("GetItem", request, {"Item": PRODUCT}).usage.read == units
     assert call("GetItem", request).usage.read == units
@@ -104,7 +104,7 @@ def test_reads_cost_by_consistency_and_missing_items_count_too(consistent, units
     assert call("GetItem", request, large).usage.read == 2 * units
 
 
-def test_a_batch_is_charged_item_by_item_but_not_for_what_was_left_out():
+def test_a_batch_read_pays_for_each_item_except_unprocessed_ones():
     request = {
         "RequestItems": {
             "Products": {"Keys": [{}, {}, {}], "ConsistentRead": True},
@@ -115,11 +115,11 @@ def test_a_batch_is_charged_item_by_item_but_not_for_what_was_left_out():
         "Responses": {"Products": [PRODUCT], "Orders": []},
         "UnprocessedKeys": {"Products": {"Keys": [{}]}},
     }
-    # Products: one found, one missing, one left out. Orders: two missing, eventually consistent.
+    # Products: one found, one missing, one unprocessed. Orders: two missing, eventually consistent.
     assert call("BatchGetItem", request, answer).usage.read == 2 + 2 * 0.5
 
 
-def test_what_was_throttled_or_never_answered_costs_nothing():
+def test_a_throttled_or_unanswered_request_costs_nothing():
     throttled = {"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException"}
     assert call("UpdateItem", UPDATE["Update"], throttled, 400).usage.write == 0
     assert call("TransactWriteItems", transaction(UPDATE), {}, 500).usage.write == 0
@@ -127,7 +127,7 @@ def test_what_was_throttled_or_never_answered_costs_nothing():
 
 
 def test_only_attempts_on_products_and_orders_can_conflict():
-    """An idempotency record that is there already is no rival's work."""
+    """A row of the idempotency table that exists already is not a conflict."""
     elsewhere = {"TableName": "Idempotency", "Item": {"id": {"S": "1"}}}
     failed = {"__type": "#ConditionalCheckFailedException"}
     record = call("PutItem", elsewhere, failed, 400)

@@ -1,4 +1,4 @@
-"""From observations to figures, and the audit."""
+"""Figures from observations, and the audit."""
 
 import json
 import math
@@ -64,14 +64,14 @@ def observed(**more):
     return Observed(**(values | more))
 
 
-CLEAN = Audit(placed=2, refused=0, oversold=0, applied_twice=0, lost=0)
+CLEAN = Audit(placed=2, rejected=0, oversold=0, applied_twice=0, lost=0)
 
 
 def reduce(seen, audited=CLEAN):
     return figures.reduce("embedded", "textbook", 10, WORKLOAD, 2, 1, seen, audited)
 
 
-def test_figures_are_counted_from_the_wire():
+def test_figures_are_counted_from_requests():
     cell = reduce(observed())
     assert cell.seconds == pytest.approx(2.0)
     assert cell.orders_per_second == pytest.approx(1.0)
@@ -91,7 +91,7 @@ def test_figures_are_counted_from_the_wire():
     assert cell.dollars_per_million == pytest.approx(bill.dollars / 2 * 1e6)
 
 
-def test_what_workers_finish_after_the_window_says_nothing_of_the_rate():
+def test_work_after_the_window_does_not_change_the_rate():
     cell = reduce(observed(window=1.0))
     assert cell.seconds == 1.0
     assert cell.orders_per_second == 1.0
@@ -107,13 +107,13 @@ def test_an_order_without_an_answer_is_given_up_or_unfinished():
     assert (cell.unfinished, cell.given_up) == (0, 1)
 
 
-def test_figures_per_order_of_none_are_not_numbers():
+def test_figures_per_order_are_nan_without_placed_orders():
     cell = reduce(Observed("P", "O", began=0.0), Audit(0, 0, 0, 0, 0))
     assert math.isnan(cell.requests)
     assert math.isnan(cell.orders_per_second)
 
 
-def test_percentiles_are_of_the_nearest_rank():
+def test_percentiles_use_the_nearest_rank():
     values = list(range(1, 101))
     assert figures.percentile(values, 50) == 50
     assert figures.percentile(values, 99) == 99
@@ -131,15 +131,15 @@ def rows(a, b, **states):
     [
         (7, 7, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 0, 0, 0)),
         (8, 10, {"o1": "PENDING", "o2": "REJECTED"}, Audit(1, 1, 0, 0, 0)),
-        # The stock of o-2 was never taken.
+        # No stock was taken for o-2.
         (8, 10, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 4, 0, 0)),
-        # The stock of o-1 was taken twice.
+        # The stock for o-1 was taken twice.
         (5, 7, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 0, 2, 0)),
-        # Acknowledged, but there is no row.
+        # Acknowledged, but without a row.
         (8, 10, {"o1": "PENDING"}, Audit(1, 0, 0, 0, 1)),
     ],
 )
-def test_the_audit_finds_what_is_wrong(a, b, states, expected):
+def test_the_audit_finds_oversold_doubled_and_lost_orders(a, b, states, expected):
     products, orders = rows(a, b, **states)
     found = figures.audit(WORKLOAD, products, orders, ["o-1", "o-2"])
     assert found == expected
@@ -152,8 +152,8 @@ def test_stock_below_zero_is_oversold():
     assert figures.audit(scarce, products, orders, []).oversold == 1
 
 
-def test_a_bill_has_three_payees():
-    """A million orders, one transaction and one message each: by hand from the price list."""
+def test_a_bill_adds_up_dynamodb_lambda_and_sqs():
+    """A million orders with one transaction and one message each, computed by hand from the price list."""
     bill = Bill(
         write_units=5e6,
         read_units=2e6,
@@ -169,14 +169,14 @@ def test_a_bill_has_three_payees():
     assert bill.dollars == pytest.approx(dynamodb + functions + queue)
 
 
-def test_an_event_is_what_lambda_hands_over():
+def test_an_event_has_the_form_of_lambdas_events():
     workload = hot_product(2, 1)
     event = sqs_event([(body, 2, 0.0) for body in workload.bodies.values()])
     assert [record["messageId"] for record in event["Records"]] == ["0", "1"]
     assert event["Records"][1]["attributes"]["ApproximateReceiveCount"] == "2"
 
 
-def test_goals_are_met_missed_or_not_measured():
+def test_a_goal_is_met_or_missed_or_not_measured():
     theirs = replace(reduce(observed()), workers=8, requests=2.0, orders_per_second=50.0)
     ours = replace(
         theirs,
@@ -205,7 +205,7 @@ def test_goals_are_met_missed_or_not_measured():
     assert all(goal.met is None for goal in unmeasured)
 
 
-def test_a_dirty_cell_of_ours_misses_the_first_goal():
+def test_a_faulty_cell_of_ours_misses_the_goal_of_correctness():
     dirty = replace(reduce(observed()), contender="ours_10", lost=1)
     assert not dirty.clean
     assert goals.check([dirty], None)[-1].met is False

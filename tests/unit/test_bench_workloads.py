@@ -1,4 +1,4 @@
-"""The orders that the contenders are given."""
+"""The workloads of the contenders."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from inventory_orders.messages.parse import parse_order
 
 
 @pytest.mark.parametrize("make", [workloads.hot_product, workloads.zipf, workloads.sell_out])
-def test_a_seed_says_it_all_and_every_order_is_one_that_the_service_takes(make):
+def test_a_seed_determines_a_workload_of_valid_orders(make):
     first = make(200, 7)
     assert first == make(200, 7)
     assert first.bodies != make(200, 8).bodies
@@ -23,14 +23,14 @@ def test_a_seed_says_it_all_and_every_order_is_one_that_the_service_takes(make):
         assert order.quantities.keys() <= first.stock.keys()
 
 
-def test_the_hot_product_is_in_every_order_and_never_short():
+def test_every_hot_order_wants_one_product_with_enough_stock():
     workload = workloads.hot_product(500, 1)
     (product_id,) = workload.stock
     sold = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
     assert sold < workload.stock[product_id]
 
 
-def test_the_sell_out_ends_in_the_middle():
+def test_the_sell_out_has_stock_for_half_of_its_orders():
     workload = workloads.sell_out(500, 1)
     (product_id,) = workload.stock
     wanted = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
@@ -45,7 +45,7 @@ def test_zipf_has_best_sellers_and_a_long_tail():
     assert {len(workload.quantities(order_id)) for order_id in workload.bodies} == {1, 2, 3, 4, 5}
 
 
-def test_real_orders_leave_out_what_no_transaction_can_hold_and_have_stock_for_the_rest(tmp_path):
+def test_real_orders_have_stock_and_exclude_orders_too_large_for_a_transaction(tmp_path):
     file = tmp_path / "baskets.csv.gz"
     with gzip.open(file, "wt") as lines:
         lines.write("A1,B2\n" + ",".join(f"P{n}" for n in range(100)) + "\nA1\n")
@@ -60,12 +60,12 @@ def test_real_orders_leave_out_what_no_transaction_can_hold_and_have_stock_for_t
     assert workload.stock == wanted
 
 
-def test_without_their_file_there_are_no_real_orders(tmp_path):
+def test_there_are_no_real_orders_without_their_file(tmp_path):
     assert workloads.real_orders(10, tmp_path / "missing.csv") is None
     assert plan.make("real", 10, 1, tmp_path / "missing.csv") is None
 
 
-def test_products_keep_the_contract_and_one_is_there_to_warm_up():
+def test_product_rows_are_valid_and_include_the_warm_up_product():
     workload = workloads.hot_product(1, 1)
     rows = {row["productId"]: row for row in workloads.product_rows(workload)}
     assert rows.keys() == {*workload.stock, workloads.WARM_UP_PRODUCT}
@@ -75,7 +75,7 @@ def test_products_keep_the_contract_and_one_is_there_to_warm_up():
     assert warm_up["orderId"] not in workload.bodies
 
 
-def test_a_short_run_has_all_on_the_hot_product_and_three_on_the_rest():
+def test_a_short_run_measures_all_on_the_hot_product_and_three_elsewhere():
     steps = list(plan.steps(full=False, engines=["embedded"]))
     on = {
         workload: {(s.contender, s.workers) for s in steps if s.workload == workload}

@@ -1,4 +1,4 @@
-"""What a warm process remembers, how long it waits in line, and that every way out releases."""
+"""Claims: contention statistics, the product cache, the wait in line, and the release on every path."""
 
 import math
 import random
@@ -73,7 +73,7 @@ class TestBatches:
         assert (report.stats.claims, report.stats.claims_refused) == (1, 0)
         assert report.retries == (1,)
 
-    def test_a_product_without_rivals_never_pays_for_it(self):
+    def test_a_product_without_rivals_is_never_claimed(self):
         bench = Bench(product("p", 100))
         for _ in range(10):
             report = bench.apply(bench.order(p=1))
@@ -97,7 +97,7 @@ class TestBatches:
         report = bench.apply(bench.order(p=1))
         assert (report.stats.claims, statuses(report)) == (0, [ChangeStatus.APPLIED])
 
-    def test_a_claim_at_the_first_request_with_nobody_in_between_ends_the_fight(self):
+    def test_an_immediate_claim_without_a_rival_in_between_ends_the_contention(self):
         bench = Bench(product("p", 10))
         bench.store.faults.append(rival())
         claims = [bench.apply(bench.order(p=1)).stats.claims for _ in range(4)]
@@ -120,7 +120,7 @@ class TestBatches:
         assert statuses(report) == [ChangeStatus.APPLIED] * 2
         assert {name for name, _ in bench.store.claims} == {"b"}, "what most want"
 
-    def test_what_most_want_is_known_from_the_batches_before_too(self):
+    def test_the_most_wanted_product_is_known_from_earlier_batches_too(self):
         bench = Bench(*(product(name, 10) for name in "abc"))
         for _ in range(3):
             bench.apply(bench.order(a=1))
@@ -128,7 +128,7 @@ class TestBatches:
         bench.apply(bench.order(a=1, b=1, c=1))
         assert {name for name, _ in bench.store.claims} == {"a"}
 
-    def test_where_others_claim_already_is_where_all_meet(self):
+    def test_a_product_that_rivals_claim_already_is_claimed_first(self):
         bench = Bench(*(product(name, 10) for name in "abc"))
         for name in "abc":
             bench.engine.contention.observe_conflict(name)
@@ -136,7 +136,7 @@ class TestBatches:
         bench.apply(bench.order(a=1, b=1, c=1), bench.order(c=1))
         assert {name for name, _ in bench.store.claims} == {"a"}, "although more want another"
 
-    def test_among_many_products_one_loss_on_one_is_no_fight_yet(self):
+    def test_one_loss_among_many_products_is_not_contention_yet(self):
         bench = Bench(*(product(name, 10) for name in "abcd"))
         bench.store.faults.append(rival("a"))
         report = bench.apply(bench.order(a=1, b=1, c=1, d=1))
@@ -144,14 +144,14 @@ class TestBatches:
         assert report.stats.claims == 0
         assert len(report.stats.backoffs) == 1, "it waits a little instead"
 
-    def test_a_loss_on_many_products_at_once_is_a_fight(self):
+    def test_a_loss_on_many_products_at_once_is_contention(self):
         bench = Bench(*(product(name, 10) for name in "abcdefgh"))
         bench.store.faults.append(Fault(rival=lambda store: [store.sell(n, 1) for n in "abcd"]))
         report = bench.apply(bench.order(**dict.fromkeys("abcdefgh", 1)))
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert report.stats.claims == 1
 
-    def test_in_a_fight_nothing_is_planned_from_a_memory(self):
+    def test_under_contention_nothing_is_planned_from_the_product_cache(self):
         bench = Bench(product("a", 10), product("b", 10))
         for _ in range(2):
             bench.apply(bench.order(a=1, b=1))
@@ -160,9 +160,9 @@ class TestBatches:
         bench.store.sell("b", 1)
         report = bench.apply(bench.order(a=1, b=1))
         assert statuses(report) == [ChangeStatus.APPLIED]
-        assert report.stats.version_conflicts == [False], "who fights for a has written b as well"
+        assert report.stats.version_conflicts == [False], "rival fights for a has written b as well"
 
-    def test_losses_under_a_claim_release_it_and_take_one_more_in_the_order_of_ids(self):
+    def test_a_loss_under_a_claim_releases_it_and_claims_two_in_order_of_ids(self):
         bench = Bench(product("a", 10), product("b", 10))
         bench.engine.contention.observe_conflict("b")
         bench.store.faults.extend([rival("b"), rival("a"), rival("a")])
@@ -174,7 +174,7 @@ class TestBatches:
         owners = [owner for _, owner in bench.store.claims]
         assert len(set(owners)) == 3, "unique for each acquisition"
 
-    def test_a_chain_that_ends_side_by_side_releases_its_claim_when_all_is_written(self):
+    def test_a_chain_with_a_parallel_last_step_releases_its_claim_at_the_end(self):
         bench = Bench(*(product(name, 10) for name in "abcdef"), limits=Limits(actions=5))
         for name in "abcd":
             bench.engine.contention.observe_conflict(name)
@@ -193,7 +193,7 @@ class TestBatches:
         claims.release()
         assert [name for name, _ in bench.store.releases] == ["b", "a"]
 
-    def test_a_long_chain_goes_on_with_its_claim(self):
+    def test_a_long_chain_extends_its_claim(self):
         bench = Bench(product("p", 10), limits=Limits(changes=1))
         slow = Fault(rival=lambda store: bench.clock.sleep(0.9))
         bench.store.faults.extend([rival(), slow, slow, slow])
@@ -231,7 +231,7 @@ class TestBatches:
         assert [name for name, _ in bench.store.releases] == ["p"]
         assert bench.store.products["p"].lock_time is None
 
-    def test_a_claim_is_released_when_the_commit_fails_for_good(self):
+    def test_a_claim_is_released_when_the_commit_fails_permanently(self):
         bench = Bench(product("p", 10))
         bench.store.faults.extend(
             [rival(), Fault(error=StoreUnavailableError("AccessDenied", "no"))]
@@ -240,7 +240,7 @@ class TestBatches:
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert bench.store.products["p"].lock_time is None
 
-    def test_others_do_not_wait_for_the_one_that_is_fought_over(self):
+    def test_changes_of_other_products_do_not_wait_for_a_claim(self):
         bench = Bench(product("hot", 10), product("cold", 10))
         bench.engine.contention.observe_conflict("hot")
         bench.store.lock("hot", 1.0, waited=0.0)
@@ -256,7 +256,7 @@ class TestBatches:
         assert (statuses(report), report.outcomes[0].cause) == ([ChangeStatus.RETURNED], "LEASED")
         assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
 
-    def test_a_dead_claimer_delays_others_no_longer_than_its_claim(self):
+    def test_a_crashed_owner_delays_others_no_longer_than_its_claim(self):
         bench = Bench(product("p", 10))
         bench.store.lock("p", CLAIM_SECONDS, waited=0.0)
         began = bench.clock.monotonic()
@@ -278,7 +278,7 @@ class TestBatches:
         assert report.stats.version_conflicts == [True, True, False]
         assert bench.store.products["p"].stock_count == 8, "one of the rival's, one of the order's"
 
-    def test_a_claim_whose_answer_was_lost_is_gone_on_with(self):
+    def test_a_claim_whose_response_was_lost_is_used(self):
         bench = Bench(product("p", 10))
         bench.store.faults.append(rival())
         bench.store.claim_faults.append(Fault(error=TIMEOUT, applied=True))
@@ -287,7 +287,7 @@ class TestBatches:
         (first, second) = bench.store.claims
         assert first == second, "the same acquisition"
 
-    def test_a_claim_whose_answer_was_lost_is_released_when_time_runs_out(self):
+    def test_a_claim_whose_response_was_lost_is_released_when_time_runs_out(self):
         bench = Bench(product("p", 10))
         bench.engine.contention.observe_conflict("p")
         bench.store.claim_faults.extend([Fault(error=TIMEOUT, applied=True)] * 50)
@@ -295,7 +295,7 @@ class TestBatches:
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert bench.store.products["p"].lock_time is None
 
-    def test_a_release_that_is_throttled_is_tried_again(self):
+    def test_a_throttled_release_is_retried(self):
         bench = Bench(product("p", 5))
         bench.engine.contention.observe_conflict("p")
         bench.store.claim_faults.append(Fault(rival=lambda store: store.sell("p", 5)))
@@ -305,15 +305,15 @@ class TestBatches:
         assert bench.store.products["p"].lock_time is None
 
 
-class TestPlanningFromMemory:
+class TestPlanningFromTheCache:
     def test_a_product_that_only_this_process_writes_is_not_read_again(self):
         bench = Bench(product("p", 100))
         for _ in range(5):
             assert statuses(bench.apply(bench.order(p=1))) == [ChangeStatus.APPLIED]
-        assert len(bench.store.reads) == 2, "the second read shows that nobody else wrote"
+        assert len(bench.store.reads) == 2, "the second read shows that no rival wrote"
         assert bench.store.products["p"].stock_count == 95
 
-    def test_nobody_is_refused_on_its_word(self):
+    def test_no_order_is_rejected_without_a_read(self):
         bench = Bench(product("p", 3))
         for _ in range(3):
             bench.apply(bench.order(p=1))
@@ -322,7 +322,7 @@ class TestPlanningFromMemory:
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert len(bench.store.reads) == 3
 
-    def test_it_does_not_believe_itself_for_long(self):
+    def test_a_cached_product_expires(self):
         bench = Bench(product("p", 100))
         for _ in range(3):
             bench.apply(bench.order(p=1))
@@ -330,7 +330,7 @@ class TestPlanningFromMemory:
         bench.apply(bench.order(p=1))
         assert len(bench.store.reads) == 3
 
-    def test_records_are_read_first_where_replays_were_met_lately(self):
+    def test_records_are_read_first_after_recent_replays(self):
         bench = Bench(product("p", 100))
         for _ in range(3):
             bench.apply(bench.order(p=1))
@@ -340,7 +340,7 @@ class TestPlanningFromMemory:
         assert statuses(bench.apply(replay)) == [ChangeStatus.REPLAYED]
         assert (len(bench.store.writes), len(bench.store.reads)) == (writes, reads + 1)
 
-    def test_what_a_failed_transaction_left_is_not_remembered(self):
+    def test_a_failed_transaction_is_not_cached(self):
         bench = Bench(product("p", 100))
         for _ in range(3):
             bench.apply(bench.order(p=1))
@@ -352,25 +352,25 @@ class TestPlanningFromMemory:
 
 
 class TestTheLine:
-    def test_those_who_wait_together_are_served_fairly(self):
-        """20 in line for one product: the slowest of a hundred waits less than three times the average."""
+    def test_the_line_is_fair(self):
+        """With 20 rivals for one product the slowest of a hundred waits less than three times the average."""
         waits, requests = line_of(20, 3000)
         waits.sort()
         average = sum(waits) / len(waits)
         assert waits[int(0.99 * len(waits))] < 3 * average
         assert requests / len(waits) < 12, "requests for each claim"
 
-    def test_equal_chances_would_not_be_fair(self):
-        """The same line with full jitter: what the growing rate is for."""
+    def test_a_line_with_equal_chances_is_not_fair(self):
+        """The same line with full jitter, which shows why the rate grows with the wait."""
         waits, _ = line_of(20, 3000, delay=lambda chance: chance.random() * 0.1)
         waits.sort()
         assert waits[int(0.99 * len(waits))] > 3.5 * sum(waits) / len(waits)
 
-    def test_the_first_request_in_peace_goes_out_at_once(self):
+    def test_the_first_request_without_contention_is_sent_at_once(self):
         contention = ContentionStats(FakeClock(), random.Random(0).random)
         assert contention.next_claim_delay("p", 0.0) == 0.0
 
-    def test_who_has_waited_longer_asks_sooner(self):
+    def test_a_batch_that_has_waited_longer_asks_sooner(self):
         contention = ContentionStats(FakeClock(), lambda: 0.5)
         contention.observe_conflict("p", 1.0)
         ages = [0.0, 0.1, 0.5, 1.0]
@@ -378,15 +378,15 @@ class TestTheLine:
         assert waits == sorted(waits, reverse=True)
         assert waits[-1] < waits[0] / 4
 
-    def test_who_is_older_than_a_line_explains_does_not_crowd_out_the_others(self):
-        """After an hour without DynamoDB all messages are an hour old, and a line for it is none."""
+    def test_a_very_old_batch_does_not_crowd_out_the_others(self):
+        """After an outage of an hour all messages are an hour old, but not because of a line."""
         contention = ContentionStats(FakeClock(), lambda: 0.5)
         contention.observe_conflict("p", 1.0)
         assert (
             0 < contention.next_claim_delay("p", 3600.0) == contention.next_claim_delay("p", 60.0)
         )
 
-    def test_a_line_grows_faster_than_it_shrinks(self):
+    def test_the_average_wait_grows_faster_than_it_shrinks(self):
         def after(*waits):
             contention = ContentionStats(FakeClock(), lambda: 0.5)
             for wait in (*[1.0] * 100, *waits):
@@ -396,7 +396,7 @@ class TestTheLine:
         assert after(1.5) - after() > 1.5 * (after() - after(0.5)) > 0
 
     def test_waits_of_earlier_invocations_count(self):
-        """The second time around the same changes get their turn sooner."""
+        """Redelivered changes wait less than new ones."""
 
         def seconds_in_line(age):
             bench = Bench(product("p", 10))
@@ -409,8 +409,8 @@ class TestTheLine:
 
         assert seconds_in_line(10.0) < seconds_in_line(0.0) / 3
 
-    def test_the_wait_for_a_dead_owner_says_nothing_about_the_line(self):
-        """Those behind would ask too seldom for a long time, and leave the product idle."""
+    def test_the_wait_for_a_crashed_owner_does_not_count_as_a_wait_in_line(self):
+        """Otherwise the others would ask too seldom for a long time, and leave the product idle."""
         bench = Bench(product("p", 10))
         bench.store.lock("p", CLAIM_SECONDS, waited=0.0)
         bench.claims().take("p")
@@ -418,7 +418,7 @@ class TestTheLine:
         assert bench.store.products["p"].lock_wait < CLAIM_SECONDS / 4
         assert bench.engine.contention.next_claim_delay("p", 0.0) < CLAIM_SECONDS / 4
 
-    def test_an_old_wait_is_forgotten_with_the_fight(self):
+    def test_an_old_wait_is_forgotten_when_contention_ends(self):
         clock = FakeClock()
         contention = ContentionStats(clock, lambda: 0.5)
         for _ in range(50):
@@ -430,7 +430,7 @@ class TestTheLine:
 
 
 class TestOneClaim:
-    def test_a_rival_at_work_is_a_refusal(self):
+    def test_a_claim_is_refused_while_a_rival_holds_the_product(self):
         bench = Bench(product("p", 10))
         bench.store.claim_faults.extend([Fault(error=RIVAL_AT_WORK)] * 2)
         claims = bench.claims()
@@ -439,17 +439,17 @@ class TestOneClaim:
         claims.release()
         assert bench.store.products["p"].lock_time is None
 
-    def test_a_product_that_is_gone_cannot_be_claimed(self):
+    def test_a_delisted_product_cannot_be_claimed(self):
         with pytest.raises(ConditionFailedError):
             Bench().claims().take("p")
 
-    def test_it_gives_up_when_the_time_is_up(self):
+    def test_a_claim_is_given_up_at_the_deadline(self):
         bench = Bench(product("p", 10))
         bench.store.lock("p", 1.5, waited=0.0)
         with pytest.raises(ThrottledError):
             bench.claims(seconds=0.2).take("p")
 
-    def test_going_on_with_a_claim_that_is_about_to_end(self):
+    def test_a_claim_that_is_about_to_end_is_extended(self):
         bench = Bench(product("p", 10))
         claims = bench.claims()
         claims.take("p")
@@ -458,7 +458,7 @@ class TestOneClaim:
         assert claims.held["p"] == pytest.approx(bench.clock.seconds + CLAIM_SECONDS)
         assert len({owner for _, owner in bench.store.claims}) == 1
 
-    def test_going_on_with_a_claim_is_no_sign_of_peace(self):
+    def test_extending_a_claim_does_not_end_the_contention(self):
         bench = Bench(product("p", 10))
         bench.engine.contention.observe_conflict("p", 0.1)
         claims = bench.claims()
@@ -469,8 +469,8 @@ class TestOneClaim:
 
 
 class TestSeveralClaims:
-    def test_what_is_held_is_kept_while_another_is_waited_for(self):
-        """Or it would end, and be waited for anew, while others end: two that need both would never get there."""
+    def test_a_held_claim_is_extended_while_another_is_waited_for(self):
+        """Otherwise it would expire, and two batches that need both products might never get them."""
         bench = Bench(product("a", 10), product("b", 10))
         claims = bench.claims()
         claims.take("a")
@@ -483,7 +483,7 @@ class TestSeveralClaims:
         assert {name: bench.store.owners[name] for name in "ab"} == dict(bench.store.claims)
         assert bench.store.releases == []
 
-    def test_going_on_with_the_first_gives_no_other_up(self):
+    def test_extending_the_first_claim_keeps_the_others(self):
         bench = Bench(product("a", 10), product("b", 10))
         claims = bench.claims()
         claims.take("a")
@@ -493,7 +493,7 @@ class TestSeveralClaims:
         assert bench.store.releases == []
         assert claims.held.keys() == {"a", "b"}
 
-    def test_whoever_waits_for_a_product_holds_none_that_comes_later(self):
+    def test_a_batch_that_waits_for_a_product_holds_no_later_one(self):
         bench = Bench(product("a", 10), product("b", 10), product("c", 10))
         claims = bench.claims()
         claims.take("a")
@@ -502,7 +502,7 @@ class TestSeveralClaims:
         assert [name for name, _ in bench.store.releases] == ["c"]
         assert claims.held.keys() == {"a", "b"}
 
-    def test_a_claim_that_was_taken_over_is_waited_for_with_empty_hands(self):
+    def test_a_batch_that_lost_a_claim_holds_no_other_while_it_waits(self):
         bench = Bench(product("a", 10), product("b", 10))
         claims = bench.claims()
         claims.take("a")
@@ -512,7 +512,7 @@ class TestSeveralClaims:
         assert [name for name, _ in bench.store.releases] == ["b"]
         assert claims.held.keys() == {"a"}
 
-    def test_who_holds_a_claim_goes_first_in_the_next_line(self):
+    def test_a_batch_that_holds_a_claim_asks_sooner_in_the_next_line(self):
         def seconds_in_line(*first):
             bench = Bench(product("a", 10), product("b", 10))
             for _ in range(100):
@@ -548,7 +548,7 @@ class TestSeveralClaims:
         bench.claims().take("p")
         assert len([seconds for seconds in bench.clock.slept if seconds > 0]) == 3
 
-    def test_single_writes_outwait_claims_but_not_leases(self):
+    def test_single_writes_wait_for_claims_but_not_for_leases(self):
         bench = Bench()
         left, is_claim = [0.5, 0.2, 0.0], True
 
@@ -568,7 +568,7 @@ class TestSeveralClaims:
 
 
 def line_of(rivals, served, delay=None):
-    """Waits of rivals that come back as soon as they were served, 20 ms each; and the requests they made."""
+    """Simulate rivals that return as soon as they are served, 20 ms each. Returns their waits and their requests."""
     clock = FakeClock()
     chance = random.Random(1)
     processes = [ContentionStats(clock, chance.random) for _ in range(rivals)]
@@ -576,27 +576,27 @@ def line_of(rivals, served, delay=None):
         contention.observe_conflict("p")
     start = clock.seconds
 
-    def next_request(who, waited):
+    def next_request(rival, waited):
         if delay is not None:
             return delay(chance)
-        return processes[who].next_claim_delay("p", waited)
+        return processes[rival].next_claim_delay("p", waited)
 
     since = [start] * rivals
-    at = [start + next_request(who, 0.0) for who in range(rivals)]
+    at = [start + next_request(rival, 0.0) for rival in range(rivals)]
     busy_until, holder_waited = -math.inf, 0.0
     waits, requests = [], 0
     while len(waits) < served:
-        who = min(range(rivals), key=at.__getitem__)
-        clock.seconds = now = at[who]
-        waited = now - since[who]
+        rival = min(range(rivals), key=at.__getitem__)
+        clock.seconds = now = at[rival]
+        waited = now - since[rival]
         requests += 1
         if now < busy_until:
-            processes[who].observe_conflict("p", holder_waited)
-            at[who] = now + next_request(who, waited)
+            processes[rival].observe_conflict("p", holder_waited)
+            at[rival] = now + next_request(rival, waited)
         else:
-            processes[who].observe_claim("p", waited)
+            processes[rival].observe_claim("p", waited)
             waits.append(waited)
             busy_until, holder_waited = now + 0.02, waited
-            since[who] = busy_until
-            at[who] = busy_until + next_request(who, 0.0)
+            since[rival] = busy_until
+            at[rival] = busy_until + next_request(rival, 0.0)
     return waits[served // 5 :], requests

@@ -1,4 +1,4 @@
-"""The committer against each kind of cancellation, of ambiguous outcome, and of failure."""
+"""The committer with every kind of cancelled transaction, unknown outcome and failure."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,7 +33,7 @@ CONFLICT = TransactionCancelledError(
 
 
 class Bench:
-    """An engine on a store in memory, with a clock that stands still until somebody sleeps."""
+    """An engine with a store in memory, and a clock that only moves when code sleeps."""
 
     def __init__(self, *products, attempts=8, limits=None, executor=None):
         self.clock = FakeClock()
@@ -72,7 +72,7 @@ def test_without_rivals_a_batch_costs_one_read_and_one_write():
     assert report.stats.changes_per_transaction == [99]
 
 
-def test_a_moved_version_is_planned_again_from_the_item_that_came_back():
+def test_a_moved_version_is_planned_again_from_the_returned_item():
     bench = Bench(product("p", 10))
     bench.store.faults.append(Fault(rival=lambda store: store.sell("p", 9)))
     report = bench.apply(order(1), order(2))
@@ -84,14 +84,14 @@ def test_a_moved_version_is_planned_again_from_the_item_that_came_back():
     assert report.exhausted == (False, False)
 
 
-def test_a_product_that_did_not_come_back_is_gone():
+def test_a_product_without_a_returned_item_is_gone():
     bench = Bench(product("p", 10))
     bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
     report = bench.apply(order())
     assert report.outcomes[0].rejection.reason is RejectionReason.UNKNOWN_PRODUCT
 
 
-def test_a_product_made_again_under_the_same_version_is_not_mistaken_for_the_old_one():
+def test_a_product_created_again_with_the_same_version_is_another_one():
     bench = Bench(product("p", 10))
     again = product("p", 3, created_at="2026-06-01T00:00:00.000000+00:00")
     bench.store.faults.append(Fault(rival=lambda store: store.products.update(p=again)))
@@ -101,8 +101,8 @@ def test_a_product_made_again_under_the_same_version_is_not_mistaken_for_the_old
     assert bench.stock() == 2
 
 
-def test_a_reason_none_proves_nothing():
-    """One of two products moved; the other one's None must not be read as `it was applied`."""
+def test_a_reason_none_does_not_mean_that_the_action_was_applied():
+    """The version of one product has moved. The reason None of the other does not mean that it was applied."""
     bench = Bench(product("p", 10), product("q", 10))
     bench.store.faults.append(Fault(rival=lambda store: store.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
@@ -110,8 +110,8 @@ def test_a_reason_none_proves_nothing():
     assert (bench.stock("p"), bench.stock("q")) == (9, 0)
 
 
-def test_a_refusal_is_planned_again_with_what_it_depended_on():
-    """The second order is refused only because of the first; when that one is lost, it must not stay refused."""
+def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
+    """The second order is rejected only because of the first. If the first loses, the second is decided again."""
     bench = Bench(product("p", 1))
 
     def restock(store):
@@ -122,7 +122,7 @@ def test_a_refusal_is_planned_again_with_what_it_depended_on():
     assert bench.stock() == 4
 
 
-def test_a_refusal_on_a_stale_hint_is_never_durable_before_what_it_depends_on():
+def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
     bench = Bench(product("p", 1), limits=Limits(changes=1))
     bench.store.faults.append(Fault(error=TIMEOUT))
     assert statuses(bench.apply(order(1), order(2))) == [
@@ -142,14 +142,14 @@ def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
     assert bench.stock() == 9
 
 
-def test_a_redelivered_order_that_the_hint_missed_is_found_by_the_condition():
+def test_a_replay_that_the_read_missed_is_found_by_the_condition():
     bench = Bench(product("p", 10))
     bench.apply(order(1))
     bench.store.hide_records = True
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [ChangeStatus.REPLAYED, ChangeStatus.APPLIED]
     assert bench.stock() == 8
-    assert bench.clock.slept == [], "that is no contention, so nobody has to wait"
+    assert bench.clock.slept == [], "this is not contention, so there is no backoff"
 
 
 def test_a_rejected_order_stays_rejected_when_stock_returns():
@@ -172,7 +172,7 @@ def test_another_body_under_a_used_id_changes_nothing(hidden):
     assert bench.stock() == 8
 
 
-def test_of_duplicates_in_a_batch_the_first_counts():
+def test_the_first_of_several_duplicates_in_a_batch_counts():
     bench = Bench(product("p", 10))
     report = bench.apply(order(1), order(1), order(1, quantity=2))
     assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.ID_REUSED]
@@ -193,7 +193,7 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     assert statuses(report) == [ChangeStatus.RETURNED] * 3
 
 
-def test_transaction_conflict_on_a_claimed_product_is_retried_with_full_jitter_and_without_a_new_plan():
+def test_a_transaction_conflict_under_a_claim_is_retried_without_a_new_plan():
     bench = Bench(product("p", 10))
     bench.store.faults.extend([Fault(error=CONFLICT)] * 3)
     report = bench.apply(order())
@@ -221,7 +221,7 @@ def test_contention_is_given_up_after_the_last_attempt():
     assert bench.stock() == 10
 
 
-def test_versions_that_keep_moving_are_given_up_after_the_last_attempt():
+def test_a_version_that_keeps_moving_is_given_up_after_the_last_attempt():
     bench = Bench(product("p", 100), attempts=3)
     bench.store.faults.extend([Fault(rival=lambda store: store.sell("p", 1))] * 9)
     report = bench.apply(order())
@@ -230,7 +230,7 @@ def test_versions_that_keep_moving_are_given_up_after_the_last_attempt():
     assert report.exhausted == (True,)
 
 
-def test_no_wait_reaches_past_the_deadline():
+def test_no_wait_exceeds_the_deadline():
     bench = Bench(product("p", 100), attempts=1000)
     bench.store.faults.extend([Fault(error=CONFLICT)] * 1000)
     began = bench.clock.monotonic()
@@ -259,7 +259,7 @@ def test_a_lost_response_is_recognised_by_its_token(error):
 
 
 def test_an_unknown_outcome_keeps_its_token_through_conflicts():
-    """The conflict may be with our own first attempt: a new token would take it for a rival's."""
+    """The conflict may be with our own first attempt, which only the same token recognises."""
     bench = Bench(product("p", 10))
     bench.store.faults.extend([Fault(error=TIMEOUT), Fault(error=CONFLICT)])
     assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
@@ -273,7 +273,7 @@ def test_a_cancelled_request_gets_a_new_token():
     assert len({token for _, token in bench.store.writes}) == 2
 
 
-def test_an_outcome_that_stays_unknown_returns_the_message_and_the_redelivery_finds_the_row():
+def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     bench = Bench(product("p", 10), attempts=3)
     bench.store.faults.extend([Fault(error=TIMEOUT, applied=True)] * 3)
     report = bench.apply(order())
@@ -282,7 +282,7 @@ def test_an_outcome_that_stays_unknown_returns_the_message_and_the_redelivery_fi
     assert bench.stock() == 9
 
 
-def test_the_offending_change_is_isolated_and_its_neighbours_are_applied():
+def test_an_invalid_change_is_isolated_and_the_others_are_applied():
     bench = Bench(product("p", 100))
     original = bench.store.write
 
@@ -299,7 +299,7 @@ def test_the_offending_change_is_isolated_and_its_neighbours_are_applied():
     assert bench.stock() == 91
 
 
-def test_a_validation_error_among_the_reasons_is_isolated_too():
+def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
     bench = Bench(product("p", 100))
     original = bench.store.write
 
@@ -316,7 +316,7 @@ def test_a_validation_error_among_the_reasons_is_isolated_too():
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
-def test_what_nobody_here_can_repair_returns_everything_loudly(code):
+def test_an_error_of_the_account_returns_everything_and_is_logged(code):
     bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
     bench.store.faults.append(Fault(error=StoreUnavailableError(code, "no")))
     report = bench.apply(order(1), order(2), order(3, product_id="q"))
@@ -325,7 +325,7 @@ def test_what_nobody_here_can_repair_returns_everything_loudly(code):
     assert bench.store.products["p"].stock_count == 100
 
 
-def test_a_read_that_is_denied_returns_everything_loudly():
+def test_a_denied_read_returns_everything_and_is_logged():
     bench = Bench(product("p", 100))
     bench.store.read_errors.append(StoreUnavailableError("AccessDeniedException", "no"))
     report = bench.apply(order(1), order(2))
@@ -334,7 +334,7 @@ def test_a_read_that_is_denied_returns_everything_loudly():
     assert bench.store.writes == []
 
 
-def test_a_throttled_read_is_repeated():
+def test_a_throttled_read_is_retried():
     bench = Bench(product("p", 100))
     bench.store.read_errors.extend([THROTTLED, TIMEOUT])
     assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
@@ -342,7 +342,7 @@ def test_a_throttled_read_is_repeated():
     assert len(bench.clock.slept) == 2
 
 
-def test_a_read_that_stays_throttled_refuses_nothing():
+def test_a_read_that_stays_throttled_rejects_no_order():
     bench = Bench(attempts=2)
     bench.store.read_errors.extend([THROTTLED] * 5)
     report = bench.apply(order())
@@ -350,7 +350,7 @@ def test_a_read_that_stays_throttled_refuses_nothing():
     assert report.outcomes[0].cause == "ThrottlingException"
 
 
-def test_a_corrupt_product_returns_its_orders_and_nobody_elses():
+def test_a_corrupt_product_returns_only_its_own_orders():
     bench = Bench(product("q", 5))
     bench.store.unreadable["p"] = "stockCount is missing"
     report = bench.apply(order(1), order(2, product_id="q"))
@@ -375,7 +375,7 @@ def test_a_lease_that_is_released_early_ends_the_wait():
     assert report.stats.lease_wait < 1
 
 
-def test_a_longer_lease_returns_its_orders_with_what_it_has_left_and_nobody_elses():
+def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time():
     bench = Bench(product("p", 5), product("q", 5))
     bench.store.lock("p", 600)
     report = bench.apply(order(1), order(2, product_id="q"))
@@ -392,7 +392,7 @@ def test_a_lease_taken_after_the_read_is_respected():
     assert bench.stock() == 5
 
 
-def test_in_a_group_nothing_overtakes_a_change_that_has_to_wait():
+def test_no_change_overtakes_a_waiting_change_of_its_group():
     bench = Bench(product("p", 5), product("q", 5))
     bench.store.lock("p", 600)
     report = bench.apply(
@@ -403,7 +403,7 @@ def test_in_a_group_nothing_overtakes_a_change_that_has_to_wait():
     assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.RETURNED, ChangeStatus.APPLIED]
 
 
-def test_chains_run_side_by_side_and_a_loser_does_not_hold_up_the_others():
+def test_a_chain_that_loses_does_not_delay_other_chains():
     shelf = [product(f"p{n}", 5) for n in range(4)]
     with ThreadPoolExecutor(4) as executor:
         bench = Bench(*shelf, limits=Limits(changes=1), executor=executor)
@@ -413,8 +413,8 @@ def test_chains_run_side_by_side_and_a_loser_does_not_hold_up_the_others():
     assert sum(report.retries) == 1
 
 
-def test_a_loser_of_a_step_holds_up_what_builds_on_it_and_nothing_else():
-    """Two transactions side by side, and a third that needs both: the first loses, only the second is durable."""
+def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
+    """A third transaction depends on two parallel ones. The first of these loses, so only the second is durable."""
     bench = Bench(*(product(f"p{n}", 5) for n in range(8)), limits=Limits(actions=5))
     left = Order("left", "u", dict.fromkeys(("p0", "p1", "p2", "p3"), 1))
     joint = Order("joint", "u", {"p0": 1, "p4": 1})
@@ -443,7 +443,7 @@ def test_an_adjustment_goes_through_the_same_engine():
     assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [ChangeStatus.ID_REUSED]
 
 
-def test_a_refused_adjustment_writes_nothing():
+def test_a_rejected_adjustment_writes_nothing():
     bench = Bench(product("p", 1))
     report = bench.apply(Adjustment("p", "c-1", -2, "CORRECTION"))
     assert statuses(report) == [ChangeStatus.REJECTED]
@@ -460,7 +460,7 @@ def test_a_product_that_runs_low_is_reported_once():
     assert second.stats.low_stock == []
 
 
-def test_a_corrupt_record_returns_its_order_and_nobody_elses():
+def test_a_corrupt_record_returns_only_its_order():
     bench = Bench(product("p", 5))
     bench.store.records[order(1).record_key] = CorruptItemError("no items")
     report = bench.apply(order(1), order(2))
@@ -469,7 +469,7 @@ def test_a_corrupt_record_returns_its_order_and_nobody_elses():
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "SomethingNew"])
-def test_an_unknown_reason_dead_letters_nobody(code):
+def test_an_unknown_reason_dead_letters_no_message(code):
     bench = Bench(product("p", 5))
     error = TransactionCancelledError([CancellationReason(code), CancellationReason("None")])
     bench.store.faults.append(Fault(error=error))
@@ -484,7 +484,7 @@ def test_no_read_begins_after_the_deadline():
     assert bench.store.reads == []
 
 
-def test_the_id_of_a_refused_adjustment_is_still_free():
+def test_the_id_of_a_rejected_adjustment_can_be_used_again():
     bench = Bench(product("p", 1))
     taken = Adjustment("p", "a", -5, "CORRECTION")
     other = Adjustment("p", "a", 5, "CORRECTION")
@@ -514,7 +514,7 @@ class TestCancellation:
         )
         assert bench.stock("p") == 5
 
-    def test_it_is_found_by_the_condition_when_the_hint_missed_it(self):
+    def test_an_order_that_the_read_missed_is_found_by_the_condition(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.hide_records = True
         assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
@@ -532,14 +532,14 @@ class TestCancellation:
         assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.REPLAYED]
         assert bench.stock() == 5
 
-    def test_a_rejected_order_has_nothing_to_cancel(self):
+    def test_a_rejected_order_gives_no_stock_back(self):
         bench = Bench(product("p", 0))
         bench.apply(order(1))
         report = bench.apply(Cancellation("o1"))
         assert statuses(report) == [ChangeStatus.REJECTED]
         assert report.outcomes[0].rejection.reason is RejectionReason.ORDER_REJECTED
 
-    def test_a_cancellation_that_comes_first_leaves_a_tombstone_that_the_order_fills_in(self):
+    def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order(self):
         bench = Bench(product("p", 5))
         assert statuses(bench.apply(Cancellation("o1"))) == [ChangeStatus.APPLIED]
         tombstone = bench.store.records[OrderKey("o1")]
@@ -555,7 +555,7 @@ class TestCancellation:
         assert statuses(bench.apply(order(1, quantity=3))) == [ChangeStatus.ID_REUSED]
         assert statuses(bench.apply(Cancellation("o1"))) == [ChangeStatus.REPLAYED]
 
-    def test_stock_goes_back_only_to_the_incarnation_that_it_was_taken_from(self):
+    def test_stock_goes_back_only_to_its_own_incarnation(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
         again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
         bench.store.products["p"] = again
@@ -565,7 +565,7 @@ class TestCancellation:
         assert [line.returned_version is not None for line in lines] == [False, True]
         assert bench.stock("q") == 5
 
-    def test_stock_goes_nowhere_when_the_product_is_delisted_meanwhile(self):
+    def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
         assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
@@ -580,7 +580,7 @@ class TestCancellation:
             {"version": 0},
         ],
     )
-    def test_a_corrupt_order_holds_up_no_neighbour(self, broken):
+    def test_a_corrupt_order_does_not_delay_other_cancellations(self, broken):
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))
         key = OrderKey("o")
@@ -611,7 +611,7 @@ class TestCancellation:
         assert rejection.subject == "SHIPPED"
         assert bench.clock.slept == [], "nobody waits for it"
 
-    def test_a_leased_product_makes_it_wait(self):
+    def test_a_cancellation_waits_for_a_leased_product(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.lock("p", 600)
         report = bench.apply(Cancellation("o"))

@@ -1,4 +1,4 @@
-"""The dashboard's evaluation: statistics, metric math, widgets and alarms, and what the logs tell."""
+"""The dashboard: statistics, metric math, widgets, alarms, and the reading of logs."""
 
 import math
 import statistics
@@ -36,7 +36,7 @@ def test_statistics_are_those_of_the_standard_library(values):
     assert statistic("p100", values) == max(values)
 
 
-def test_no_samples_have_no_statistic_and_unknown_ones_are_refused():
+def test_a_statistic_needs_samples_and_a_known_name():
     assert statistic("Sum", []) is None
     assert statistic("p99", [7]) == 7
     for name in ("IQM", "tm99", "p101", "sum", "p"):
@@ -53,7 +53,7 @@ def test_metric_math_is_arithmetic(a, b, c):
     assert quotient == ((a + b) / c if c else None)
 
 
-def test_where_a_value_is_missing_there_is_no_point():
+def test_an_expression_without_all_values_has_no_point():
     expression = Expression("(products + orders) / answered")
     assert expression.ids == {"products", "orders", "answered"}
     assert expression.value({"products": 1, "orders": None, "answered": 2}) is None
@@ -89,7 +89,7 @@ def test_where_a_value_is_missing_there_is_no_point():
         "(" * 500 + "a" + ")" * 500,
     ],
 )
-def test_metric_math_that_is_not_computed_here_is_refused_loudly(text):
+def test_unsupported_metric_math_is_an_error(text):
     with pytest.raises(DashboardError, match="the expression"):
         Expression(text)
 
@@ -128,7 +128,7 @@ def test_expressions_are_evaluated_point_by_point_and_their_operands_stay_hidden
     assert series["overall"] == pytest.approx(200 / 3)
 
 
-def test_what_cannot_be_known_says_so_and_is_never_zero():
+def test_an_unavailable_metric_has_a_reason_instead_of_zero():
     units = ["AWS/DynamoDB", "ConsumedWriteCapacityUnits", "TableName", "t"]
     widget = graph(
         [{"expression": "units / placed"}],
@@ -153,20 +153,20 @@ def test_what_cannot_be_known_says_so_and_is_never_zero():
         (graph(placed(), view="singleValue"), "single values"),
         (graph(placed(), liveData=True), "liveData"),
         (graph(placed(yAxis="right")), "yAxis"),
-        (graph(["...", {}]), "in full"),
+        (graph(["...", {}]), "uses an abbreviation"),
         (graph(placed(stat="tm90")), "tm90"),
         (graph([{"expression": "a + b"}]), "a, b"),
         (graph([{"expression": "RATE(a)"}]), "RATE"),
         (graph(placed(), annotations={"vertical": []}), "vertical"),
     ],
 )
-def test_what_is_not_drawn_is_refused_loudly_in_its_own_widget(widget, named):
+def test_an_unsupported_widget_shows_the_error_in_its_place(widget, named):
     drawn = evaluate(widget, Samples(), Window(0, 1, 1), unknown)
     assert drawn["kind"] == "error"
     assert named in drawn["error"]
 
 
-def test_markdown_is_rendered_without_its_html():
+def test_markdown_is_rendered_and_its_html_is_escaped():
     text = {"type": "text", "properties": {"markdown": "## A\n**b** <script>alert(1)</script>"}}
     html = evaluate(text, Samples(), Window(0, 1, 1), unknown)["html"]
     assert "<h2>A</h2>" in html
@@ -207,14 +207,14 @@ def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
     )
 
 
-def test_an_alarm_on_what_is_not_known_here_is_neither_ok_nor_alarming():
+def test_an_alarm_on_an_unavailable_metric_is_unknown():
     throttles = alarm(Namespace="AWS/Lambda", MetricName="Throttles")
     assert judge(throttles, Samples(), 1000, unknown).state is State.UNKNOWN
     for other in (
         {"TreatMissingData": "breaching"},
         {"ComparisonOperator": "LessThanLowerThreshold"},
     ):
-        with pytest.raises(DashboardError, match="not evaluated"):
+        with pytest.raises(DashboardError, match="not supported here"):
             judge(alarm(**other), Samples(), 1000, unknown)
 
 
@@ -228,7 +228,7 @@ def test_old_samples_are_forgotten():
     assert samples.latest_traffic(1000, 60) == (90, 99)
 
 
-def test_the_latest_traffic_is_what_no_long_pause_interrupts():
+def test_the_latest_traffic_begins_after_the_last_long_pause():
     samples = Samples()
     assert samples.latest_traffic(100, 60) is None
     for second in (10, 200, 259, 300, 500):
@@ -299,7 +299,7 @@ class FakeLogs:
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1500)), max_size=60),
     st.integers(0, 60),
 )
-def test_a_tail_gives_each_event_once_whatever_the_order_in_which_they_appear(found, first):
+def test_a_tail_reads_each_event_once_in_any_order_of_arrival(found, first):
     logs = FakeLogs(10_000)
     aws = SimpleNamespace(logs=logs)
     tail = Tail("group", 0)
@@ -312,7 +312,7 @@ def test_a_tail_gives_each_event_once_whatever_the_order_in_which_they_appear(fo
     assert sorted((e.stream, e.timestamp) for e in read) == sorted(e[:2] for e in events)
 
 
-def test_a_tail_reads_on_when_an_answer_is_cut_off(monkeypatch):
+def test_a_tail_continues_after_a_truncated_response(monkeypatch):
     monkeypatch.setattr("local.logs._MOST_EVENTS", 100)
     logs = FakeLogs(100)
     logs.events = [("s", 1000 + 40 * n, f"{n}") for n in range(950)]
@@ -321,7 +321,7 @@ def test_a_tail_reads_on_when_an_answer_is_cut_off(monkeypatch):
     assert logs.calls >= math.ceil(950 / 100)
 
 
-def test_alarms_are_called_by_their_construct():
+def test_an_alarm_is_named_after_its_construct():
     deployed = "InventoryOrders-dev-MonitoringOrderQueueFifoDeadLettersAlarm138E4286-2A24B5E0631E5"
     assert short_name(deployed) == "Order Queue Fifo Dead Letters"
     assert short_name("somebody-elses") == "somebody-elses"

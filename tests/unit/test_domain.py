@@ -1,4 +1,4 @@
-"""Status, rejections and the sameness of requests."""
+"""The domain: status, rejections, and the comparison of requests."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_lines_of_one_product_are_added_up_before_they_are_checked():
         (product("p", -2, backorder_limit=3), RejectionReason.INSUFFICIENT_STOCK),
     ],
 )
-def test_rejections_of_an_order(value, reason):
+def test_an_order_is_rejected_for_a_product_that_cannot_be_sold(value, reason):
     rejection = Order("o", "u", {"p": 2}).rejection({"p": value})
     assert (rejection and rejection.reason) == reason
 
@@ -58,14 +58,14 @@ def test_a_rejection_for_want_of_stock_says_how_much_was_missing():
     assert Adjustment("p", "a", -4, "LOSS").rejection(shelf).shortage == Shortage("p", 4, 3)
 
 
-def test_rejections_of_an_adjustment():
+def test_an_adjustment_is_rejected_below_the_floor_or_without_its_product():
     take = Adjustment("p", "a", -3, "CORRECTION")
     assert take.rejection({"p": None}).reason is RejectionReason.UNKNOWN_PRODUCT
     assert take.rejection({"p": product("p", 2)}).reason is RejectionReason.BELOW_FLOOR
     assert take.rejection({"p": product("p", 2, backorder_limit=1)}) is None
 
 
-def test_the_same_request_means_the_same_user_and_the_same_added_up_lines():
+def test_the_same_request_has_the_same_user_and_the_same_total_per_product():
     order = Order.of("o", "u", [("p", 1), ("q", 2)])
     record = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now").record
     assert order.recognise(record) is IdempotencyMatch.SAME_REQUEST

@@ -1,8 +1,8 @@
-"""Whatever is sent to a handler, nothing raises out of it, nothing is lost, and every refusal names the field.
+"""Fuzzing: with any input a handler does not raise and loses nothing, and every error names the field.
 
-Inputs are made from the JSON Schemas that the handlers validate with, and broken in many ways. What is valid is judged
-by another validator (jsonschema) than the handlers'. DynamoDB is moto, SQS a stand-in that refuses what SQS refuses,
-time stands still but for waits. Nothing is random: Hypothesis derives its choices from the tests.
+Inputs are generated from the handlers' JSON Schemas, and broken in many ways. Another validator (jsonschema) than the
+handlers' decides what is valid. DynamoDB is moto. A fake SQS rejects what SQS rejects. Time passes only in waits.
+Nothing is random: Hypothesis derives its choices from the tests.
 """
 
 import copy
@@ -53,24 +53,24 @@ SCHEMA_OF = {
 }
 
 
-# ------------------------------------------------------------------ what surrounds a handler
+# ------------------------------------------------------------------ the world of a handler
 
 
 class StrictSqs:
-    """Takes what SQS takes, and remembers it.
+    """Accepts what SQS accepts, and remembers it.
 
     Source: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
     """
 
     def __init__(self):
-        self.refuses = False
-        self.letters = []
+        self.fails = False
+        self.dead_letters = []
 
     def send_message_batch(self, QueueUrl, Entries):
         assert 1 <= len(Entries) <= 10
         assert len({entry["Id"] for entry in Entries}) == len(Entries)
-        taken = [entry for entry in Entries if not self.refuses and self.accepts(entry)]
-        self.letters += [(QueueUrl, entry) for entry in taken]
+        taken = [entry for entry in Entries if not self.fails and self.accepts(entry)]
+        self.dead_letters += [(QueueUrl, entry) for entry in taken]
         return {
             "Successful": [{"Id": entry["Id"]} for entry in taken],
             "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
@@ -97,7 +97,7 @@ class StrictSqs:
 
 
 class World:
-    """Invokes handlers, each time on the same tables and queues."""
+    """Invokes handlers on the same tables and queues."""
 
     def __init__(self):
         dynamodb = boto3.client("dynamodb")
@@ -112,31 +112,31 @@ class World:
         self._handlers = {name: load_handler(name) for name in function_names()}
         self.sqs = StrictSqs()
 
-    def invoke(self, name, event, *, sqs_refuses=False):
-        """Returns the handler's answer, having made sure that Lambda and CloudWatch Logs can take what it made."""
+    def invoke(self, name, event, *, sqs_fails=False):
+        """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
         for table, items in self._start.items():
             self._tables[table].items = copy.deepcopy(items)
-        self.sqs.letters, self.sqs.refuses = [], sqs_refuses
+        self.sqs.dead_letters, self.sqs.fails = [], sqs_fails
         logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
         answer = self._handlers[name].lambda_handler(event, FakeContext(name))
         logs.flush()
         for line in logs.buffer.getvalue().splitlines():
             assert isinstance(json.loads(line), dict)
-        # Not every Lambda runtime escapes what it sends back: Python 3.12's does not.
+        # Not every Lambda runtime escapes the answer; that of Python 3.12 does not.
         json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
         return answer
 
     def rows(self, table):
-        # Past the client, which would take most of the time.
+        # Not with the client, which would take most of the time.
         return [item.to_json()["Attributes"] for item in self._tables[table].all_items()]
 
     def nothing_was_done(self):
         after = {name: self.rows(name) for name in self._tables}
-        return after == self._before and not self.sqs.letters
+        return after == self._before and not self.sqs.dead_letters
 
 
 def raise_again(_record):
-    """A log line that cannot be written would be missing without a trace."""
+    """Raise errors of logging, which would otherwise drop a line silently."""
     raise  # noqa: PLE0704 - called by logging while it handles the error
 
 
@@ -157,14 +157,14 @@ def world():
         for made_once in (runtime._store, runtime._committer, runtime._atomic_decrement):
             made_once.cache_clear()
         world = World()
-        queues = Queue("queue", "letters"), Queue("queue.fifo", "letters.fifo")
+        queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
         patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
         yield world
         for made_once in (runtime._store, runtime._committer, runtime._atomic_decrement):
             made_once.cache_clear()
 
 
-# ------------------------------------------------------------------ what is sent
+# ------------------------------------------------------------------ inputs
 
 
 LIKELY = {
@@ -186,7 +186,7 @@ LIKELY = {
 
 
 def documents(schema, name=""):
-    """Documents that a schema of this project allows, many of them with values that mean something here."""
+    """Generate documents that a schema allows, many of them with values that exist in the tables."""
     kind = schema.get("type")
     if "enum" in schema:
         made = st.sampled_from(schema["enum"])
@@ -207,7 +207,7 @@ def documents(schema, name=""):
 
 
 def to_the_end(pattern):
-    """In a schema `$` is the end of the text; for Python's `re` a line break may follow."""
+    """Translate `$`, which in a schema is the end of the text; in Python's `re` a line break may follow."""
     return re.sub(r"\$$", r"\\Z", pattern)
 
 
@@ -239,7 +239,7 @@ ODD = st.sampled_from(
 
 
 def places(value):
-    """Each place in a document, as the container and the key in it."""
+    """List each place in a document, as its container and its key."""
     inner = value.items() if isinstance(value, dict) else enumerate(value)
     for key, held in inner:
         yield value, key
@@ -249,7 +249,7 @@ def places(value):
 
 @st.composite
 def broken(draw, whole):
-    """A good document with one or two things wrong."""
+    """Generate a valid document with one or two errors added."""
     document = copy.deepcopy(draw(whole))
     for _ in range(draw(st.integers(1, 2))):
         container, key = draw(st.sampled_from([*places(document)] or [(document, None)]))
@@ -270,7 +270,7 @@ def broken(draw, whole):
 
 @st.composite
 def written(draw, values):
-    """A value as somebody's JSON library writes it, or a careless person."""
+    """Write a value in one of the ways of JSON libraries, or carelessly."""
     text = json.dumps(draw(values), ensure_ascii=draw(st.booleans()))
     habit = draw(st.sampled_from(["plain", "plain", "spaced", "twice", "exponent", "cut"]))
     if habit == "spaced":
@@ -297,30 +297,30 @@ def bodies(function):
     )
 
 
-# ------------------------------------------------------------------ what is right
+# ------------------------------------------------------------------ expectations
 
 
 POISON = object()
 
 
 def strictly(text):
-    """A JSON document without the liberties that the contract refuses, or POISON."""
+    """Parse a JSON document by the strict rules of the contract. Returns POISON if it violates them."""
 
-    def refuse(*_):
+    def reject(*_):
         raise ValueError
 
     def unique(pairs):
-        return dict(pairs) if len(dict(pairs)) == len(pairs) else refuse()
+        return dict(pairs) if len(dict(pairs)) == len(pairs) else reject()
 
     def short(digits):
-        return int(digits) if len(digits) <= 20 else refuse()
+        return int(digits) if len(digits) <= 20 else reject()
 
     try:
         return json.loads(
             text,
             parse_int=short,
-            parse_float=refuse,
-            parse_constant=refuse,
+            parse_float=reject,
+            parse_constant=reject,
             object_pairs_hook=unique,
         )
     except (ValueError, RecursionError):
@@ -329,7 +329,7 @@ def strictly(text):
 
 @functools.cache
 def validator(schema):
-    """Another one than the handlers', on the same schema."""
+    """Make an independent validator for the same schema."""
 
     def matches(_validator, pattern, text, _schema):
         if isinstance(text, str) and not re.search(to_the_end(pattern), text):
@@ -340,7 +340,7 @@ def validator(schema):
 
 
 def faults(document, schema):
-    """The fields with which something is wrong; `the message` for the whole of it."""
+    """Find the wrong fields; `the message` stands for the whole document."""
     result = set()
     for error in validator(json.dumps(schema)).iter_errors(document):
         path = "".join(
@@ -358,7 +358,7 @@ def faults(document, schema):
 
 
 def is_nonsense(function, document):
-    """Whether the schema cannot say what is wrong with it."""
+    """Whether the document is so wrong that the schema cannot name a field."""
     if function == "manage_products":
         return not "2000" < document["eventTime"] <= SOON or "T24" in document["eventTime"]
     return False
@@ -398,28 +398,28 @@ def is_applied(world, function, document):
     return newest >= (document["eventTime"], document["eventId"])
 
 
-def check_batch(world, function, event, answer, *, sqs_refuses):
-    """Every message in exactly one end, and the right one."""
+def check_batch(world, function, event, answer, *, sqs_fails):
+    """Check that every message has exactly one disposition, and the right one."""
     records = event["Records"]
     returned = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
     assert len(set(returned)) == len(returned)
     assert set(returned) <= {record["messageId"] for record in records}
-    letters = {}
-    for url, entry in world.sqs.letters:
+    dead_letters = {}
+    for url, entry in world.sqs.dead_letters:
         texts = {name: value["StringValue"] for name, value in entry["MessageAttributes"].items()}
-        assert url == ("letters.fifo" if "MessageGroupId" in entry else "letters")
+        assert url == ("dead_letters.fifo" if "MessageGroupId" in entry else "dead_letters")
         assert texts.keys() == {"errorCode", "errorMessage", "originalMessageId"}
         assert re.fullmatch("[A-Z_]+", texts["errorCode"])
         assert re.fullmatch("[ -~]{1,512}", texts["errorMessage"])
-        assert texts["originalMessageId"] not in letters
-        letters[texts["originalMessageId"]] = entry["MessageBody"], texts
-    assert len(letters) + len(returned) <= len(records)
+        assert texts["originalMessageId"] not in dead_letters
+        dead_letters[texts["originalMessageId"]] = entry["MessageBody"], texts
+    assert len(dead_letters) + len(returned) <= len(records)
     for record in records:
         message_id, body = record["messageId"], record["body"]
         document = strictly(body)
         wrong = document is POISON or faults(document, json_schema(SCHEMA_OF[function]))
-        if message_id in letters:
-            unchanged, texts = letters[message_id]
+        if message_id in dead_letters:
+            unchanged, texts = dead_letters[message_id]
             assert message_id not in returned
             assert unchanged == body
             if wrong:
@@ -432,14 +432,14 @@ def check_batch(world, function, event, answer, *, sqs_refuses):
             assert is_applied(world, function, document)
         elif wrong and "MessageGroupId" not in (record.get("attributes") or {}):
             body_is_text = StrictSqs.accepts({"MessageBody": body, "MessageAttributes": {}})
-            assert sqs_refuses or not body_is_text, (
+            assert sqs_fails or not body_is_text, (
                 "poison is returned only if it cannot be sent away"
             )
     check_books(world)
 
 
 def check_reason(document, wrong, body, texts):
-    """A refusal names the field, or the place in the text."""
+    """Check that an error names the field, or the place in the text."""
     message = texts["errorMessage"]
     if document is not POISON:
         assert texts["errorCode"] == "SCHEMA_VIOLATION"
@@ -465,7 +465,7 @@ def shown(name):
 
 
 def check_books(world):
-    """No stock below the floor, and every unit explained."""
+    """Check that no stock is below its floor, and that every unit is explained."""
     expected = Counter()
     for row in world.rows("StockAdjustments"):
         expected[row["productId"]["S"]] += int(row["delta"]["N"])
@@ -491,9 +491,9 @@ def test_every_message_of_any_batch_ends_in_exactly_one_place(world, function, d
         group=group,
         receive_count=data.draw(st.sampled_from([1, 20])),
     )
-    refuses = data.draw(st.sampled_from([False, False, True]))
-    answer = world.invoke(function, event, sqs_refuses=refuses)
-    check_batch(world, function, event, answer, sqs_refuses=refuses)
+    fails = data.draw(st.sampled_from([False, False, True]))
+    answer = world.invoke(function, event, sqs_fails=fails)
+    check_batch(world, function, event, answer, sqs_fails=fails)
 
 
 GOOD = {
@@ -511,7 +511,7 @@ KILOBYTES_256 = 262_144
 
 
 @pytest.mark.parametrize("function", SCHEMA_OF)
-def test_messages_as_large_as_they_come(world, function):
+def test_the_largest_messages_end_like_all_others(world, function):
     good = json.dumps(GOOD[function])
     large = [
         *(
@@ -530,23 +530,23 @@ def test_messages_as_large_as_they_come(world, function):
     ]
     event = sqs_event(*large)
     answer = world.invoke(function, event)
-    check_batch(world, function, event, answer, sqs_refuses=False)
+    check_batch(world, function, event, answer, sqs_fails=False)
     assert answer == {"batchItemFailures": []}
-    assert len(world.sqs.letters) == len(large) - 1, "the last one is good, but for its length"
+    assert len(world.sqs.dead_letters) == len(large) - 1, "the last one is good, but for its length"
 
 
 @pytest.mark.parametrize("function", SCHEMA_OF)
 @fuzz
 @given(data=st.data())
-def test_an_event_that_is_not_as_sqs_makes_it_loses_nothing(world, function, data):
-    """Records without attributes, from other sources, with other types: all done as asked, or nothing is."""
+def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
+    """An event with missing attributes, other sources or other types is done completely, or not at all."""
     good = st.just(
         sqs_event(GOOD[function], "poison", group=data.draw(st.sampled_from([None, "g"])))
     )
     event = data.draw(broken(good))
     answer = world.invoke(function, event)
     if "errorCode" not in answer:
-        check_batch(world, function, event, answer, sqs_refuses=False)
+        check_batch(world, function, event, answer, sqs_fails=False)
         return
     assert answer["errorMessage"]
     assert world.nothing_was_done()
@@ -588,7 +588,7 @@ DEFAULTS = {"adjust_stock": "adjust", "cancel_orders": "cancel"}
 @pytest.mark.parametrize("function", function_names())
 @fuzz
 @given(event=any_json)
-def test_a_direct_invocation_with_anything_is_answered(world, function, event):
+def test_any_direct_invocation_is_answered(world, function, event):
     answer = world.invoke(function, event)
     assert answer["errorCode"] in ("UNSUPPORTED_EVENT", "INVALID_JSON", "SCHEMA_VIOLATION")
     assert answer["errorMessage"]
@@ -598,7 +598,7 @@ def test_a_direct_invocation_with_anything_is_answered(world, function, event):
 @pytest.mark.parametrize(("function", "action"), COMMANDS)
 @settings(fuzz, max_examples=25)
 @given(data=st.data())
-def test_a_command_is_carried_out_or_refused_with_the_field(world, function, action, data):
+def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, action, data):
     schema = json_schema("commands")[function][action]
     named = documents(schema).map(lambda command: {**command, "action": action})
     command = data.draw(named | broken(named))

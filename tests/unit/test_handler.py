@@ -1,4 +1,4 @@
-"""The handler as Lambda calls it, on moto, with the sample events; and the metrics that it emits."""
+"""The handler of orders with the sample events on moto, and its metrics."""
 
 import ast
 import json
@@ -26,7 +26,7 @@ def handle(moto_environment):
     handler = load_handler("place_orders")
 
     def call(event):
-        # The logger keeps the stream that it found when it was imported.
+        # The logger keeps the stream that was current when it was imported.
         handler.logger.registered_handler.stream = sys.stdout
         return handler.lambda_handler(event, FakeContext("place_orders"))
 
@@ -51,33 +51,33 @@ def order_status(order_id):
     return item and item["status"]["S"]
 
 
-def test_the_sample_of_the_standard_queue(handle, moto_environment):
+def test_the_sample_of_the_standard_queue_is_placed(handle, moto_environment):
     assert handle(sample("place_orders")) == {"batchItemFailures": []}
     statuses = [order_status(f"o-100{n}") for n in range(1, 5)]
     assert statuses == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
     assert dead_letters(moto_environment) == []
 
 
-def test_the_sample_of_the_fifo_queue(handle):
+def test_the_sample_of_the_fifo_queue_is_placed(handle):
     assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
     assert [order_status(f"o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
 
 
 def test_the_poison_samples_say_what_to_fix(handle, moto_environment):
     assert handle(sample("place_orders_poison")) == {"batchItemFailures": []}
-    letters = dead_letters(moto_environment)
+    found = dead_letters(moto_environment)
     bodies = [record["body"] for record in sample("place_orders_poison")["Records"]]
-    assert sorted(letter.body for letter in letters) == sorted(
+    assert sorted(dead_letter.body for dead_letter in found) == sorted(
         body for body in bodies if body != bodies[12]
     ), "all but the one whose id the last one uses again"
-    codes = Counter(letter.code for letter in letters)
+    codes = Counter(dead_letter.code for dead_letter in found)
     assert codes == {
         "INVALID_JSON": 4,
         "SCHEMA_VIOLATION": 7,
         "TOO_MANY_PRODUCTS": 1,
         "ORDER_ID_REUSED": 1,
     }
-    assert all(len(letter.message) > 20 for letter in letters)
+    assert all(len(dead_letter.message) > 20 for dead_letter in found)
 
 
 def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, moto_environment):
@@ -86,14 +86,14 @@ def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, mot
     assert len(dead_letters(moto_environment, "FIFO_")) == 1
 
 
-def test_another_event_is_answered_with_an_error_and_does_nothing(handle):
+def test_an_event_of_another_source_is_an_error_and_does_nothing(handle):
     answer = handle({"orderId": "o-1"})
     assert "batchItemFailures" not in answer
     assert answer["errorCode"] == "UNSUPPORTED_EVENT"
     assert "Records" in answer["errorMessage"]
 
 
-def test_metrics_are_counted_after_the_commit_and_once(handle, capsys):
+def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):
     handle(sample("place_orders"))
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     totals = {s.name: sum(s.values) for s in samples if not dict(s.dimensions).get("reason")}
@@ -134,9 +134,7 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
 
 
 @pytest.mark.parametrize("name", function_names())
-def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
-    name, moto_environment, capsys
-):
+def test_every_log_line_names_its_messages_and_nothing_personal(name, moto_environment, capsys):
     handler = load_handler(name)
     handler.logger.registered_handler.stream = sys.stdout
     events = [json.loads(path.read_text()) for path in sorted(EVENTS.glob(f"{name}*.json"))]
@@ -159,7 +157,7 @@ def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
         if event["Records"][0]["body"] == json.dumps(news[0]):
             assert "stale event ignored" in {line["message"] for line in lines}
         for line in lines:
-            # What is said of no single message is said of the invocation, whose batch is known.
+            # A line about no single message must name the invocation, whose batch is known.
             assert line["function_request_id"] == batch["function_request_id"]
             assert line.get("correlation_id", next(iter(sent))) in sent
             if line["message"] in ("rejected", "dead-lettered", "returned", "stale event ignored"):
@@ -171,7 +169,7 @@ def test_every_log_line_leads_to_its_messages_and_holds_nothing_personal(
             assert user is None or json.dumps(user[1]) not in output
 
 
-def test_messages_that_were_delivered_before_have_an_age(handle, monkeypatch):
+def test_a_redelivered_message_has_an_age(handle, monkeypatch):
     ages = []
     apply = Committer.apply
 
@@ -189,21 +187,21 @@ def test_messages_that_were_delivered_before_have_an_age(handle, monkeypatch):
     assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], "clocks may differ, and SQS may not say"
 
 
-def test_a_missing_table_returns_everything_loudly(handle, monkeypatch, capsys):
+def test_a_missing_table_returns_everything_and_is_logged(handle, monkeypatch, capsys):
     monkeypatch.setenv("ORDERS_TABLE_NAME", "NoSuchTable")
     answer = handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert '"level":"CRITICAL"' in capsys.readouterr().out
 
 
-def test_a_missing_setting_is_named():
+def test_the_error_for_a_missing_setting_names_it():
     with pytest.raises(ConfigurationError, match="ORDERS_TABLE_NAME"):
         Settings.from_environment({"PRODUCTS_TABLE_NAME": "p"})
 
 
 @pytest.mark.parametrize("name", function_names())
-def test_handlers_are_thin(name):
-    """Parse, call the shared code, answer."""
+def test_a_handler_is_short(name):
+    """A handler parses, calls the shared code, and answers."""
     tree = ast.parse((ROOT / "functions" / name / "handler.py").read_text())
     statements = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
     assert statements < 90

@@ -1,4 +1,4 @@
-"""Which room may import which, and that every module says its one subject first."""
+"""Layering: which room may import which, what a module says first, and how tests are named."""
 
 import ast
 import re
@@ -40,11 +40,11 @@ MAY_IMPORT = {
     ),
     "infra": ("inventory_orders",),
     "app": ("infra",),
-    # What people run.
+    # Run by people.
     "operations": ("inventory_orders",),
     "local": ("operations", "inventory_orders"),
     "cli": ("local", "operations", "inventory_orders"),
-    # What verifies.
+    # Verifies.
     "simulated_aws": (),
     "bench": ("simulated_aws", "infra", "cli", "local", "operations", "inventory_orders"),
     "tests": ("bench", "simulated_aws", "infra", "cli", "local", "operations", "inventory_orders"),
@@ -87,7 +87,7 @@ SAYS_ITS_SUBJECT = (
 
 
 def modules():
-    """The source of every module by its dotted name."""
+    """Find the source file of every module, by dotted name."""
     found = {}
     for room in {prefix.split(".")[0] for prefix in MAY_IMPORT}:
         root = LAYER if (LAYER / room).is_dir() else ROOT
@@ -102,7 +102,7 @@ MODULES = modules()
 
 
 def imports(name):
-    """All modules that a module imports, wherever in it."""
+    """List all modules that a module imports, at any place in it."""
     found = set()
     for node in ast.walk(ast.parse(MODULES[name].read_text())):
         if isinstance(node, ast.Import):
@@ -126,7 +126,7 @@ def is_within(name, prefixes):
 
 
 def rule_for(name):
-    """The longest prefix with a rule."""
+    """Find the longest prefix that has a rule."""
     return max((prefix for prefix in MAY_IMPORT if is_within(name, [prefix])), key=len)
 
 
@@ -162,7 +162,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("operations.audit", "rich.table"),
     ],
 )
-def test_an_import_against_the_rules_would_be_seen(name, imported):
+def test_an_import_against_the_rules_is_found(name, imported):
     assert name in MODULES
     assert list(broken_rules(name, {imported}))
 
@@ -186,3 +186,13 @@ def test_the_first_line_of_a_module_is_one_sentence_about_its_subject(room):
             if not re.fullmatch(r"(?!.*[.!?] [A-Z`]).+\.", first):
                 wrong.append(f"{name}: {first}")
     assert wrong == []
+
+
+def test_names_of_tests_have_at_most_80_characters():
+    functions = (
+        node.name
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    )
+    assert [name for name in functions if name.startswith("test_") and len(name) > 80] == []

@@ -1,4 +1,4 @@
-"""What the handlers write to their logs about the messages and commands that they were given: ids and reasons only."""
+"""The handlers' logs contain only ids and reasons of messages and commands."""
 
 import json
 import re
@@ -10,12 +10,12 @@ from local import ROOT
 from local.invoke import FakeContext, function_names, load_handler
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
-# What a log line may name, so that a message can be found.
+# A log line may name these, so that the message can be found.
 NAMED = {"orderId", "adjustmentId", "productId", "eventId", "messageId", "createdAt"}
 
 
 def leaves(value, name=""):
-    """Every name and every text of a document, and the name under which it stands."""
+    """List every name and every text of a document, each with the name of its field."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield "", key
@@ -27,8 +27,8 @@ def leaves(value, name=""):
         yield name, value
 
 
-def told(event):
-    """What the sender told: all texts but ids, whole bodies, and whatever is no JSON at all."""
+def texts_of(event):
+    """List what the sender sent: all texts except ids, whole bodies, and anything that is not JSON."""
     for body in [record["body"] for record in event.get("Records", ())] or [json.dumps(event)]:
         yield body
         try:
@@ -39,7 +39,7 @@ def told(event):
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_logs_carry_nothing_that_a_sender_told_but_ids(sample, moto_environment, capsys):
+def test_logs_contain_only_ids_of_what_a_sender_sent(sample, moto_environment, capsys):
     event = json.loads((ROOT / "events" / f"{sample}.json").read_text())
     name = next(name for name in function_names() if sample.startswith(name))
     handler = load_handler(name)
@@ -51,6 +51,6 @@ def test_logs_carry_nothing_that_a_sender_told_but_ids(sample, moto_environment,
     lines = [json.loads(line) for line in output.splitlines()]
     logged = {text for line in lines if "_aws" not in line for _, text in leaves(line)}
     assert "Records" not in event or "batch done" in logged
-    for secret in filter(None, told(event)):
+    for secret in filter(None, texts_of(event)):
         word = re.compile(rf"(?<![\w-]){re.escape(secret)}(?![\w-])")
         assert not [text for text in logged if word.search(text)], secret

@@ -1,4 +1,4 @@
-"""What is an order and what never will be, with errors that say what to fix."""
+"""Parsing: valid orders, and poison with errors that say what to fix."""
 
 import json
 
@@ -22,7 +22,7 @@ def line(**changes):
     return body(items=[{**GOOD["items"][0], **changes}])
 
 
-def test_a_good_order():
+def test_a_valid_order_is_parsed():
     order = parse_order(json.dumps(GOOD), "group")
     assert (order.order_id, order.user_id, order.quantities) == ("o-1", "u-1", {"p-1": 2})
     assert order.group == "group"
@@ -88,7 +88,7 @@ def test_a_good_order():
         ),
     ],
 )
-def test_poison_says_what_to_fix(text, code, field, says):
+def test_the_error_for_poison_says_what_to_fix(text, code, field, says):
     with pytest.raises(PoisonMessageError) as caught:
         parse_order(text)
     assert (caught.value.code, caught.value.field) == (code, field)
@@ -104,7 +104,7 @@ def test_poison_says_what_to_fix(text, code, field, says):
         [{"productId": "a.b_c:d-9", "quantity": 1}],
     ],
 )
-def test_the_limits_themselves_are_allowed(items):
+def test_values_at_the_limits_are_valid(items):
     assert parse_order(body(items=items, orderId="o" * 128)).quantities
 
 
@@ -124,7 +124,7 @@ json_values = st.recursive(
         ).map(json.dumps),
     )
 )
-def test_whatever_arrives_is_an_order_or_poison_with_a_printable_reason(text):
+def test_any_text_is_an_order_or_poison_with_a_printable_reason(text):
     try:
         order = parse_order(text)
     except PoisonMessageError as error:

@@ -1,4 +1,4 @@
-"""The planner, by properties that hold for every input."""
+"""The planner: properties that hold for every input."""
 
 import itertools
 
@@ -61,7 +61,7 @@ limits = st.builds(
 
 
 @given(changes, shelves, limits)
-def test_every_change_is_decided_exactly_once_and_whole(batch, shelf, limit):
+def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit):
     planned = plan(batch, shelf, limits=limit)
     decided = [d.change.record_key for t in planned.transactions for d in t.decisions]
     assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
@@ -89,7 +89,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
 
 
 @given(changes, shelves, limits)
-def test_limits_are_kept(batch, shelf, limit):
+def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
     for transaction in plan(batch, shelf, limits=limit).transactions:
         records = [d.change for d in transaction.decisions if d.has_record]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
@@ -102,8 +102,8 @@ def test_limits_are_kept(batch, shelf, limit):
 
 
 @given(changes, shelves, limits)
-def test_decisions_are_those_of_the_arrival_order(batch, shelf, limit):
-    """The plan answers each change as if all before it had been served one by one."""
+def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit):
+    """The plan decides each change as if all earlier ones had been served one by one."""
     answered = {
         d.change.record_key: d.rejection
         for t in plan(batch, shelf, limits=limit).transactions
@@ -111,23 +111,23 @@ def test_decisions_are_those_of_the_arrival_order(batch, shelf, limit):
     }
     state = dict(shelf)
     for change in batch:
-        refusal = change.rejection(state)
-        assert answered[change.record_key] == refusal
-        if refusal is None:
+        rejection = change.rejection(state)
+        assert answered[change.record_key] == rejection
+        if rejection is None:
             for product_id, delta in change.deltas(state).items():
                 value = state[product_id]
                 state[product_id] = value.with_stock(value.stock_count + delta, value.version)
 
 
 def shared(earlier, later):
-    """What two changes have in common."""
+    """What two changes share."""
     products = set(earlier.product_ids) & set(later.product_ids)
     same_group = earlier.group is not None and earlier.group == later.group
     return products | ({"the group"} if same_group else set())
 
 
 @given(changes, shelves, limits)
-def test_what_runs_side_by_side_shares_nothing(batch, shelf, limit):
+def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
     planned = plan(batch, shelf, limits=limit)
     place = {
         d.change.record_key: (chain_number, step_number, number)
@@ -139,13 +139,13 @@ def test_what_runs_side_by_side_shares_nothing(batch, shelf, limit):
     for one, other in itertools.combinations(batch, 2):
         if shared(one, other):
             first, second = place[one.record_key], place[other.record_key]
-            assert first[0] == second[0], "what shares something is in one chain"
+            assert first[0] == second[0], "changes that share something are in one chain"
             assert first == second or first[1] != second[1], "but not in one step, if apart"
     assert all(step for chain in planned.chains for step in chain)
 
 
 @given(changes, shelves, limits)
-def test_order_is_kept_within_a_group_and_where_it_matters(batch, shelf, limit):
+def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
     planned = plan(batch, shelf, limits=limit)
     position, decided = {}, {}
     for number, transaction in enumerate(planned.transactions):
@@ -155,14 +155,14 @@ def test_order_is_kept_within_a_group_and_where_it_matters(batch, shelf, limit):
     for earlier, later in itertools.combinations(batch, 2):
         first, second = decided[earlier.record_key], decided[later.record_key]
         common = shared(earlier, later)
-        refused = first.rejection is not None or second.rejection is not None
+        rejected = first.rejection is not None or second.rejection is not None
         opposite = any(first.touched.get(p, 0) * second.touched.get(p, 0) < 0 for p in common)
-        if "the group" in common or (common and (refused or opposite)):
+        if "the group" in common or (common and (rejected or opposite)):
             assert position[earlier.record_key] <= position[later.record_key]
 
 
 @given(changes, shelves, st.sets(st.sampled_from(PRODUCT_IDS)))
-def test_blocked_products_hold_their_changes_and_the_groups_behind_them(batch, shelf, blocked):
+def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, shelf, blocked):
     planned = plan(batch, {k: v for k, v in shelf.items() if k not in blocked}, blocked)
     held_groups = set()
     expected = []
@@ -192,7 +192,7 @@ def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
     assert len(planned.chains) == 2, "they share nothing, so they may run side by side"
 
 
-def test_an_order_joins_the_transaction_that_has_its_products():
+def test_an_order_joins_the_transaction_that_contains_its_products():
     shelf = {f"p{n}": product(f"p{n}", 50) for n in range(6)}
     orders = [
         Order("a", "u", {"p0": 1, "p1": 1, "p2": 1}),
@@ -204,7 +204,7 @@ def test_an_order_joins_the_transaction_that_has_its_products():
     assert together == [{"a"}, {"b", "c"}]
 
 
-def test_a_dependent_refusal_stands_with_what_it_depends_on():
+def test_a_rejection_is_in_the_chain_that_it_depends_on():
     orders = [Order("first", "u", {"p": 1}), Order("second", "u", {"p": 1})]
     planned = plan(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
     first, second = planned.transactions
@@ -214,8 +214,8 @@ def test_a_dependent_refusal_stands_with_what_it_depends_on():
     assert second.updates == ()
 
 
-def test_orders_that_share_nothing_run_side_by_side_between_orders_that_do():
-    """Two halves that only the last order joins: they are written at the same time, and it after them."""
+def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
+    """Two orders that only a third one connects are written at the same time, and the third one after them."""
     shelf = {f"p{n}": product(f"p{n}", 50) for n in range(8)}
     orders = [
         Order("left", "u", {"p0": 1, "p1": 1, "p2": 1, "p3": 1}),
@@ -227,8 +227,8 @@ def test_orders_that_share_nothing_run_side_by_side_between_orders_that_do():
     assert together == [["left", "right"], ["joint"]]
 
 
-def test_who_comes_first_is_served_first_where_stock_ends():
-    """The large order could be written first as far as packing goes, but the small ones came before it."""
+def test_first_come_is_first_served_where_stock_ends():
+    """Packing alone would write the large order first, but the small ones arrived before it."""
     orders = [Order("a", "u", {"p": 1}), Order("b", "u", {"p": 1, "q": 1})]
     orders.append(Order("c", "u", {"p": 1, "q": 1, "r": 1}))
     shelf = {"p": product("p", 2), "q": product("q", 9), "r": product("r", 9)}
@@ -237,7 +237,7 @@ def test_who_comes_first_is_served_first_where_stock_ends():
     assert transactions[2].decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
 
 
-def test_status_changes_in_the_same_write():
+def test_the_status_changes_in_the_same_write_as_the_stock():
     shelf = {"p": product("p", 10, low_stock_threshold=5)}
     (transaction,) = plan([Order("o", "u", {"p": 5})], shelf).transactions
     assert transaction.updates[0].after.status is ProductStatus.LOW_STOCK

@@ -1,4 +1,4 @@
-"""Product changes and leases on moto, which is strict about expressions, with an injected clock."""
+"""Product changes and leases on moto, which checks expressions strictly, with an injected clock."""
 
 import itertools
 from dataclasses import replace
@@ -91,7 +91,7 @@ def state(bench):
 # ---------------------------------------------------------------- optimistic updates
 
 
-def test_update_with_retry_writes_what_the_function_decides_and_the_status_follows(bench):
+def test_update_with_retry_writes_the_change_and_the_status_that_follows(bench):
     bench.create(stock=10, low_stock_threshold=5)
     updated = bench.products.update_with_retry(
         "p", lambda p: replace(p, low_stock_threshold=20, other={"shelf": "B-7"}), bench.soon()
@@ -104,7 +104,7 @@ def test_update_with_retry_writes_what_the_function_decides_and_the_status_follo
     assert removed.after.version == 3
 
 
-def test_update_with_retry_decides_again_on_what_came_back(bench):
+def test_update_with_retry_decides_again_on_the_returned_item(bench):
     bench.create(stock=10)
     seen = []
 
@@ -120,7 +120,7 @@ def test_update_with_retry_decides_again_on_what_came_back(bench):
     assert bench.products.stats.version_conflicts[-2:] == [True, False]
 
 
-def test_update_with_retry_ends_without_a_change_or_with_what_the_function_raises(bench):
+def test_update_with_retry_can_end_without_a_change_or_with_an_error(bench):
     bench.create()
     assert bench.products.update_with_retry("p", lambda s: s, bench.soon()).retries == 0
     with pytest.raises(ZeroDivisionError):
@@ -169,7 +169,7 @@ def event(number, seconds, **details):
     return CatalogueEvent("p", f"e-{number}", timestamp(moment), details)
 
 
-def test_events_converge_to_the_newest_in_every_order(moto_store):
+def test_events_in_any_order_end_with_the_newest(moto_store):
     events = [
         event(1, 100, name="One", price=100),
         event(2, 200, name="Two", price=200),
@@ -211,7 +211,7 @@ def test_a_stale_event_is_ignored_and_a_repeated_one_is_applied_once(bench):
     assert (stale, unchanged.name) == (False, "Two")
 
 
-def test_an_event_for_an_unknown_or_leased_product(bench):
+def test_an_event_for_an_unknown_or_leased_product_is_not_applied(bench):
     with pytest.raises(ProductNotFoundError):
         bench.products.change_details(event(1, 100))
     bench.create()
@@ -261,7 +261,7 @@ def test_delisting_closes_the_books_and_a_stale_delete_is_a_success(bench):
     assert state(bench).stock_count == 3
 
 
-def test_delisting_waits_for_nobody_but_takes_what_was_sold_meanwhile_into_account(bench):
+def test_delisting_closes_the_stock_that_is_left_after_a_concurrent_sale(bench):
     old = bench.create(stock=7)
     get = bench.store.get_product
 
@@ -286,7 +286,7 @@ def test_a_leased_product_is_not_delisted(bench):
 # ---------------------------------------------------------------- leases
 
 
-def test_the_timeline_of_a_lease(bench):
+def test_a_lease_excludes_others_until_it_expires(bench):
     bench.create(stock=10)
     first = bench.acquire(30)
     bench.at(1015)
@@ -303,7 +303,7 @@ def test_the_timeline_of_a_lease(bench):
     assert "count-1" not in bench.adjustments()
 
 
-def test_a_lease_shuts_orders_out_and_refuses_none(bench):
+def test_a_lease_makes_orders_wait_and_rejects_none(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     outcome = bench.order(1)
@@ -316,14 +316,14 @@ def test_a_lease_shuts_orders_out_and_refuses_none(bench):
     assert bench.order(1).status is ChangeStatus.APPLIED
 
 
-def test_an_order_that_has_time_waits_for_the_lease_to_end(bench):
+def test_an_order_with_enough_time_waits_for_the_lease_to_end(bench):
     bench.create(stock=10)
     bench.acquire(5)
     assert bench.order(1, seconds=20).status is ChangeStatus.APPLIED
     assert bench.clock.seconds >= 1005
 
 
-def test_an_expired_owner_cannot_write_even_if_nobody_followed(bench):
+def test_an_expired_owner_cannot_write_even_without_a_successor(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     bench.at(1031)
@@ -333,19 +333,19 @@ def test_an_expired_owner_cannot_write_even_if_nobody_followed(bench):
         lease.renew(30, bench.soon())
 
 
-def test_an_expired_owner_cannot_write_after_an_order_slipped_in(bench):
+def test_an_expired_owner_cannot_write_after_an_order_was_placed(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     bench.at(1031)
     assert bench.order(1).status is ChangeStatus.APPLIED
-    # Even with a clock that runs behind, the version fences it out.
+    # The version fences it out, even if its clock is slow.
     bench.at(1020)
     with pytest.raises(LeaseLostError):
         lease.commit(3, "count", bench.soon())
     assert state(bench).stock_count == 9
 
 
-def test_a_lease_is_renewed(bench):
+def test_a_renewed_lease_lasts_longer(bench):
     bench.create()
     lease = bench.acquire(30)
     bench.at(1020)
@@ -366,7 +366,7 @@ def test_a_lease_never_outlasts_the_invocation_unless_told_to(bench):
             bench.acquire(seconds)
 
 
-def test_as_a_context_manager_it_is_released_without_a_change(bench):
+def test_a_lease_as_a_context_manager_is_released_without_a_change(bench):
     bench.create()
     with bench.acquire() as lease:
         assert lease.stock_count == 10
@@ -380,7 +380,7 @@ def test_as_a_context_manager_it_is_released_without_a_change(bench):
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-def test_lost_responses_of_own_writes_are_recognised(bench, times):
+def test_an_own_write_with_a_lost_response_is_recognised(bench, times):
     bench.create()
     bench.lose_next_response(times)
     lease = bench.acquire(30)
@@ -394,7 +394,7 @@ def test_lost_responses_of_own_writes_are_recognised(bench, times):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_reads_whose_answers_are_lost_are_repeated(bench, times):
+def test_a_read_with_a_lost_response_is_repeated(bench, times):
     created = bench.create().created_at
     bench.lose_next_response(times)
     assert state(bench).stock_count == 10
@@ -402,7 +402,7 @@ def test_reads_whose_answers_are_lost_are_repeated(bench, times):
     bench.lose_next_response(times)
     resumed = bench.resume(lease.owner, lease.version, lease.expires_at)
     resumed.commit(4, "count", bench.soon())
-    # Refused, so it reads whether that was its own.
+    # The condition fails, so it reads whether the write was its own.
     bench.lose_next_response(times, "GetItem")
     assert lease.commit(4, "count", bench.soon()).counted == 4
     bench.lose_next_response(times)
@@ -422,13 +422,13 @@ def test_an_own_commit_is_recognised_by_its_row(bench):
     bench.create()
     lease = bench.acquire(30)
     count = lease.commit(4, "count", bench.soon())
-    # The answer was lost with the invocation; another one takes the lease up and commits again.
+    # The response was lost with the invocation. Another one resumes the lease and commits again.
     resumed = bench.resume(lease.owner, 2, lease.expires_at)
     assert resumed.commit(4, "count", bench.soon()) == count
     assert state(bench).stock_count == 4
 
 
-def test_a_renewal_whose_answer_never_came_locks_nobody_out(bench):
+def test_a_renewal_without_a_response_does_not_lock_the_product_forever(bench):
     bench.create()
     lease = bench.acquire(30)
     old = (lease.owner, lease.version, lease.expires_at)
@@ -442,7 +442,7 @@ def test_a_renewal_whose_answer_never_came_locks_nobody_out(bench):
     assert state(bench).stock_count == 4
 
 
-def test_a_commit_under_a_used_id_or_amid_rivals_leaves_the_lease_as_it_is(bench):
+def test_a_failed_commit_leaves_the_lease_unchanged(bench):
     bench.create()
     engine = Committer(bench.store, bench.policy, bench.clock)
     engine.apply([Adjustment("p", "used", 1, "RECEIPT")], bench.soon())
@@ -452,10 +452,10 @@ def test_a_commit_under_a_used_id_or_amid_rivals_leaves_the_lease_as_it_is(bench
     assert rejected.value.code == "ADJUSTMENT_ID_REUSED"
     write = bench.store.write
 
-    def fought_over(actions, token):
+    def conflict(actions, token):
         raise TransactionCancelledError([CancellationReason("TransactionConflict")])
 
-    bench.store.write = fought_over
+    bench.store.write = conflict
     with pytest.raises(ContentionError):
         lease.commit(4, "count", bench.soon())
     bench.store.write = write
@@ -464,7 +464,7 @@ def test_a_commit_under_a_used_id_or_amid_rivals_leaves_the_lease_as_it_is(bench
         lease.commit(5, "count", bench.soon())
 
 
-def test_a_count_of_another_day_is_not_taken_for_this_one(bench):
+def test_an_earlier_count_under_the_same_id_is_not_taken_for_this_one(bench):
     bench.create(stock=10)
     bench.acquire(30).commit(8, "count", bench.soon())
     bench.order(1, 3)
@@ -505,7 +505,7 @@ def test_an_older_event_does_not_undo_a_newer_price(bench):
     assert (applied, after.price) == (True, 500)
 
 
-def test_another_event_under_the_same_id_and_time_is_refused(bench):
+def test_another_event_with_the_same_id_and_time_is_an_error(bench):
     bench.create()
     bench.products.change_details(event(7, 200, name="A"))
     with pytest.raises(RejectedError) as rejected:
@@ -517,7 +517,7 @@ def test_another_event_under_the_same_id_and_time_is_refused(bench):
     "broken",
     [{"_version": None}, {"stockCount": {"S": "5"}}, {"createdAt": None}, {"status": None}],
 )
-def test_a_product_that_breaks_the_contract_is_left_alone(bench, broken):
+def test_a_corrupt_product_is_not_changed(bench, broken):
     bench.create()
     client = boto3.client("dynamodb")
     item = client.get_item(TableName="Products", Key={"productId": {"S": "p"}})["Item"]
@@ -536,7 +536,7 @@ def test_a_product_that_breaks_the_contract_is_left_alone(bench, broken):
     assert after == item
 
 
-def test_a_product_that_is_not_there_cannot_be_leased(bench):
+def test_an_unknown_product_cannot_be_leased(bench):
     with pytest.raises(ProductNotFoundError):
         bench.acquire()
     assert boto3.client("dynamodb").scan(TableName="Products")["Items"] == []
@@ -545,7 +545,7 @@ def test_a_product_that_is_not_there_cannot_be_leased(bench):
 # ---------------------------------------------------------------- atomic decrements
 
 
-def test_the_atomic_decrement_needs_no_read_once_it_knows_the_product(bench):
+def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     bench.create(stock=100, low_stock_threshold=10)
     engine = Committer(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
@@ -601,8 +601,8 @@ def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
     down = decrement.apply("p", "d2", 5, bench.soon())
     assert down.report.outcomes[0].status is ChangeStatus.APPLIED
     assert (state(bench).stock_count, state(bench).status) == (6, "LOW_STOCK")
-    refused = decrement.apply("p", "d3", 7, bench.soon())
-    assert refused.report.outcomes[0].rejection.reason == "BELOW_FLOOR"
+    rejected = decrement.apply("p", "d3", 7, bench.soon())
+    assert rejected.report.outcomes[0].rejection.reason == "BELOW_FLOOR"
     assert state(bench).stock_count == 6
 
 
@@ -622,7 +622,7 @@ def test_the_atomic_decrement_is_applied_once(bench):
     assert state(bench).stock_count == 94
 
 
-def test_the_atomic_decrement_does_not_take_from_another_incarnation_unawares(bench):
+def test_the_atomic_decrement_notices_another_incarnation(bench):
     old = bench.create(stock=100)
     decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
     decrement.apply("p", "d0", 1, bench.soon())

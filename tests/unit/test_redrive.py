@@ -1,9 +1,9 @@
-"""Which dead letters go back, and what they look like when they do."""
+"""Redrive: which dead letters go back, and with which attributes."""
 
 import pytest
 
 from operations.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
-from operations.redrive import MAY_SUCCEED_NOW, Decision, Findings, Letter, Selection
+from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
 
 
 def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message="why"):
@@ -24,44 +24,44 @@ def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message=
         ("A_CAUSE_OF_TOMORROW", Decision.STAY),
     ],
 )
-def test_only_what_may_have_been_repaired_goes_back(code, decision):
+def test_only_a_cause_that_may_have_been_repaired_goes_back(code, decision):
     assert Selection(MAY_SUCCEED_NOW).decide(dead_letter(code=code)) is decision
 
 
-def test_a_cause_that_is_named_goes_back_and_no_other():
+def test_only_the_causes_that_are_given_go_back():
     selection = Selection(frozenset({"ValidationError"}))
     assert selection.decide(dead_letter("a", "ValidationError")) is Decision.SEND_BACK
     assert selection.decide(dead_letter("b")) is Decision.STAY
 
 
-def test_of_copies_one_goes_back():
+def test_one_of_several_copies_goes_back():
     selection = Selection(MAY_SUCCEED_NOW)
     decisions = [selection.decide(dead_letter("m-1", "UNKNOWN_PRODUCT")) for _ in range(3)]
     assert decisions == [Decision.SEND_BACK, Decision.COPY, Decision.COPY]
     assert selection.decide(dead_letter("m-2", "UNKNOWN_PRODUCT")) is Decision.SEND_BACK
 
 
-def test_another_body_under_the_same_id_is_no_copy():
+def test_another_body_with_the_same_id_is_not_a_copy():
     selection = Selection(MAY_SUCCEED_NOW)
     selection.decide(dead_letter("m-1", body="1"))
     assert selection.decide(dead_letter("m-1", body="2")) is Decision.SEND_BACK
 
 
-def test_copies_of_what_stays_stay():
+def test_copies_of_a_message_that_stays_stay_too():
     selection = Selection(MAY_SUCCEED_NOW)
     assert [selection.decide(dead_letter("m-1", "INVALID_JSON")) for _ in range(2)] == [
         Decision.STAY
     ] * 2
 
 
-def test_what_comes_straight_back_is_not_sent_again():
+def test_a_message_that_comes_straight_back_is_not_sent_again():
     selection = Selection(frozenset({"INVALID_JSON"}))
     assert selection.decide(dead_letter("m-1", "INVALID_JSON")) is Decision.SEND_BACK
     selection.sent("m-2")
     assert selection.decide(dead_letter("m-2", "INVALID_JSON")) is Decision.CAME_BACK
 
 
-def test_findings_count_by_cause_and_keep_an_example():
+def test_findings_have_a_count_and_an_example_for_each_cause():
     findings = Findings()
     findings.add(dead_letter("a", "INVALID_JSON", message="first"), Decision.STAY)
     findings.add(dead_letter("b", "INVALID_JSON", message="second"), Decision.STAY)
@@ -72,13 +72,13 @@ def test_findings_count_by_cause_and_keep_an_example():
     assert findings.count(Decision.STAY, Decision.SEND_BACK) == 3
 
 
-def test_a_letter_goes_back_with_its_senders_attributes_and_without_ours():
+def test_a_message_goes_back_with_its_senders_attributes_and_without_ours():
     ours = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": "why", "originalMessageId": "m-0"}
     attributes = {
         name: {"DataType": "String", "StringValue": value}
         for name, value in {**ours, "traceId": "t-1"}.items()
     }
-    letter = Letter.of(
+    delivery = Delivery.of(
         {
             "MessageId": "m-1",
             "ReceiptHandle": "r",
@@ -87,18 +87,21 @@ def test_a_letter_goes_back_with_its_senders_attributes_and_without_ours():
             "MessageAttributes": attributes,
         }
     )
-    assert letter.content == DeadLetter("m-0", "UNKNOWN_PRODUCT", "why", "{}")
-    assert letter.group == "g"
-    assert letter.senders_attributes == {"traceId": attributes["traceId"]}
+    assert delivery.content == DeadLetter("m-0", "UNKNOWN_PRODUCT", "why", "{}")
+    assert delivery.group == "g"
+    assert delivery.original_attributes == {"traceId": attributes["traceId"]}
 
 
-def test_a_letter_that_sqs_gave_up_has_no_cause_of_ours():
-    letter = Letter.of({"MessageId": "m-1", "ReceiptHandle": "r", "Body": "{}"})
-    assert (letter.content.original_message_id, letter.content.code) == ("m-1", TOO_MANY_DELIVERIES)
-    assert letter.group is None
+def test_a_message_that_sqs_dead_lettered_has_the_cause_too_many_deliveries():
+    delivery = Delivery.of({"MessageId": "m-1", "ReceiptHandle": "r", "Body": "{}"})
+    assert (delivery.content.original_message_id, delivery.content.code) == (
+        "m-1",
+        TOO_MANY_DELIVERIES,
+    )
+    assert delivery.group is None
 
 
-def test_each_dead_letter_queue_stands_beside_its_queue():
+def test_dead_letter_queues_are_in_the_order_of_their_queues():
     for dead_letters, queue in zip(DEAD_LETTERS, QUEUES, strict=True):
         both = {
             dead_letters.replace("DeadLetter", ""),

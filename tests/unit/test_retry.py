@@ -8,7 +8,7 @@ from inventory_orders.retry import RetryPolicy, redelivery_delay
 LONGEST_LEASE = 900
 
 
-def test_full_jitter_reaches_from_zero_to_a_bound_that_doubles_up_to_the_cap():
+def test_full_jitter_is_between_zero_and_a_bound_that_doubles_up_to_the_cap():
     lowest = RetryPolicy(base=0.01, cap=1.0, random=lambda: 0.0)
     highest = RetryPolicy(base=0.01, cap=1.0, random=lambda: 1.0)
     assert [lowest.backoff(n) for n in (1, 5, 50)] == [0, 0, 0]

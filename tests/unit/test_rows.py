@@ -1,4 +1,4 @@
-"""How products and records are laid out, and that nothing of somebody else's is lost on the way."""
+"""The layout of rows, which keeps the attributes of other programs."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from inventory_orders.store.rows import encode, product_row, read_product, read_
 from tests.support.memory_store import product
 
 
-def test_a_placed_order_names_the_versions_that_it_made_and_a_rejected_one_its_reason():
+def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason():
     order = Order("o", "u", {"p": 2})
     placed = record_row(order.record(None, {"p": product("p", 3, version=8)}, "now").record)
     assert placed == {
@@ -36,7 +36,7 @@ def test_a_placed_order_names_the_versions_that_it_made_and_a_rejected_one_its_r
     assert rejected["items"] == [{"productId": "p", "quantity": 2}]
 
 
-def test_a_product_comes_back_as_it_was_written():
+def test_a_product_is_read_as_it_was_written():
     whole = product(
         "p",
         7,
@@ -58,7 +58,7 @@ def test_a_product_comes_back_as_it_was_written():
     assert read_product(encode(product_row(whole))) == whole
 
 
-def test_an_order_keeps_what_somebody_else_wrote_into_its_lines():
+def test_an_order_keeps_foreign_attributes_of_its_lines():
     line = OrderLine("p", 2, "t0", 4, other={"gift": True})
     order = OrderRecord("o", "u", (line,), "PENDING", 1, "t1", "t1")
     assert read_record(encode(record_row(order))) == order
@@ -73,7 +73,7 @@ def test_an_order_keeps_what_somebody_else_wrote_into_its_lines():
         {"items": [{}]},
     ],
 )
-def test_an_order_whose_lines_cannot_be_read_is_corrupt(broken):
+def test_an_order_with_unreadable_lines_is_corrupt(broken):
     row = {"orderId": "o", "userId": "u", "status": "PENDING", "_version": 1} | broken
     item = encode({name: value for name, value in row.items() if value is not None})
     with pytest.raises(CorruptItemError, match="breaks its table's contract"):

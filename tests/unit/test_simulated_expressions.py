@@ -1,4 +1,4 @@
-"""The model's expressions: what they mean, and what DynamoDB refuses."""
+"""Expressions of the simulated AWS: what they mean, and which ones are invalid."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def updated(text, item=ITEM):
         "yes = :yes",
     ],
 )
-def test_what_holds(text):
+def test_a_true_condition_holds(text):
     assert holds(text)
 
 
@@ -90,11 +90,11 @@ def test_what_holds(text):
         "s[0] = :a",
     ],
 )
-def test_what_does_not_hold(text):
+def test_a_false_condition_does_not_hold(text):
     assert not holds(text)
 
 
-def test_and_binds_tighter_than_or_and_not_tighter_than_and():
+def test_not_binds_tighter_than_and_which_binds_tighter_than_or():
     assert holds("n = :3 OR n = :0 AND n = :9")
     assert not holds("(n = :3 OR n = :0) AND n = :9")
     assert not holds("NOT n = :3 AND n = :3")
@@ -124,7 +124,7 @@ def test_numbers_are_exact():
         {},
     ],
 )
-def test_values_that_cannot_be_stored(value):
+def test_an_invalid_value_is_an_error(value):
     with pytest.raises(ServiceError) as caught:
         checked(value)
     assert caught.value.code == "ValidationException"
@@ -150,7 +150,7 @@ def test_values_that_cannot_be_stored(value):
         ("set #status = :a", {"status": {"S": "a"}}),
     ],
 )
-def test_updates(text, changed):
+def test_an_update_changes_the_item(text, changed):
     assert updated(text) == ITEM | changed
 
 
@@ -158,7 +158,7 @@ def test_a_set_that_becomes_empty_is_removed():
     assert updated("DELETE t :set", {"t": {"SS": ["b"]}}) == {}
 
 
-def test_an_update_leaves_the_item_before_it_alone():
+def test_an_update_does_not_change_the_old_item_in_place():
     before = repr(ITEM)
     updated("SET m.k = :a, l[0] = :9 DELETE t :set")
     assert repr(ITEM) == before
@@ -179,7 +179,7 @@ def test_an_update_leaves_the_item_before_it_alone():
         "DELETE n :set",
     ],
 )
-def test_updates_that_do_not_fit_the_item(text):
+def test_an_update_that_does_not_fit_the_item_is_an_error(text):
     with pytest.raises(UpdateError):
         updated(text)
 
@@ -212,7 +212,7 @@ def test_updates_that_do_not_fit_the_item(text):
         (updated, "DELETE n :3", "Incorrect operand type"),
     ],
 )
-def test_what_is_refused(parse, text, part):
+def test_an_invalid_expression_is_an_error_that_names_the_part(parse, text, part):
     with pytest.raises(ServiceError) as caught:
         parse(text)
     assert caught.value.code == "ValidationException"
@@ -228,7 +228,7 @@ def test_projections_keep_the_shape_and_close_gaps_in_lists():
     }
 
 
-def test_sizes():
+def test_sizes_follow_the_developer_guide():
     assert size_of_item({"ab": {"S": "ü"}}) == 4
     assert size_of_item({"n": {"N": "12345"}}) == 5
     assert size_of_item({"l": {"L": [{"BOOL": True}]}}) == 1 + 3 + 1 + 1

@@ -1,4 +1,4 @@
-"""The contention simulator: its time, DynamoDB's rules, Brooker's published figures, and real handlers on it."""
+"""The contention simulator: time, DynamoDB's rules, Brooker's published figures, and real handlers."""
 
 import os
 import random
@@ -31,7 +31,7 @@ class TestScheduler:
             *((3.0, "fast"), (4.0, "slow"), (6.0, "slow")),
         ]
 
-    def test_an_executor_runs_so_many_calls_at_once(self):
+    def test_an_executor_runs_as_many_calls_at_once_as_it_has_workers(self):
         scheduler, ends = Scheduler(), []
 
         def work(seconds):
@@ -47,7 +47,7 @@ class TestScheduler:
         scheduler.run()
         assert ends == [1.0, 2.0, 3.0]
 
-    def test_an_executor_hands_errors_to_whoever_asks(self):
+    def test_an_executor_raises_errors_where_the_result_is_read(self):
         scheduler, caught = Scheduler(), []
 
         def fail():
@@ -70,7 +70,7 @@ class TestScheduler:
         with pytest.raises(ZeroDivisionError):
             scheduler.run()
 
-    def test_tasks_know_for_whom_they_work(self):
+    def test_a_task_inherits_its_owner(self):
         scheduler, owners = Scheduler(), []
 
         def outer():
@@ -83,11 +83,11 @@ class TestScheduler:
         assert owners == ["worker", "worker"]
         assert scheduler.owner is None
 
-    def test_only_tasks_wait(self):
+    def test_only_a_task_can_wait(self):
         with pytest.raises(SchedulerError, match="start one"):
             Scheduler().sleep(1.0)
 
-    def test_all_chance_comes_from_the_seed(self):
+    def test_all_randomness_comes_from_the_seed(self):
         def draw():
             return (
                 *(random.random(), random.SystemRandom().random()),
@@ -102,7 +102,7 @@ class TestScheduler:
 
 
 class _Network:
-    """A second there, two at the service, a second back."""
+    """One second to the service, two at the service, one second back."""
 
     def times(self, operation, items):
         return 1.0, 2.0, 1.0
@@ -132,7 +132,7 @@ def _read(key="a"):
 
 
 class _Rows:
-    """Rows `a` and `b` in version 1, and calls to them at given moments."""
+    """Rows `a` and `b` in version 1, and calls to them at given times."""
 
     def __init__(self, **limits):
         self.scheduler = Scheduler()
@@ -184,7 +184,7 @@ class TestConflicts:
         assert answers["plain"] == "TransactionConflictException"
         assert (rows.version("a"), rows.version("b")) == (2, 1)
 
-    def test_a_moved_version_cancels(self):
+    def test_a_moved_version_cancels_the_transaction(self):
         rows = _Rows()
         rows.at(0.0, "first", *_transaction(_decrement(1)))
         rows.at(3.0, "second", *_transaction(_decrement(1), _decrement(1, "b")))
@@ -203,7 +203,7 @@ class TestConflicts:
         assert answers["on the other"] == ["TransactionConflict"]
         assert answers["on the moved"] == {}
 
-    def test_reads_pass_and_see_what_was_applied(self):
+    def test_reads_are_not_blocked_and_see_what_was_applied(self):
         rows = _Rows()
         rows.at(0.0, "write", *_transaction(_decrement(1)))
         rows.at(1.5, "meanwhile", *_read())
@@ -226,7 +226,7 @@ class TestConflicts:
 
 
 class TestCapacity:
-    def test_the_bucket(self):
+    def test_a_token_bucket_refills_up_to_its_burst(self):
         bucket = TokenBucket(rate=10.0, burst=10.0)
         assert bucket.take(10.0, 0.0)
         assert not bucket.take(1.0, 0.05)
@@ -259,14 +259,14 @@ class TestCapacity:
 
 
 class TestLatencies:
-    def test_the_published_percentiles_come_out(self):
+    def test_latencies_have_the_published_percentiles(self):
         five = PUBLISHED.of("TransactWriteItems", 5, 0.5)
         assert five == pytest.approx(0.0253)
         assert PUBLISHED.of("TransactWriteItems", 25, 0.99) == pytest.approx(0.0975)
         assert PUBLISHED.of("TransactWriteItems", 100, 0.5) == pytest.approx(0.0576, abs=1e-4)
         assert PUBLISHED.of("PutItem", 1, 0.9) == pytest.approx(0.0113)
 
-    def test_between_percentiles_they_are_interpolated(self):
+    def test_latencies_between_percentiles_are_interpolated(self):
         table = Percentiles({0.0: 10.0, 0.5: 20.0, 1.0: 100.0})
         assert [table.at(share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == pytest.approx(
             [0.010, 0.015, 0.020, 0.060, 0.100]
@@ -279,15 +279,15 @@ class TestLatencies:
 
 @pytest.mark.parametrize("backoff", brooker.BACKOFFS)
 @pytest.mark.parametrize(("clients", "runs"), [(10, 60), (50, 12), (100, 6)])
-def test_brookers_published_table(clients, runs, backoff):
-    """Attempts within 5 %. Times within 12 %: the last client alone decides them, and the table is rounded."""
+def test_the_simulator_reproduces_brookers_published_table(clients, runs, backoff):
+    """Attempts agree within 5 %, times within 12 %: the last client alone decides them, and the table is rounded."""
     published = brooker.PUBLISHED[clients, backoff]
     simulated = brooker.simulate(clients, backoff, runs)
     assert simulated.writes == pytest.approx(published.writes, rel=0.05)
     assert simulated.seconds == pytest.approx(published.seconds, rel=0.12)
 
 
-def test_the_queue_hands_out_in_the_order_of_sending():
+def test_the_queue_delivers_in_the_order_of_sending():
     scheduler = Scheduler()
     queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", n) for n in range(4)])
     taken = []
@@ -315,14 +315,14 @@ class TestHandlers:
         assert cell.given_up == cell.unfinished == 0
         assert cell.conflicts > 0
 
-    def test_a_sell_out_refuses_the_rest(self):
+    def test_a_sell_out_rejects_the_rest(self):
         cell = engine.run("ours_10", sell_out(120, 1), workers=4, latencies=FAST)
         assert cell.clean
         assert cell.placed > 0
         assert cell.refused > 0
         assert cell.placed + cell.refused == 120
 
-    def test_a_seed_is_a_run(self):
+    def test_a_seed_determines_a_run(self):
         workload = hot_product(100, 1)
         cells = [engine.run("ours_10", workload, 5, seed, FAST) for seed in (1, 1, 2)]
         assert cells[0] == cells[1]

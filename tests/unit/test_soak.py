@@ -1,4 +1,4 @@
-"""The soak's own account: it must see what is lost, doubled or made up."""
+"""The soak's accounting must find messages that are lost, doubled or unexpected."""
 
 import json
 from collections import Counter
@@ -48,7 +48,7 @@ def event(event_id, moment):
     )
 
 
-def test_every_kind_of_message_is_found_where_it_belongs():
+def test_every_kind_of_message_is_found_where_it_ended():
     state = tables(
         orders=[order_row("o-1", {"tea": 1}, "CANCELLED")],
         adjustments=[RECEIPT],
@@ -89,18 +89,18 @@ def test_every_kind_of_message_is_found_where_it_belongs():
         (POISONED, tables()),
     ],
 )
-def test_what_left_no_trace_is_missing(message, state):
+def test_a_message_without_a_trace_is_missing(message, state):
     ledger = account([message], state, [])
     assert ledger.missing == [message]
     assert not ledger.is_clean
 
 
-def test_a_cancellation_of_a_rejected_order_is_answered():
+def test_a_cancellation_of_a_rejected_order_is_not_missing():
     state = tables(orders=[order_row("o-1", {"tea": 1}, "REJECTED")])
     assert account([ORDER, CANCELLATION], state, []).is_clean
 
 
-def test_what_is_stored_and_a_dead_letter_too_is_found():
+def test_a_message_that_is_stored_and_dead_lettered_is_found():
     ledger = account([ORDER], tables(orders=[order_row("o-1", {"tea": 1})]), [ORDER])
     assert ledger.both == [ORDER]
     assert not ledger.is_clean
@@ -114,19 +114,19 @@ def test_what_is_stored_and_a_dead_letter_too_is_found():
         (tables(), [POISONED]),
     ],
 )
-def test_what_nobody_asked_for_is_found(state, dead):
+def test_a_row_or_dead_letter_without_a_message_is_found(state, dead):
     ledger = account([], state, dead)
     assert len(ledger.strangers) == 1
     assert not ledger.is_clean
 
 
-def test_the_workload_is_what_it_promises():
+def test_the_workload_has_the_promised_messages():
     made = workload("run", 1, NOW)
     assert made.count == MESSAGES == 10_000
     assert set(made.messages) == set(queues.QUEUES)
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in bodies.values())
-    # Some kinds of poison have no id of their own, so that they repeat one another.
+    # Some kinds of poison have no id, so they are equal to one another.
     assert DUPLICATES <= repeated <= DUPLICATES + POISON // 5
     orders = [m.body for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
     assert sum(map(is_poison, orders)) > POISON * 6 // 10

@@ -1,4 +1,4 @@
-"""Every message of a batch ends in exactly one place."""
+"""The SQS batch: every message of it ends in exactly one place."""
 
 import json
 import time
@@ -28,15 +28,15 @@ FIFO = Queue("queue.fifo", "dead-letters.fifo")
 
 
 class FakeSqs:
-    """Remembers what was sent; fails where it is told to."""
+    """Remembers what was sent, and fails where a test wants it to."""
 
-    def __init__(self, *, refuse=False, partly=False):
+    def __init__(self, *, fail=False, partly=False):
         self.sent = []
         self.visibility = {}
-        self._refuse, self._partly = refuse, partly
+        self._fail, self._partly = fail, partly
 
     def send_message_batch(self, QueueUrl, Entries):
-        if self._refuse:
+        if self._fail:
             raise ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch")
         taken = Entries[:-1] if self._partly else Entries
         self.sent += [(QueueUrl, entry) for entry in taken]
@@ -46,7 +46,7 @@ class FakeSqs:
         }
 
     def change_message_visibility_batch(self, QueueUrl, Entries):
-        if self._refuse:
+        if self._fail:
             raise ClientError({"Error": {"Code": "AccessDenied"}}, "ChangeMessageVisibilityBatch")
         for entry in Entries:
             self.visibility[entry["ReceiptHandle"]] = (QueueUrl, entry["VisibilityTimeout"])
@@ -101,7 +101,7 @@ def test_each_message_gets_its_own_answer():
     assert returned(batch) == []
 
 
-def test_a_dead_letter_is_the_message_unchanged_with_its_reason():
+def test_a_dead_letter_is_the_unchanged_message_with_its_reason():
     bench = Bench()
     bad = '{"orderId": "\\ud800", "userId": 1,\n  "items": []}'
     bench.process(sqs_event(bad))
@@ -123,7 +123,7 @@ def test_a_dead_letter_from_the_fifo_queue_keeps_its_group():
     assert (entry["MessageGroupId"], entry["MessageDeduplicationId"]) == ("g", "m-0")
 
 
-def test_more_than_ten_dead_letters_take_several_calls_and_large_ones_too():
+def test_many_or_large_dead_letters_take_several_calls():
     bench = Bench()
     bench.process(sqs_event(*["x" * 300_000] * 25))
     assert len(bench.sqs.sent) == 25
@@ -131,8 +131,8 @@ def test_more_than_ten_dead_letters_take_several_calls_and_large_ones_too():
     assert len({json.dumps(i) for i in ids}) == 25
 
 
-@pytest.mark.parametrize("sqs", [FakeSqs(refuse=True), FakeSqs(partly=True)])
-def test_poison_that_cannot_be_sent_away_is_returned(sqs):
+@pytest.mark.parametrize("sqs", [FakeSqs(fail=True), FakeSqs(partly=True)])
+def test_poison_that_cannot_be_dead_lettered_is_returned(sqs):
     bench = Bench(product("p", 5), sqs=sqs)
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
     assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
@@ -157,8 +157,8 @@ def test_a_call_on_a_connection_that_was_closed_is_made_once_more(closed, sent):
     assert returned(batch) == ([] if sent else ["m-0"])
 
 
-def test_from_the_fifo_queue_all_later_messages_of_the_group_are_returned_with_it():
-    bench = Bench(product("p", 5), sqs=FakeSqs(refuse=True))
+def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
+    bench = Bench(product("p", 5), sqs=FakeSqs(fail=True))
     event = sqs_event("bad", order_body("a", {"p": 1}), group="g")
     event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
     batch = bench.process(event)
@@ -166,7 +166,7 @@ def test_from_the_fifo_queue_all_later_messages_of_the_group_are_returned_with_i
     assert bench.store.products["p"].stock_count == 4, "what stands behind it was not committed"
 
 
-def test_what_may_yet_succeed_is_returned_with_a_short_delay():
+def test_a_message_that_may_yet_succeed_is_returned_with_a_short_delay():
     bench = Bench(product("p", 5))
     bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), receive_count=3))
@@ -176,7 +176,7 @@ def test_what_may_yet_succeed_is_returned_with_a_short_delay():
     assert 4 <= seconds <= 8
 
 
-def test_a_leased_product_hides_its_messages_for_what_the_lease_has_left():
+def test_a_leased_product_delays_its_messages_until_the_lease_ends():
     bench = Bench(product("p", 5))
     bench.store.lock("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), group="p"))
@@ -186,15 +186,15 @@ def test_a_leased_product_hides_its_messages_for_what_the_lease_has_left():
     assert 595 <= seconds <= 601
 
 
-def test_a_visibility_that_cannot_be_changed_loses_nothing():
-    bench = Bench(product("p", 5), sqs=FakeSqs(refuse=True))
+def test_a_failed_change_of_visibility_loses_nothing():
+    bench = Bench(product("p", 5), sqs=FakeSqs(fail=True))
     bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
     batch = bench.process(sqs_event(order_body("a", {"p": 1})))
     assert returned(batch) == ["m-0"]
 
 
-def test_every_identifier_that_is_returned_is_one_of_the_batch():
-    bench = Bench(sqs=FakeSqs(refuse=True))
+def test_every_returned_identifier_is_one_of_the_batch():
+    bench = Bench(sqs=FakeSqs(fail=True))
     event = sqs_event(*["bad"] * 7)
     batch = bench.process(event)
     assert returned(batch) == [record["messageId"] for record in event["Records"]]
@@ -215,7 +215,7 @@ def test_a_standard_queue_may_carry_groups_without_order():
         (["9" * 400, None], None),
     ],
 )
-def test_the_oldest_message_says_since_when_they_wait(stamps, since, monkeypatch):
+def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1790000010.0)
     bench = Bench(product("p", 9))
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}))
@@ -227,7 +227,7 @@ def test_the_oldest_message_says_since_when_they_wait(stamps, since, monkeypatch
     assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
-def test_what_was_delivered_together_comes_back_together():
+def test_messages_returned_together_get_the_same_delay():
     bench = Bench(product("p", 9))
     bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
     bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
@@ -236,7 +236,7 @@ def test_what_was_delivered_together_comes_back_together():
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
-def test_an_empty_batch_is_done():
+def test_an_empty_batch_returns_no_failures():
     assert Bench().process({"Records": []}).response == {"batchItemFailures": []}
 
 
@@ -254,7 +254,7 @@ def test_an_empty_batch_is_done():
         {"orderId": "o-1", "userId": "u", "items": []},
     ],
 )
-def test_other_events_are_refused_with_advice(event):
+def test_an_event_of_another_source_is_an_error_with_advice(event):
     with pytest.raises(UnsupportedEventError, match=r"SQS message"):
         Bench().process(event)
 
@@ -268,7 +268,7 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
     assert "no time was left" in batch.queue_errors[0]
 
 
-def test_a_duplicate_in_another_group_holds_up_its_group():
+def test_a_returned_duplicate_in_another_group_stops_that_group():
     bench = Bench(product("p", 5), product("q", 5))
     bench.store.lock("p", 600)
     event = sqs_event(order_body("a", {"p": 1}), group="g")
@@ -278,7 +278,7 @@ def test_a_duplicate_in_another_group_holds_up_its_group():
     assert bench.store.products["q"].stock_count == 5
 
 
-def test_an_unreadable_batch_is_never_taken_for_done():
+def test_an_unreadable_batch_is_never_acknowledged():
     @answers_unsupported_events
     def handler(event, context):
         raise UnsupportedEventError("no")
@@ -289,7 +289,7 @@ def test_an_unreadable_batch_is_never_taken_for_done():
     assert "batchItemFailures" not in handler({"orderId": "o"}, None)
 
 
-def test_poison_behind_a_returned_message_of_its_group_has_ended():
+def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
     bench = Bench(product("p", 5))
     bench.store.lock("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
@@ -297,7 +297,7 @@ def test_poison_behind_a_returned_message_of_its_group_has_ended():
     assert len(bench.sqs.sent) == 1
 
 
-def test_a_message_ends_once():
+def test_a_message_gets_its_disposition_once():
     bench = Bench(product("p", 5))
     batch = SqsBatch.read(sqs_event(order_body("a", {"p": 1})), bench.queues, lambda: 30.0)
     report = bench.engine.apply(batch.parse(parse_order), Deadline.after(10, bench.clock))

@@ -1,4 +1,4 @@
-"""The handlers beside place_orders, on moto, with the sample events."""
+"""The handlers other than place_orders, with the sample events on moto."""
 
 import json
 import sys
@@ -46,8 +46,8 @@ def order_row(order_id):
 
 
 def dead_letters(environment):
-    letters = peek_dead_letters(boto3.client("sqs"), environment["DEAD_LETTER_QUEUE_URL"], 100)
-    return {letter.code: letter.message for letter in letters}
+    found = peek_dead_letters(boto3.client("sqs"), environment["DEAD_LETTER_QUEUE_URL"], 100)
+    return {dead_letter.code: dead_letter.message for dead_letter in found}
 
 
 def metrics_of(capsys):
@@ -62,7 +62,7 @@ class TestAdjustStock:
         assert stock() == before + 41
         assert int(product()["_version"]["N"]) == 2, "one write for all adjustments of a batch"
 
-    def test_what_may_only_be_early_is_returned_and_given_up_at_the_last_delivery(
+    def test_an_early_adjustment_is_returned_and_dead_lettered_at_the_last_delivery(
         self, call, moto_environment
     ):
         early = [
@@ -75,8 +75,8 @@ class TestAdjustStock:
         assert call("adjust_stock", sqs_event(*early, receive_count=20)) == {
             "batchItemFailures": []
         }
-        letters = dead_letters(moto_environment)
-        assert set(letters) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
+        found = dead_letters(moto_environment)
+        assert set(found) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
         assert stock() == TEA_STOCK
 
     def test_the_poison_sample_says_what_to_fix(self, call, moto_environment):
@@ -89,7 +89,7 @@ class TestAdjustStock:
             "ADJUSTMENT_ID_REUSED",
         }
 
-    def test_directly_it_answers_with_the_new_stock_version_and_status(self, call):
+    def test_a_direct_answer_has_the_new_stock_version_and_status(self, call):
         expected = {"productId": TEA, "stockCount": 72, "version": 2, "status": "ACTIVE"}
         assert call("adjust_stock", sample("adjust_stock_direct")) == {
             "result": "APPLIED",
@@ -99,20 +99,20 @@ class TestAdjustStock:
         assert again["result"] == "REPLAYED"
         assert {name: again[name] for name in expected} == expected
 
-    def test_directly_it_reads_again_where_an_answer_was_lost(self, call):
+    def test_a_direct_command_reads_again_after_a_lost_response(self, call):
         call("adjust_stock", sample("adjust_stock_direct"))
         store = runtime.store()
         lose_responses(store._client, "GetItem", 2)
         assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
 
-    def test_directly_it_refuses_at_once(self, call):
+    def test_a_direct_command_is_rejected_at_once(self, call):
         answer = call("adjust_stock", sample("adjust_stock_direct_bad"))
         assert (answer["result"], answer["reason"]) == ("REFUSED", "BELOW_FLOOR")
         assert answer["stockCount"] == TEA_STOCK
         unknown = {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"}
         assert call("adjust_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
 
-    def test_the_overdraft_rule(self, call):
+    def test_an_adjustment_below_the_floor_is_rejected(self, call):
         create = {"action": "create", "productId": "n", "openingStock": 1, "backorderLimit": 3}
         assert call("manage_products", create)["result"] == "APPLIED"
 
@@ -128,7 +128,7 @@ class TestAdjustStock:
         assert stock("n") == -3
 
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
-    def test_plain_decrements_in_both_modes(self, call, mode):
+    def test_a_plain_decrement_is_applied_in_both_modes(self, call, mode):
         for number in range(3):
             answer = call(
                 "adjust_stock",
@@ -141,10 +141,10 @@ class TestAdjustStock:
                 },
             )
             assert answer["result"] == "APPLIED"
-        assert answer["path"] == mode, "the first one teaches the process what the product is like"
+        assert answer["path"] == mode, "the first decrement fills the product cache"
         assert stock() == TEA_STOCK - 6
 
-    def test_errors_name_the_field(self, call):
+    def test_an_error_names_the_field(self, call):
         answer = call("adjust_stock", {"action": "decrement", "productId": TEA, "quantity": 2.0})
         assert answer["errorCode"] == "INVALID_JSON"
         answer = call(
@@ -160,7 +160,7 @@ class TestCancelOrders:
     def place(self, call, order_id="o-1", **lines):
         call("place_orders", sqs_event(order_body(order_id, lines or {TEA: 5})))
 
-    def test_from_the_queue(self, call):
+    def test_a_cancellation_from_the_queue_is_applied(self, call):
         self.place(call, "o-1001")
         assert stock() == TEA_STOCK - 5
         assert call("cancel_orders", sample("cancel_orders")) == {"batchItemFailures": []}
@@ -173,13 +173,13 @@ class TestCancelOrders:
         filled = order_row("o-not-yet-here")
         assert (filled["status"]["S"], filled["userId"]["S"]) == ("CANCELLED", "u-1")
 
-    def test_an_order_that_was_cancelled_beforehand_does_not_count_as_placed(self, call, capsys):
+    def test_an_order_that_was_cancelled_beforehand_is_not_counted_as_placed(self, call, capsys):
         call("cancel_orders", sample("cancel_orders_direct"))
         capsys.readouterr()
         self.place(call, "o-not-yet-here")
         assert emf.values_of(metrics_of(capsys), "OrdersPlaced") == [0]
 
-    def test_directly(self, call):
+    def test_a_direct_cancellation_is_answered(self, call):
         self.place(call)
         assert call("cancel_orders", {"orderId": "o-1"}) == {
             "orderId": "o-1",
@@ -212,7 +212,7 @@ class TestCancelOrders:
         assert "'SHIPPED'" in answer["message"]
         assert stock() == TEA_STOCK - 5
 
-    def test_directly_an_unknown_order_is_said_to_be_unknown_and_nothing_is_written(self, call):
+    def test_a_direct_cancellation_of_an_unknown_order_writes_nothing(self, call):
         answer = call("cancel_orders", sample("cancel_orders_direct_bad"))
         assert (answer["result"], answer["reason"]) == ("REFUSED", "UNKNOWN_ORDER")
         assert order_row("o-unknown") is None
@@ -225,13 +225,13 @@ class TestCancelOrders:
 
 
 class TestManageProducts:
-    def test_create_if_absent(self, call):
+    def test_a_product_is_created_only_if_it_is_absent(self, call):
         assert call("manage_products", sample("manage_products_create"))["result"] == "APPLIED"
         again = call("manage_products", sample("manage_products_create"))
         assert (again["result"], again["reason"]) == ("REFUSED", "PRODUCT_EXISTS")
         assert "exists since" in again["message"]
 
-    def test_catalogue_events_out_of_order(self, call, capsys):
+    def test_an_older_catalogue_event_is_ignored(self, call, capsys):
         assert call("manage_products", sample("manage_products")) == {"batchItemFailures": []}
         assert product()["name"]["S"] == "Earl Grey, new harvest"
         assert product()["price"]["N"] == "720"
@@ -241,13 +241,13 @@ class TestManageProducts:
         assert call("manage_products", sample("manage_products_poison")) == {
             "batchItemFailures": []
         }
-        letters = dead_letters(moto_environment)
-        assert set(letters) == {
+        found = dead_letters(moto_environment)
+        assert set(found) == {
             "SCHEMA_VIOLATION",
             "EVENT_FROM_THE_FUTURE",
             "UNKNOWN_PRODUCT",
         }
-        assert "more than 15 minutes ahead" in letters["EVENT_FROM_THE_FUTURE"]
+        assert "more than 15 minutes ahead" in found["EVENT_FROM_THE_FUTURE"]
 
     def test_an_event_for_an_unknown_product_is_returned(self, call):
         event = {
@@ -259,14 +259,14 @@ class TestManageProducts:
         answer = call("manage_products", sqs_event(event))
         assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
 
-    def test_details_directly(self, call):
+    def test_details_can_be_changed_directly(self, call):
         event = json.loads(sample("manage_products")["Records"][0]["body"])
         applied = call("manage_products", {"action": "changeDetails", **event})
         assert (applied["result"], applied["price"]) == ("APPLIED", 720)
         older = {**event, "eventTime": "2026-11-20T09:00:00.000000+00:00"}
         assert call("manage_products", {"action": "changeDetails", **older})["result"] == "STALE"
 
-    def test_price_discontinue_and_delist(self, call, capsys):
+    def test_a_product_can_be_priced_discontinued_and_delisted(self, call, capsys):
         price = call("manage_products", sample("manage_products_price"))
         assert (price["result"], price["price"]) == ("APPLIED", 720)
         recent = {"action": "changePrice", "productId": TEA, "price": 730}
@@ -284,14 +284,14 @@ class TestManageProducts:
         assert product() is None
         assert call("manage_products", delist)["result"] == "STALE"
 
-    def test_errors_name_the_field(self, call):
+    def test_an_error_names_the_field(self, call):
         answer = call("manage_products", sample("manage_products_bad"))
         assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "price")
         assert "must be one of create, changeDetails" in call("manage_products", {})["errorMessage"]
 
 
 class TestCountStock:
-    def test_a_count_over_several_invocations(self, call):
+    def test_a_count_can_take_several_invocations(self, call):
         acquired = call("count_stock", sample("count_stock_acquire"))
         assert (acquired["result"], acquired["stockCount"]) == ("ACQUIRED", TEA_STOCK)
         held = call("count_stock", sample("count_stock_acquire"))
@@ -322,7 +322,7 @@ class TestCountStock:
         renewed = call("count_stock", renewal | {"outliveInvocation": True})
         assert (renewed["grantedSeconds"], "message" in renewed) == (300, False)
 
-    def test_orders_are_returned_while_it_lasts(self, call):
+    def test_orders_are_returned_during_a_count(self, call):
         acquired = call("count_stock", sample("count_stock_acquire"))
         answer = call("place_orders", sqs_event(order_body("o", {TEA: 1})))
         assert len(answer["batchItemFailures"]) == 1
@@ -333,12 +333,12 @@ class TestCountStock:
         assert answer == {"batchItemFailures": []}
         assert call("count_stock", release)["result"] == "LEASE_WAS_OVER"
 
-    def test_a_lease_that_is_over_commits_nothing(self, call):
+    def test_an_expired_lease_commits_nothing(self, call):
         answer = call("count_stock", sample("count_stock_commit_expired"))
         assert (answer["result"], answer["reason"]) == ("REFUSED", "LEASE_LOST")
         assert stock() == TEA_STOCK
 
-    def test_errors_name_the_field(self, call):
+    def test_an_error_names_the_field(self, call):
         answer = call("count_stock", sample("count_stock_bad"))
         assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "seconds")
         unknown = {"action": "acquire", "productId": "new", "seconds": 10}

@@ -1,4 +1,4 @@
-"""Every expression against moto, which refuses what the emulator lets pass; and what each error means."""
+"""The store: every expression on moto, which is stricter than the emulator, and the meaning of each error."""
 
 from datetime import UTC, datetime
 
@@ -64,7 +64,7 @@ def test_an_order_and_its_decrement_are_written_together(moto_store):
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 def test_the_client_leaves_every_retry_to_the_engine(code):
-    """It would sleep for up to a second after a throttle, while the engine holds a claim."""
+    """The client would sleep for up to a second after a throttle, while the engine holds a claim."""
     asked = []
 
     def answer(*call):
@@ -78,7 +78,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
     assert len(asked) == 1
 
 
-def test_a_moved_version_cancels_and_gives_the_item_back(moto_store):
+def test_a_moved_version_cancels_and_returns_the_item(moto_store):
     Products(moto_store).create(NewProduct("p", 10))
     stale = read_product(moto_store)
     write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
@@ -98,7 +98,7 @@ def test_another_incarnation_cancels_although_the_version_is_the_same(moto_store
         write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
 
 
-def test_a_product_that_is_gone_is_not_created_by_an_update(moto_store):
+def test_an_update_does_not_create_a_product_that_is_gone(moto_store):
     with pytest.raises(TransactionCancelledError) as caught:
         write(moto_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
     assert caught.value.reasons[0].found is None
@@ -121,7 +121,7 @@ def test_a_live_lease_cancels_and_an_expired_one_does_not(moto_store, lock_offse
     assert read_product(moto_store).stock_count == (10 if locked else 9)
 
 
-def test_a_used_order_id_cancels_and_gives_the_row_back(moto_store):
+def test_a_used_order_id_cancels_and_returns_the_row(moto_store):
     Products(moto_store).create(NewProduct("p", 10))
     order = Order("o", "u", {"p": 1})
     write(moto_store, [order], {"p": read_product(moto_store)})
@@ -131,7 +131,7 @@ def test_a_used_order_id_cancels_and_gives_the_row_back(moto_store):
     assert caught.value.reasons[1].found.order_id == "o"
 
 
-def test_an_adjustment_and_its_row(moto_store):
+def test_an_adjustment_and_its_row_are_written_together(moto_store):
     Products(moto_store).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     write(moto_store, [receipt], {"p": read_product(moto_store)})
@@ -169,7 +169,7 @@ def test_times_sort_as_text(moto_store):
         {"createdAt": None},
     ],
 )
-def test_a_product_that_breaks_the_contract_is_unreadable_and_others_are_not(moto_store, broken):
+def test_a_corrupt_product_is_unreadable_and_others_are_not(moto_store, broken):
     item = {k: v for k, v in {**stored(product("p", 7)), **broken}.items() if v is not None}
     boto3.client("dynamodb").put_item(TableName="Products", Item=item)
     put_product(product("q", 3))
@@ -218,7 +218,7 @@ def client_error(code, status=400):
         (NoCredentialsError(), StoreUnavailableError),
     ],
 )
-def test_what_an_error_means_for_the_tables(error, meaning):
+def test_an_error_tells_whether_the_write_may_have_happened(error, meaning):
     store = Store(FailingClient(error), {table: table.value for table in Table})
     with pytest.raises(meaning):
         store.write([], "token")

@@ -1,6 +1,6 @@
-"""A step further: decrement while enough is left, in one conditional update.
+"""A conditional decrement: one update that takes stock while enough is left.
 
-It never oversells, but it is not idempotent: after a lost response, or when the message comes again, the stock is taken twice.
+It never oversells, but it is not idempotent: a lost response or a redelivery takes the stock twice.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The handler of many tutorials: read the product, check its stock, put it back.
 
-It loses updates, and so it oversells.
+It loses updates, so it oversells.
 """
 
 import json
