@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import contenders, plan, workloads
 from bench.figures import Cell
 from bench.plan import FULL, QUICK, Size, Step
+from local.costs import Cost
 from operations.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -91,12 +92,15 @@ def bench(
     began = time.monotonic()
     cells, notes = _measure_cells(steps, size, orders, seed)
     costs = _measure_overhead(size) if overhead else None
+    compared = None if any(chosen) else _measure_patterns()
     checked = goals.check(cells, costs)
     report.show_cells(cells, screen)
     if costs is not None:
         report.show_overhead(costs, screen)
+    if compared is not None:
+        report.show_patterns(compared, screen)
     report.show_goals(checked, screen)
-    written = [report.write_json(cells, costs, checked, notes)]
+    written = [report.write_json(cells, costs, checked, notes, compared)]
     if not any(chosen):
         written += report.plot(cells)
     for note in notes:
@@ -185,6 +189,13 @@ def _measure_overhead(size: Size) -> Any:
 
     with screen.status("Cold start and CPU") as spinner:
         return overhead.measure(size.repeats, spinner.update)
+
+
+def _measure_patterns() -> dict[str, Cost]:
+    from bench import embedded, patterns  # noqa: PLC0415
+
+    with screen.status("Decrements and claims among rivals"), embedded.started() as engine:
+        return patterns.measure(engine)
 
 
 def main() -> None:

@@ -190,6 +190,11 @@ class Engine:
                     process.kill()
                     process.join()
 
+    def new_tables(self) -> tuple[dict[str, str], dict[Table, str]]:
+        """Create the service's tables. Returns the environment that leads to them, and their names."""
+        names = self._create_tables(contenders.describe("ours_99"))
+        return self._environment, {table: names[name] for name, table in _TABLES.items()}
+
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
         """Create the tables, with the index of the stack. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]

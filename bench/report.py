@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from bench import PLOTS, RESULTS, contenders, prices
 from bench.figures import Cell
 from bench.goals import Goal
 from bench.overhead import USUAL, Overhead
+from local.costs import RIVALS, Cost
 
 _TITLES = {
     "hot": "one hot product",
@@ -127,6 +128,24 @@ def show_overhead(overhead: Overhead, screen: Console) -> None:
     screen.print(warm, "")
 
 
+def show_patterns(compared: Mapping[str, Cost], screen: Console) -> None:
+    """Print what the patterns cost that docs/patterns.md compares."""
+    table = _table(f"Patterns among {RIVALS} rivals: {_ENGINES['embedded'].split(',')[0]}, threads")
+    table.add_column("pattern", no_wrap=True)
+    for heading in ("requests", "writes", "conflicts", "lost/batch", "done"):
+        table.add_column(heading, justify="right")
+    for name, cost in compared.items():
+        table.add_row(
+            name,
+            f"{cost.requests:.2f}",
+            f"{cost.write_units:.1f}",
+            f"{cost.conflicts:.2f}",
+            f"{cost.lost_transactions:.2f}",
+            f"{cost.done:,} of {cost.wanted:,}",
+        )
+    screen.print(table, "")
+
+
 def show_goals(goals: Sequence[Goal], screen: Console) -> None:
     """Print the goals and whether they are met."""
     table = _table("Goals")
@@ -139,7 +158,11 @@ def show_goals(goals: Sequence[Goal], screen: Console) -> None:
 
 
 def write_json(
-    cells: Sequence[Cell], overhead: Overhead | None, goals: Sequence[Goal], notes: Sequence[str]
+    cells: Sequence[Cell],
+    overhead: Overhead | None,
+    goals: Sequence[Goal],
+    notes: Sequence[str],
+    compared: Mapping[str, Cost] | None,
 ) -> Path:
     """Write all figures to `.local/bench.json`. An undefined figure, such as one per order without orders, is null."""
     document = {
@@ -149,6 +172,7 @@ def write_json(
         "notes": list(notes),
         "cells": [_without_nan(asdict(cell)) for cell in cells],
         "overhead": asdict(overhead) if overhead else None,
+        "patterns": {name: asdict(cost) for name, cost in (compared or {}).items()},
         "goals": [asdict(goal) for goal in goals],
     }
     RESULTS.parent.mkdir(parents=True, exist_ok=True)

@@ -16,15 +16,12 @@ import boto3
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import ConditionFailedError, LeaseLostError
 from inventory_orders.products.catalogue import Products
-from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
@@ -369,98 +366,31 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
 
 def decrement_modes(sandbox: Sandbox) -> ExampleResult:
     """The cost of a plain decrement with 8 rivals: optimistic (read, decide, write) and atomic (no read)."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+    from local import costs  # noqa: PLC0415
 
     result = ExampleResult()
-    rivals, each = 8, 25
-    costs: dict[str, tuple[float, float, float]] = {}
-    for mode in ("optimistic", "atomic"):
-        product_id = sandbox.create(10_000)
-        counts: list[_Meter] = []
-
-        def work(
-            worker: int,
-            mode: str = mode,
-            product_id: str = product_id,
-            counts: list[_Meter] = counts,
-        ) -> None:
-            client = boto3.client("dynamodb", config=CLIENT_CONFIG)
-            meter = _Meter(client)
-            committer = Committer(Store(client, sandbox.tables))
-            atomic = AtomicDecrement(committer)
-            atomic.apply(product_id, f"warm-{worker}", 1, soon())
-            meter.reset()
-            for number in range(each):
-                adjustment_id = f"{worker}-{number}"
-                if mode == "atomic":
-                    atomic.apply(product_id, adjustment_id, 1, soon())
-                else:
-                    change = Adjustment(product_id, adjustment_id, -1, "DECREMENT")
-                    committer.apply([change], soon())
-            counts.append(meter)
-
-        with ThreadPoolExecutor(rivals) as pool:
-            list(pool.map(work, range(rivals)))
-        total = rivals * each
-        costs[mode] = (
-            sum(meter.requests for meter in counts) / total,
-            sum(meter.units for meter in counts) / total,
-            sum(meter.cancelled for meter in counts) / total,
-        )
-        left = sandbox.stock(product_id)
-        requests, units, conflicts = costs[mode]
+    for mode in costs.DECREMENT_MODES:
+        cost = costs.decrements(sandbox.tables, sandbox.create(costs.PLENTY), mode)
         result.ours(
-            f"{mode:10}  {requests:.2f} requests, {units:.1f} write units, {conflicts:.2f} conflicts per decrement; "
-            f"{10_000 - rivals - left} of {total} applied",
-            holds=10_000 - rivals - left == total,
+            f"{mode:10}  {cost.requests:.2f} requests, {cost.write_units:.1f} write units, "
+            f"{cost.conflicts:.2f} conflicts per decrement; {cost.done} of {cost.wanted} applied",
+            holds=cost.done == cost.wanted,
         )
     return result
 
 
-class _NeverClaims(ContentionStats):
-    """Calls no product contested, so every batch stays optimistic."""
-
-    def is_contested(self, product_id: str) -> bool:
-        del product_id
-        return False
-
-
 def hot_product(sandbox: Sandbox) -> ExampleResult:
     """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with claims."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+    from local import costs  # noqa: PLC0415
 
     result = ExampleResult()
-    rivals, batches, size = 8, 10, 20
-    total = rivals * batches * size
-    for name, statistics in (("retries only", _NeverClaims), ("with claims", ContentionStats)):
-        product_id = sandbox.create(total)
-        meters: list[_Meter] = []
-
-        def work(
-            worker: int,
-            statistics: type[ContentionStats] = statistics,
-            product_id: str = product_id,
-            meters: list[_Meter] = meters,
-        ) -> None:
-            client = boto3.client("dynamodb", config=CLIENT_CONFIG)
-            committer = Committer(Store(client, sandbox.tables))
-            retrying = committer.client
-            committer.contention = statistics(retrying.clock, retrying.policy.random)
-            meters.append(_Meter(client))
-            for batch in range(batches):
-                ids = (f"{product_id}-{worker}-{batch}-{number}" for number in range(size))
-                orders = [Order(order_id, "u-1", {product_id: 1}) for order_id in ids]
-                committer.apply(orders, soon())
-
-        with ThreadPoolExecutor(rivals) as pool:
-            list(pool.map(work, range(rivals)))
-        lost = sum(meter.cancelled_transactions for meter in meters)
-        requests = sum(meter.requests for meter in meters)
+    for name, claims in (("retries only", False), ("with claims", True)):
+        product_id = sandbox.create(costs.ORDERS)
+        cost = costs.hot_product(sandbox.tables, product_id, claims=claims)
         result.ours(
-            f"{name:13}  {requests / total:.2f} requests per order, "
-            f"{lost / (rivals * batches):.2f} lost transactions per batch; "
-            f"{total - sandbox.stock(product_id)} of {total} placed",
-            holds=sandbox.stock(product_id) == 0,
+            f"{name:13}  {cost.requests:.2f} requests per order, "
+            f"{cost.lost_transactions:.2f} lost transactions per batch; {cost.done} of {cost.wanted} placed",
+            holds=cost.done == cost.wanted,
         )
     return result
 
@@ -476,35 +406,6 @@ EXAMPLES: dict[str, Callable[[Sandbox], ExampleResult]] = {
     "decrement-modes": decrement_modes,
     "hot-product": hot_product,
 }
-
-
-class _Meter:
-    """Counts the requests of a client, those that failed, and the write units of those that succeeded."""
-
-    def __init__(self, client: Any) -> None:
-        self.reset()
-        client.meta.events.register("before-send.dynamodb", self._count_request)
-        client.meta.events.register("provide-client-params.dynamodb", self._ask_for_capacity)
-        client.meta.events.register("after-call.dynamodb", self._count_units)
-
-    def reset(self) -> None:
-        self.requests, self.cancelled, self.units = 0, 0, 0.0
-        self.cancelled_transactions = 0
-
-    def _count_request(self, **_: Any) -> None:
-        self.requests += 1
-
-    def _ask_for_capacity(self, params: dict[str, Any], **_: Any) -> dict[str, Any]:
-        return {**params, "ReturnConsumedCapacity": "TOTAL"}
-
-    def _count_units(self, parsed: dict[str, Any], **_: Any) -> None:
-        if "Error" in parsed:
-            self.cancelled += 1
-            self.cancelled_transactions += "CancellationReasons" in parsed
-            return
-        consumed = parsed.get("ConsumedCapacity", [])
-        entries = consumed if isinstance(consumed, list) else [consumed]
-        self.units += sum(float(entry["CapacityUnits"]) for entry in entries)
 
 
 def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -> None:

@@ -1,0 +1,171 @@
+"""What two patterns cost among rivals, counted at the client: plain decrements, and batches for one hot product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.order import Order
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.products.decrement import REASON, AtomicDecrement
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
+
+RIVALS = 8
+DECREMENT_MODES = ("optimistic", "atomic")
+PLENTY = 10_000
+"""Units of the product that is decremented: enough that its status never changes."""
+
+_DECREMENTS = 25
+_BATCHES, _BATCH = 10, 20
+ORDERS = RIVALS * _BATCHES * _BATCH
+"""Orders for the hot product: its stock is enough for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the operations of all rivals took.
+
+    Attributes:
+        requests: For one operation.
+        write_units: Of the requests that succeeded, for one operation.
+        conflicts: Requests that failed, for one operation.
+        lost_transactions: Cancelled transactions, for one batch (a decrement is a batch of its own).
+        done: Operations that were applied.
+        wanted: Operations that were asked for.
+    """
+
+    requests: float
+    write_units: float
+    conflicts: float
+    lost_transactions: float
+    done: int
+    wanted: int
+
+
+def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
+    """Let rivals decrement one product.
+
+    Args:
+        tables: Their names.
+        product_id: A product with `PLENTY` in stock.
+        mode: One of `DECREMENT_MODES`.
+    """
+
+    def work(number: int, committer: Committer, meter: _Meter) -> int:
+        atomic = AtomicDecrement(committer)
+        atomic.apply(product_id, f"warm-{number}", 1, _soon())
+        meter.reset()
+        return sum(decrement(committer, atomic, f"{number}-{n}") for n in range(_DECREMENTS))
+
+    def decrement(committer: Committer, atomic: AtomicDecrement, adjustment_id: str) -> bool:
+        if mode == "atomic":
+            done = atomic.apply(product_id, adjustment_id, 1, _soon())
+            return done.report is None or _applied(done.report.outcomes) == 1
+        change = Adjustment(product_id, adjustment_id, -1, REASON)
+        return _applied(committer.apply([change], _soon()).outcomes) == 1
+
+    return _compete(tables, work, RIVALS * _DECREMENTS, RIVALS * _DECREMENTS)
+
+
+def hot_product(tables: Mapping[Table, str], product_id: str, *, claims: bool) -> Cost:
+    """Let rivals place batches of orders for one product.
+
+    Args:
+        tables: Their names.
+        product_id: A product with `ORDERS` in stock.
+        claims: Whether they claim it, or only retry with jitter.
+    """
+
+    def work(number: int, committer: Committer, meter: _Meter) -> int:
+        del meter
+        if not claims:
+            client = committer.client
+            committer.contention = _NeverClaims(client.clock, client.policy.random)
+        placed = 0
+        for batch in range(_BATCHES):
+            ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))
+            orders = [Order(order_id, "u-1", {product_id: 1}) for order_id in ids]
+            placed += _applied(committer.apply(orders, _soon()).outcomes)
+        return placed
+
+    return _compete(tables, work, ORDERS, RIVALS * _BATCHES)
+
+
+class _NeverClaims(ContentionStats):
+    """Calls no product contested, so every batch stays optimistic."""
+
+    def is_contested(self, product_id: str) -> bool:
+        del product_id
+        return False
+
+
+def _compete(
+    tables: Mapping[Table, str],
+    work: Callable[[int, Committer, _Meter], int],
+    operations: int,
+    batches: int,
+) -> Cost:
+    """Let rivals work at the same time, each with a client of its own, and count what they ask for."""
+    meters: list[_Meter] = []
+
+    def rival(number: int) -> int:
+        client = boto3.client("dynamodb", config=CLIENT_CONFIG)
+        meters.append(_Meter(client))
+        return work(number, Committer(Store(client, tables)), meters[-1])
+
+    with ThreadPoolExecutor(RIVALS) as pool:
+        done = sum(pool.map(rival, range(RIVALS)))
+    return Cost(
+        requests=sum(meter.requests for meter in meters) / operations,
+        write_units=sum(meter.units for meter in meters) / operations,
+        conflicts=sum(meter.failed for meter in meters) / operations,
+        lost_transactions=sum(meter.cancelled_transactions for meter in meters) / batches,
+        done=done,
+        wanted=operations,
+    )
+
+
+def _applied(outcomes: Sequence[Any]) -> int:
+    return sum(outcome.status is ChangeStatus.APPLIED for outcome in outcomes)
+
+
+def _soon() -> Deadline:
+    return Deadline.after(20, SystemClock())
+
+
+class _Meter:
+    """Counts the requests of a client, those that failed, and the write units of those that succeeded."""
+
+    def __init__(self, client: Any) -> None:
+        self.reset()
+        client.meta.events.register("before-send.dynamodb", self._count_request)
+        client.meta.events.register("provide-client-params.dynamodb", self._ask_for_capacity)
+        client.meta.events.register("after-call.dynamodb", self._count_units)
+
+    def reset(self) -> None:
+        self.requests, self.failed, self.units = 0, 0, 0.0
+        self.cancelled_transactions = 0
+
+    def _count_request(self, **_: Any) -> None:
+        self.requests += 1
+
+    def _ask_for_capacity(self, params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**params, "ReturnConsumedCapacity": "TOTAL"}
+
+    def _count_units(self, parsed: dict[str, Any], **_: Any) -> None:
+        if "Error" in parsed:
+            self.failed += 1
+            self.cancelled_transactions += "CancellationReasons" in parsed
+            return
+        consumed = parsed.get("ConsumedCapacity", [])
+        entries = consumed if isinstance(consumed, list) else [consumed]
+        self.units += sum(float(entry["CapacityUnits"]) for entry in entries)
