@@ -178,7 +178,7 @@ _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
 
 def _is_production(stage: str, production: object) -> bool:
     """Read `settings.production`: true or false by stage. `prod` is production unless it says otherwise."""
-    stages = {"prod": True} | _object("settings.production", production)
+    stages = {"prod": True, **_object("settings.production", production)}
     for name, value in stages.items():
         if not _STAGE.fullmatch(name):
             raise SettingsError(f"settings.production.{name}: no stage can have this name")
@@ -186,7 +186,7 @@ def _is_production(stage: str, production: object) -> bool:
             raise SettingsError(
                 f"settings.production.{name} is {value!r}; it must be true or false"
             )
-    return stages.get(stage, False)
+    return stages.get(stage) is True
 
 
 def _check_fifo(path: str, queue: Mapping[str, Any]) -> None:
