@@ -58,7 +58,7 @@ def test_a_stage_of_ones_own_names_its_stack_and_its_metrics(stage):
         ("prod", {"prod": False}, False),
     ],
 )
-def test_production_is_a_setting_of_each_stage_and_true_for_prod_unless_it_says_otherwise(
+def test_production_is_a_setting_of_each_stage_true_by_default_for_prod(
     stage, production, expected
 ):
     settings = GOOD if production is None else {**GOOD, "production": production}
