@@ -6,6 +6,7 @@ FUNCTION ?= place_orders
 EVENT ?= events/$(FUNCTION).json
 VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
+STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
 
 # Without bytecode `import aws_cdk` takes seconds each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,7 +14,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard up down env invoke audit redrive example deploy destroy lint format unit test explore soak bench browser screenshot lock
+.PHONY: help setup demo dashboard up down env invoke audit redrive example bootstrap synth diff deploy destroy lint format unit test explore soak bench browser screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,11 +48,20 @@ redrive: setup ## list the dead letters of the embedded AWS by cause; SEND=1 sen
 example: setup ## run a race with naive code and with ours: NAME=lost-update; without NAME, list all
 	@$(RUN) example $(NAME)
 
-deploy: setup ## deploy the stack to your AWS account: STAGE=dev or STAGE=prod
-	@$(if $(STAGE),,echo "name a stage: make deploy STAGE=dev" >&2; exit 2;) $(RUN) deploy --stage $(STAGE)
+bootstrap: setup ## prepare your AWS account and region for the CDK, once
+	@$(RUN) bootstrap
 
-destroy: setup ## remove the stack from your AWS account: STAGE=dev or STAGE=prod
-	@$(if $(STAGE),,echo "name a stage: make destroy STAGE=dev" >&2; exit 2;) $(RUN) destroy --stage $(STAGE)
+synth: setup ## write the CloudFormation template: STAGE=dev unless you name another; needs no account
+	@$(RUN) synth $(if $(STAGE),--stage '$(STAGE)')
+
+diff: setup ## show what a deployment would change on your AWS account: STAGE=dev, or a name of your own
+	@$(STAGED) diff --stage '$(STAGE)'
+
+deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of your own; STAGE=prod is protected
+	@$(STAGED) deploy --stage '$(STAGE)'
+
+destroy: setup ## remove the stack from your AWS account: STAGE=dev, or a name of your own
+	@$(STAGED) destroy --stage '$(STAGE)'
 
 lint: setup ## check formatting, style and types
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
@@ -109,11 +119,20 @@ $(VENV)/bin/inventory-orders: pyproject.toml $(VENV)/installed
 	@$(INSTALL_COMMAND) >&2
 	@touch $@
 
+# A PYTHON that somebody names counts after setup too: if the environment is of another one, it is made again.
+IDENTITY_OF = $(shell $(1) -c 'import sys; print(sys.base_prefix, sys.version)' 2>/dev/null || echo none: $(1))
+ifneq ($(origin PYTHON),file)
+ifneq ($(call IDENTITY_OF,$(PYTHON)),$(call IDENTITY_OF,$(VENV)/bin/python))
+MADE_AGAIN := yes
+.PHONY: $(VENV)/installed
+endif
+endif
+
 $(VENV)/installed: requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+		|| { echo "$(PYTHON) is no Python 3.11 or later; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up the Python environment in $(VENV)" >&2
-	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) >&2
+	@$(if $(MADE_AGAIN),,$(VENV)/bin/python -m pip --version >/dev/null 2>&1 ||) $(PYTHON) -m venv --clear $(VENV) >&2
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt >$(VENV)/uv.txt
 	@$(VENV)/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
 		--require-hashes -r $(VENV)/uv.txt >&2

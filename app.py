@@ -1,13 +1,25 @@
-"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=prod` chooses the stage."""
+"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=NAME` chooses the stage."""
 
-import aws_cdk as cdk
+import sys
 
-from infra.settings import Settings
+try:
+    import aws_cdk as cdk
+except ModuleNotFoundError:
+    sys.exit(
+        f"{sys.executable} has no aws_cdk: run `make setup`, or "
+        "`pip install --require-hashes -r requirements.txt` in the environment that runs the CDK"
+    )
+
+from infra.assets import AssetError
+from infra.settings import Settings, SettingsError
 from infra.stack import InventoryOrdersStack
 
 app = cdk.App()
-settings = Settings.from_context(
-    app.node.try_get_context("stage"), app.node.try_get_context("settings")
-)
-InventoryOrdersStack(app, settings.stack_name, settings=settings)
+try:
+    settings = Settings.from_context(
+        app.node.try_get_context("stage"), app.node.try_get_context("settings")
+    )
+    InventoryOrdersStack(app, settings.stack_name, settings=settings)
+except (SettingsError, AssetError) as error:
+    sys.exit(f"Error: {error}")
 app.synth()

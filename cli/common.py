@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from enum import StrEnum
+import re
 from typing import Annotated
 
 import typer
@@ -11,7 +10,8 @@ from rich.console import Console
 
 from local import emulator, stack
 from local.endpoint import use_embedded
-from operations.aws import Aws, refuse_loopback
+from operations.account import AwsAccount
+from operations.aws import Aws
 from operations.errors import UserError
 
 # Progress and errors go to `aside`, so that a shell can read standard output.
@@ -19,33 +19,45 @@ screen = Console(highlight=False)
 aside = Console(stderr=True, highlight=False)
 
 
-class Stage(StrEnum):
-    """The stages of the stack."""
+# The same names as in infra/settings.py.
+_STAGE = re.compile("[a-z0-9-]{1,20}")
 
-    DEV = "dev"
-    PROD = "prod"
+
+def checked_stage(stage: str | None) -> str | None:
+    """Check the name of a stage.
+
+    Raises:
+        BadParameter: No stage can have this name.
+    """
+    if stage is not None and not _STAGE.fullmatch(stage):
+        raise typer.BadParameter("a stage is 1 to 20 lowercase letters, digits or hyphens")
+    return stage
+
+
+def stack_name(stage: str) -> str:
+    """Name of a stage's stack in CloudFormation."""
+    return f"InventoryOrders-{stage}"
 
 
 OnAccount = Annotated[
-    Stage | None,
+    str | None,
     typer.Option(
         "--account",
         metavar="STAGE",
-        help="Use the stack of this stage (dev or prod) on the AWS account of your environment, "
-        "instead of the embedded AWS.",
+        callback=checked_stage,
+        help="Use the stack of this stage on the AWS account of your environment, instead of the embedded AWS.",
     ),
 ]
 
 
-def aws_of(account: Stage | None) -> Aws:
+def aws_of(account: str | None) -> Aws:
     """Find the stack of a stage on the AWS account of the environment, or by default the one on the embedded AWS.
 
     Raises:
-        UserError: There is no such stack, or the environment points at this machine.
+        UserError: There is no such stack, or the environment has no account.
     """
     if account is not None:
-        refuse_loopback(os.environ)
-        return Aws.of_stack(f"InventoryOrders-{account.value}")
+        return Aws.of_stack(stack_name(account), AwsAccount.of_environment().session)
     running = emulator.running()
     if running is None:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -17,10 +18,11 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.table import Table
 
-from cli.common import OnAccount, Stage, aside, aws_of, screen
+from cli.common import OnAccount, aside, aws_of, checked_stage, screen, stack_name
 from local import ROOT, stack
+from local.endpoint import environment_without_aws
 from operations import queues
-from operations.aws import refuse_loopback
+from operations.account import AwsAccount
 from operations.errors import UserError
 from operations.orders_file import OrderMessage, read_orders
 
@@ -33,6 +35,15 @@ if TYPE_CHECKING:
 app = typer.Typer()
 _PANEL = "Operators (the embedded AWS, or --account STAGE)"
 _ACCOUNT_PANEL = "Your AWS account"
+_CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
+_Stage = Annotated[
+    str,
+    typer.Option(
+        "--stage",
+        callback=checked_stage,
+        help="Name of the deployed copy: 1 to 20 lowercase letters, digits or hyphens.",
+    ),
+]
 
 
 class QueueName(StrEnum):
@@ -267,19 +278,48 @@ def send(
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
-def deploy(stage: Annotated[Stage, typer.Option(help="dev or prod.")]) -> None:
-    """Deploy the stack to the AWS account of your environment."""
-    _cdk("deploy", stage)
+def bootstrap() -> None:
+    """Prepare the account and region of your environment for the CDK. Once is enough; again does no harm."""
+    account = AwsAccount.of_environment()
+    number = account.number()
+    aside.print(f"bootstrap: account {number}, {account.region}")
+    # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
+    _cdk(account, "bootstrap", f"aws://{number}/{account.region}", "--app", "")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
-def destroy(stage: Annotated[Stage, typer.Option(help="dev or prod.")]) -> None:
-    """Remove the stack from the AWS account of your environment. Asks first."""
-    typer.confirm(
-        f"Destroy the stack InventoryOrders-{stage.value} on the AWS account of your environment?",
-        abort=True,
+def synth(stage: _Stage = "dev") -> None:
+    """Write the CloudFormation template of a stage. Needs no account."""
+    synthesised = subprocess.run(
+        [*_CDK, "synth", "--quiet", "-c", f"stage={stage}"],
+        cwd=ROOT,
+        env=stack.cdk_environment(
+            environment_without_aws() | {"AWS_EC2_METADATA_DISABLED": "true"}
+        ),
+        check=False,
     )
-    _cdk("destroy", stage, "--force")
+    if synthesised.returncode != 0:
+        raise typer.Exit(synthesised.returncode)
+    output = json.loads((ROOT / "cdk.json").read_text("utf-8"))["output"]
+    screen.print(f"{output}/{stack_name(stage)}.template.json", soft_wrap=True)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def diff(stage: _Stage) -> None:
+    """Show what `deploy` would change on the AWS account of your environment."""
+    _cdk_of_stage("diff", stage)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def deploy(stage: _Stage) -> None:
+    """Deploy the stack to the AWS account of your environment."""
+    _cdk_of_stage("deploy", stage)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def destroy(stage: _Stage) -> None:
+    """Remove the stack from the AWS account of your environment. Asks first."""
+    _cdk_of_stage("destroy", stage, "--force", ask=True)
 
 
 def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
@@ -289,13 +329,23 @@ def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator
     )
 
 
-def _cdk(command: str, stage: Stage, *options: str) -> None:
-    refuse_loopback(os.environ)
-    cdk = ROOT / "node_modules" / ".bin" / "cdk"
+def _cdk_of_stage(command: str, stage: str, *options: str, ask: bool = False) -> None:
+    account = AwsAccount.of_environment()
+    place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
+    if ask:
+        typer.confirm(f"{command.capitalize()} {place}?", abort=True)
+    else:
+        aside.print(f"{command}: {place}")
+    _cdk(account, command, "-c", f"stage={stage}", *options)
+
+
+def _cdk(account: AwsAccount, *arguments: str) -> None:
+    """Run the CDK, and end with its exit status."""
+    region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
     done = subprocess.run(
-        [str(cdk), command, "--no-notices", "-c", f"stage={stage.value}", *options],
+        [*_CDK, *arguments],
         cwd=ROOT,
-        env=stack.cdk_environment(dict(os.environ)),
+        env=stack.cdk_environment({**os.environ, **region}),
         check=False,
     )
     raise typer.Exit(done.returncode)

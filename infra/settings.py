@@ -74,8 +74,9 @@ class Settings:
     """All settings of the stack.
 
     Attributes:
-        stage: `dev` can be deleted; `prod` is protected against deletion and keeps its data.
-        runtime: Lambda runtime, such as `python3.14`.
+        stage: Name of this deployed copy of the stack: 1 to 20 lowercase letters, digits and hyphens.
+        is_production: Whether the stage keeps its data and is protected against deletion.
+        runtime: One of `RUNTIMES`.
         architecture: `arm64` or `x86_64`.
         log_level: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`.
         log_retention_days: One of the retention periods that CloudWatch Logs offers.
@@ -86,6 +87,7 @@ class Settings:
     """
 
     stage: str
+    is_production: bool
     runtime: str
     architecture: str
     log_level: str
@@ -94,11 +96,6 @@ class Settings:
     queues: Mapping[str, QueueSettings]
     warm_throughput: Mapping[str, WarmThroughput]
     alarm_email: str | None = None
-
-    @property
-    def is_production(self) -> bool:
-        """Whether the stage keeps its data and is protected against deletion."""
-        return self.stage == "prod"
 
     @property
     def stack_name(self) -> str:
@@ -117,14 +114,18 @@ class Settings:
         Raises:
             SettingsError: Something is missing, unknown or out of range.
         """
-        if stage not in ("dev", "prod"):
-            raise SettingsError(f'stage is {stage!r}; it must be "dev" or "prod" (-c stage=dev)')
+        if not isinstance(stage, str) or not _STAGE.fullmatch(stage):
+            raise SettingsError(
+                f"stage is {stage!r}; it must be 1 to 20 lowercase letters, digits or hyphens (-c stage=dev)"
+            )
         known = {"runtime", "architecture", "logLevel", "logRetentionDays", "functions", "queues"}
         top = _object("settings", settings)
-        _only("settings", top, known | {"warmThroughput", "alarmEmail"}, known)
+        _only("settings", top, known | {"production", "warmThroughput", "alarmEmail"}, known)
         runtime = top["runtime"]
-        if not isinstance(runtime, str) or not re.fullmatch(r"python3\.(1[1-9])", runtime):
-            raise SettingsError(f"settings.runtime is {runtime!r}; it must be python3.11 or later")
+        if runtime not in RUNTIMES:
+            raise SettingsError(
+                f"settings.runtime is {runtime!r}; it must be one of {', '.join(RUNTIMES)}"
+            )
         if top["architecture"] not in ("arm64", "x86_64"):
             raise SettingsError('settings.architecture must be "arm64" or "x86_64"')
         levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -145,12 +146,11 @@ class Settings:
         warm = _object("settings.warmThroughput", top.get("warmThroughput", {}))
         _only("settings.warmThroughput", warm, _TABLES, set())
         fifo = top["queues"]["OrderQueueFifo"]
-        if isinstance(fifo, Mapping) and "batchWindowSeconds" in fifo:
-            raise SettingsError(
-                "settings.queues.OrderQueueFifo: a FIFO queue has no batchWindowSeconds"
-            )
+        if isinstance(fifo, Mapping):
+            _check_fifo("settings.queues.OrderQueueFifo", fifo)
         return cls(
-            stage=str(stage),
+            stage=stage,
+            is_production=_is_production(stage, top.get("production", {})),
             runtime=runtime,
             architecture=top["architecture"],
             log_level=top["logLevel"],
@@ -162,6 +162,10 @@ class Settings:
         )
 
 
+RUNTIMES = ("python3.11", "python3.12", "python3.13", "python3.14")
+"""The runtimes of Lambda for which this code is written."""
+
+_STAGE = re.compile("[a-z0-9-]{1,20}")
 _FUNCTIONS = {
     *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
 }
@@ -170,6 +174,30 @@ _QUEUES = {
 }
 _TABLES = {"Products", "Orders", "StockAdjustments"}
 _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
+
+
+def _is_production(stage: str, production: object) -> bool:
+    """Read `settings.production`: true or false by stage. `prod` is production unless it says otherwise."""
+    stages = {"prod": True, **_object("settings.production", production)}
+    for name, value in stages.items():
+        if not _STAGE.fullmatch(name):
+            raise SettingsError(f"settings.production.{name}: no stage can have this name")
+        if not isinstance(value, bool):
+            raise SettingsError(
+                f"settings.production.{name} is {value!r}; it must be true or false"
+            )
+    return stages.get(stage) is True
+
+
+def _check_fifo(path: str, queue: Mapping[str, Any]) -> None:
+    """Check the limits of a FIFO queue: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html."""
+    if "batchWindowSeconds" in queue:
+        raise SettingsError(f"{path}: a FIFO queue has no batchWindowSeconds")
+    if "batchSize" in queue:
+        try:
+            _check(f"{path}.batchSize", queue["batchSize"], 1, 10)
+        except SettingsError as error:
+            raise SettingsError(f"{error}, the most that Lambda takes from a FIFO queue") from None
 
 
 def _email(value: object) -> str | None:

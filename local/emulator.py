@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import shutil
 import socket
+import sys
 import time
 import urllib.error
 from collections.abc import Iterator
@@ -123,7 +124,9 @@ def exclusive() -> Iterator[None]:
 
 def install() -> None:
     """Create the emulator's environment: its own dependencies and those of the Lambda runtime, nothing else."""
-    digest = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()
+    # Handlers run in its interpreter: another one for `.venv` means another one here.
+    python = f"{sys.base_prefix} {sys.version}".encode()
+    digest = hashlib.sha256(_REQUIREMENTS.read_bytes() + python).hexdigest()
     stamp = VENV / "installed"
     if stamp.is_file() and stamp.read_text("utf-8") == digest:
         return

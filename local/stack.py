@@ -89,11 +89,10 @@ def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Extend an environment for the CDK: our Python first on the PATH, a folder for its cache, and no notices."""
+    """Extend an environment for the CDK: a folder for its cache, and no telemetry or warnings."""
     return {
         name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"
     } | {
-        "PATH": f"{ROOT / '.venv' / 'bin'}:{environment.get('PATH', '')}",
         "CDK_HOME": str(STATE / "cdk-home"),
         "CDK_DISABLE_CLI_TELEMETRY": "1",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",

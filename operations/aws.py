@@ -68,8 +68,12 @@ class Aws:
     functions: LambdaClient
 
     @classmethod
-    def of_stack(cls, stack_name: str) -> Aws:
+    def of_stack(cls, stack_name: str, session: boto3.Session | None = None) -> Aws:
         """Look a stack up.
+
+        Args:
+            stack_name: Its name in CloudFormation.
+            session: Credentials and region; by default those that boto3 finds in the environment.
 
         Raises:
             UserError: The stack does not exist, or access is denied.
@@ -81,7 +85,7 @@ class Aws:
             max_pool_connections=32,
         )
         try:
-            session = boto3.Session()
+            session = session or boto3.Session()
             cloudformation: CloudFormationClient = session.client("cloudformation", config=config)
             stack = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
             return cls(

@@ -2,10 +2,12 @@
 
 import copy
 import json
+import runpy
 
 import pytest
+from aws_cdk import aws_lambda
 
-from infra.settings import Settings, SettingsError
+from infra.settings import RUNTIMES, Settings, SettingsError
 from local import ROOT
 
 GOOD = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
@@ -31,17 +33,64 @@ def test_the_settings_of_the_repository_are_valid():
     assert settings.queues["OrderQueue"].batchSize == 99
 
 
-@pytest.mark.parametrize("stage", [None, "", "test", 1])
-def test_the_stage_must_be_named(stage):
-    with pytest.raises(SettingsError, match="dev"):
+@pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
+def test_a_stage_has_a_name_of_a_few_letters(stage):
+    with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
         Settings.from_context(stage, GOOD)
+
+
+@pytest.mark.parametrize("stage", ["dev", "live", "team-a-dev", "2026-11", "x" * 20])
+def test_a_stage_of_ones_own_names_its_stack_and_its_metrics(stage):
+    settings = Settings.from_context(stage, GOOD)
+    assert settings.stack_name == f"InventoryOrders-{stage}"
+    assert settings.service_name == f"inventory-orders-{stage}"
+
+
+@pytest.mark.parametrize(
+    ("stage", "production", "expected"),
+    [
+        ("prod", None, True),
+        ("dev", None, False),
+        ("production", None, False),
+        ("live", {"live": True}, True),
+        ("prod", {"live": True}, True),
+        ("dev", {"live": True}, False),
+        ("prod", {"prod": False}, False),
+    ],
+)
+def test_production_is_a_setting_of_each_stage_true_by_default_for_prod(
+    stage, production, expected
+):
+    settings = GOOD if production is None else {**GOOD, "production": production}
+    assert Settings.from_context(stage, settings).is_production is expected
+
+
+def test_the_runtimes_are_those_that_the_cdk_knows():
+    names = [name for name in dir(aws_lambda.Runtime) if name.startswith("PYTHON_3_1")]
+    known = {name.lower().replace("_", ".").replace("python.", "python") for name in names}
+    assert set(RUNTIMES) == known - {"python3.10"}
+
+
+def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
+    def refuse(*_):
+        raise SettingsError("settings.colour is unknown")
+
+    monkeypatch.setattr(Settings, "from_context", refuse)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "app.py"))
+    assert ended.value.code == "Error: settings.colour is unknown"
 
 
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
         ("runtime", None, "settings.runtime is missing"),
-        ("runtime", "python3.10", "python3.11 or later"),
+        ("runtime", "python3.10", "one of python3.11, python3.12, python3.13, python3.14"),
+        ("runtime", "python3.99", "one of python3.11, python3.12, python3.13, python3.14"),
+        ("runtime", ["python3.14"], "one of python3.11"),
+        ("production", True, "settings.production in cdk.json must be an object"),
+        ("production", {"live": "yes"}, "settings.production.live is 'yes'; it must be true"),
+        ("production", {"Live": True}, "settings.production.Live: no stage can have this name"),
         ("architecture", "arm", "arm64"),
         ("logLevel", "LOUD", "DEBUG, INFO"),
         ("logRetentionDays", 31, "1, 3, 5"),
@@ -54,6 +103,17 @@ def test_the_stage_must_be_named(stage):
         ("queues.OrderQueue.maximumConcurrency", 1, "from 2 to 1000"),
         ("queues.OrderQueue.speed", 1, "speed is unknown"),
         ("queues.OrderQueueFifo.batchWindowSeconds", 1, "a FIFO queue has no"),
+        (
+            "queues.OrderQueueFifo.batchSize",
+            11,
+            "batchSize is 11; it must be a whole number from 1 to 10,",
+        ),
+        (
+            "queues.OrderQueueFifo.batchSize",
+            0,
+            "from 1 to 10, the most that Lambda takes from a FIFO",
+        ),
+        ("queues.OrderQueueFifo.batchSize", None, "OrderQueueFifo.batchSize is missing"),
         ("queues.OrderQueueFifo", None, "settings.queues.OrderQueueFifo is missing"),
         ("functions.place_orders", None, "settings.functions.place_orders is missing"),
         ("warmThroughput.Ordres", {}, "settings.warmThroughput.Ordres is unknown"),

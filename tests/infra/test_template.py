@@ -1,10 +1,14 @@
 """The synthesised template: settings that the embedded AWS ignores."""
 
+import json
+import re
+
 import pytest
+from aws_cdk.assertions import Template
 
 from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.store.rows import KEYS, Table
-from tests.support.template import SETTINGS, resources, synthesise
+from tests.support.template import SETTINGS, resources, stack_of, synthesise
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +248,78 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
 def test_production_keeps_queues_and_logs(prod):
     for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup"):
         assert all(r["DeletionPolicy"] == "Retain" for r in resources(prod, kind).values())
+
+
+LONGEST = "live-shop-20-letters"
+
+
+@pytest.fixture(scope="module")
+def live():
+    return stack_of(LONGEST, production={LONGEST: True})
+
+
+def without_the_stage(template, stage):
+    """A template as lines, without the stage's name and the hashes of logical ids that contain it."""
+    text = json.dumps(template.to_json(), indent=1)
+    text = re.sub(rf"InventoryOrders{stage.replace('-', '')}(\w+?)[0-9A-F]{{16}}", r"\1", text)
+    return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
+
+
+def test_a_stage_that_is_production_is_protected_as_prod_is(live, prod):
+    assert live.termination_protection
+    template = Template.from_stack(live)
+    assert without_the_stage(template, LONGEST) == without_the_stage(prod, "prod")
+
+
+def test_prod_may_be_told_to_be_no_production(dev):
+    prod = stack_of("prod", production={"prod": False})
+    assert not prod.termination_protection
+    assert without_the_stage(Template.from_stack(prod), "prod") == without_the_stage(dev, "dev")
+
+
+# What CloudFormation names itself: from the stack's name, cut to the service's limit, with a random end. So it fits, and
+# no two stacks of an account share it.
+NAMES = {
+    "AWS::CloudWatch::Alarm": "AlarmName",
+    "AWS::DynamoDB::GlobalTable": "TableName",
+    "AWS::IAM::Role": "RoleName",
+    "AWS::Lambda::Function": "FunctionName",
+    "AWS::Lambda::LayerVersion": "LayerName",
+    "AWS::Logs::LogGroup": "LogGroupName",
+    "AWS::SNS::Topic": "TopicName",
+    "AWS::SQS::Queue": "QueueName",
+}
+# What has no name of its own, or one within the resource that it belongs to.
+NAMELESS = {
+    "AWS::CloudWatch::Dashboard",  # checked below
+    "AWS::IAM::Policy",
+    "AWS::Lambda::EventSourceMapping",
+    "AWS::SNS::Subscription",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SQS::QueuePolicy",
+}
+
+
+def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(live, prod):
+    templates = {
+        LONGEST: Template.from_stack(live),
+        "prod": prod,
+        "dev": synthesise("dev", alarmEmail="ops@example.com"),
+    }
+    assert len(LONGEST) == 20
+    for stage, template in templates.items():
+        assert len(f"InventoryOrders-{stage}") <= 128, "the limit of a stack's name"
+        for logical_id, resource in template.to_json()["Resources"].items():
+            assert len(logical_id) <= 255
+            kind = resource["Type"]
+            assert kind in NAMES.keys() | NAMELESS, f"may two stacks collide in {kind}? Look at it"
+            assert NAMES.get(kind) not in resource.get("Properties", {})
+        assert not [
+            output for output in template.to_json()["Outputs"].values() if "Export" in output
+        ]
+        (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
+        name = dashboard["Properties"]["DashboardName"]["Fn::Join"][1]
+        assert name == [f"InventoryOrders-{stage}-", {"Ref": "AWS::Region"}]
+        for function in resources(template, "AWS::Lambda::Function").values():
+            variables = function["Properties"]["Environment"]["Variables"]
+            assert variables["POWERTOOLS_SERVICE_NAME"] == f"inventory-orders-{stage}"

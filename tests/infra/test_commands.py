@@ -1,0 +1,117 @@
+"""The CDK and make run with the Python that they should, with nothing activated."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local import ROOT
+
+APP = json.loads((ROOT / "cdk.json").read_text())["app"]
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with what the CDK needs to start the app, and a python3 on the PATH."""
+    folder = tmp_path / "a check out"
+    (folder / "infra").mkdir(parents=True)
+    (folder / "infra" / "run_app.cjs").write_text((ROOT / "infra" / "run_app.cjs").read_text())
+    script(tmp_path / "bin" / "python3", 'echo "of the PATH:" "$@"')
+    return folder
+
+
+def run_app(checkout: Path) -> "subprocess.CompletedProcess[str]":
+    """As the CDK does: one command line for the system's shell."""
+    path = f"{checkout.parent / 'bin'}:{os.environ['PATH']}"
+    return subprocess.run(
+        APP,
+        shell=True,
+        cwd=checkout,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_cdk_runs_the_app_with_the_projects_own_environment(checkout):
+    script(checkout / ".venv" / "bin" / "python", 'echo "own:" "$@"')
+    assert run_app(checkout).stdout == f"own: {checkout}/app.py\n"
+
+
+def test_without_one_the_cdk_runs_the_app_with_the_python_of_the_path(checkout):
+    assert run_app(checkout).stdout == f"of the PATH: {checkout}/app.py\n"
+
+
+@pytest.mark.parametrize("ending", ["exit 3", "kill -9 $$"])
+def test_the_cdk_learns_that_the_app_failed(checkout, ending):
+    script(checkout / ".venv" / "bin" / "python", f"echo why >&2; {ending}")
+    done = run_app(checkout)
+    assert done.returncode != 0
+    assert done.stderr == "why\n"
+
+
+def test_an_environment_without_the_cdk_is_told_what_to_do():
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "app.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "has no aws_cdk: run `make setup`, or `pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def dry_run(*arguments: str) -> list[str]:
+    """The lines that make would run."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        # Those of the make that runs the tests.
+        if not name.startswith("MAKE") and name not in ("PYTHON", "STAGE")
+    }
+    done = subprocess.run(
+        ["make", "--dry-run", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_python_that_is_named_is_used_after_setup_too(tmp_path):
+    other = tmp_path / "python"
+    script(other, "echo another Python")
+    assert f"{other} -m venv --clear .venv >&2" in dry_run("setup", f"PYTHON={other}")
+
+
+def test_the_python_of_the_environment_makes_no_other_one():
+    own = ROOT / ".venv" / "bin" / "python"
+    assert f"{own} -m venv --clear .venv >&2" not in dry_run("setup", f"PYTHON={own}")
+
+
+@pytest.mark.parametrize("target", ["diff", "deploy", "destroy"])
+def test_a_stage_must_be_named_before_an_account_is_touched(target):
+    line = dry_run(target)[-1]
+    assert line.startswith(f'echo "name a stage: make {target} STAGE=dev" >&2; exit 2;')
+
+
+@pytest.mark.parametrize("target", ["bootstrap", "synth", "diff", "deploy", "destroy"])
+def test_make_calls_the_command_of_the_same_name(target):
+    stage = [] if target == "bootstrap" else ["--stage", "team-a"]
+    line = dry_run(target, "STAGE=team-a")[-1]
+    assert shlex.split(line) == [".venv/bin/inventory-orders", target, *stage]
