@@ -345,7 +345,7 @@ def load(
     if work.bad:
         write_report(report, work.bad)
         screen.print(
-            f"[bold red]{len(work.bad):,} bad lines[/], with their reasons in {escape(str(report))}",
+            f"[bold red]Bad lines: {len(work.bad):,}[/], with their reasons in {escape(str(report))}",
             soft_wrap=True,
         )
     else:

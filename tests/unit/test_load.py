@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -304,6 +305,15 @@ def test_the_sample_file_works_on_the_demos_shop(moto_environment, name):
     assert load.done == {Done.THERE: 2, Done.CHANGED: 1, Done.BOOKED_BEFORE: 1}
 
 
+def test_the_lines_in_the_reference_are_those_of_the_samples():
+    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    section = page[page.index("## Catalogue files") : page.index("## Queues")]
+    for name, language in (("catalogue.csv", "csv"), ("catalogue.jsonl", "json")):
+        (shown,) = re.findall(rf"```{language}\n(.*?)```", section, flags=re.DOTALL)
+        sample = (ROOT / "events" / name).read_text("utf-8").splitlines()
+        assert [line for line in shown.splitlines() if line not in sample] == []
+
+
 def test_what_create_books_is_what_a_load_books(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     product = shelf.product("p")
@@ -343,7 +353,7 @@ class TestTheCommand:
         assert "nothing was written" in said
         assert shelf.rows()[Table.PRODUCTS] == []
         said = run(shelf.path, status=1)
-        assert "2 bad lines" in said
+        assert "Bad lines: 2, with their reasons in" in said
         assert [line[:2] for line in report.read_text().splitlines()[1:]] == ["3,", "6,"]
         assert "1 products created" in said
         run(shelf.path, content=MIXED)
