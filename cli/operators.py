@@ -364,7 +364,7 @@ def _check_report(report: Path) -> None:
     """Check that bad lines can be reported to a file, and that nothing else is lost there."""
     from operations.catalogue_file import is_report  # noqa: PLC0415
 
-    if report.exists() and not is_report(report):
+    if report.exists() and not (report.is_file() and is_report(report)):
         problem = f"{report} exists and is no report of a load"
     elif not os.access(report if report.exists() else report.parent, os.W_OK):
         problem = f"{report} cannot be written"

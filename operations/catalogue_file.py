@@ -38,16 +38,8 @@ FUNCTIONS = {
 """The actions of a line, and the function whose command it is."""
 
 COLUMNS = (
-    *(
-        "action",
-        "productId",
-        "openingStock",
-        "lowStockThreshold",
-        "backorderLimit",
-        "name",
-        "price",
-    ),
-    *("adjustmentId", "delta", "reason", "eventId", "eventTime"),
+    *("action", "productId", "openingStock", "lowStockThreshold", "backorderLimit"),
+    *("name", "price", "adjustmentId", "delta", "reason", "eventId", "eventTime"),
 )
 """The columns that a CSV file may have."""
 
@@ -234,12 +226,8 @@ class _Reader:
         derived = [fields.get(name) for name in ("productId", "delta", "reason")]
         command = parse_command({"adjustmentId": _digest(derived), **fields}, FUNCTIONS["adjust"])
         product_id, adjustment_id = command["productId"], command["adjustmentId"]
-        what, fix = (
-            f"adjusts {product_id} as {adjustment_id}",
-            "give each an adjustmentId of its own",
-        )
-        if "adjustmentId" not in fields:
-            what = f"adjusts {product_id} in the same way"
+        how = f"as {adjustment_id}" if "adjustmentId" in fields else "in the same way"
+        what, fix = f"adjusts {product_id} {how}", "give each an adjustmentId of its own"
         self._must_be_first(number, what, fix, "adjust", product_id, adjustment_id)
         change = Adjustment(product_id, adjustment_id, command["delta"], command["reason"])
         self.file.adjustments.append(Line(number, change))

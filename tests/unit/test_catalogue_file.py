@@ -225,6 +225,7 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         (gzip.compress(b"productId,openingStock\np,1\n" * 99)[:-20], "f.csv.gz", "cannot be read"),
         ("plain text", "f.csv.gz", "cannot be read"),
     ],
+    ids=["semicolons", "no id", "twice", "empty", "open quote", "broken", "cut", "not gzip"],
 )
 def test_a_file_that_is_no_catalogue_is_refused_as_a_whole(read, content, name, said):
     with pytest.raises(UserError, match=said):
