@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from cli.common import OnAccount, aside, aws_of, checked_stage, screen, stack_name
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from operations.audit import Account, Entry
+    from operations.load import Load
     from operations.redrive import Findings
 
 app = typer.Typer()
@@ -44,6 +54,8 @@ _Stage = Annotated[
         help="Name of the deployed copy: 1 to 20 lowercase letters, digits or hyphens.",
     ),
 ]
+_INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C has ended, as shells have it."""
 
 
 class QueueName(StrEnum):
@@ -274,6 +286,114 @@ def send(
     screen.print(
         f"{count:,} messages sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
         f"[dim]`inventory-orders status` shows what happens to them.[/]"
+    )
+
+
+@app.command(rich_help_panel=_PANEL)
+def load(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV with a header, or JSON lines; may be compressed (.gz).",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+        ),
+    ],
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Check every line, also against the tables, and write nothing."
+        ),
+    ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Most lines to write per second. Default: as DynamoDB takes them."
+        ),
+    ] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="Where to report bad lines, as CSV. Default: FILE.errors.csv, beside the input.",
+        ),
+    ] = None,
+    account: OnAccount = None,
+) -> None:
+    """Load a catalogue: create products, change their details, book stock. Exit status 1 if a line was bad.
+
+    It may be interrupted and run again: nothing is created or booked twice.
+    """
+    from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
+    from operations.catalogue_file import read_catalogue, write_report  # noqa: PLC0415
+    from operations.load import Load, store_of  # noqa: PLC0415
+
+    report = errors or file.with_name(f"{file.name}.errors.csv")
+    _check_report(report)
+    with aside.status(f"Reading {file.name}"):
+        try:
+            catalogue = read_catalogue(file)
+        except UserError as error:
+            raise typer.BadParameter(str(error), param_hint="FILE") from error
+    store = store_of(aws_of(account))
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
+    )
+    began, failure, status = time.monotonic(), "", 1
+    with Progress(*columns, console=aside) as progress:
+        task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
+        work = Load(catalogue, store, rate, lambda lines: progress.advance(task, lines))
+        try:
+            (work.check if check else work.run)()
+        except KeyboardInterrupt:
+            failure, status = "it was interrupted", _INTERRUPTED
+        except StoreError as error:
+            failure = f"DynamoDB failed ({error})"
+    _show_load(work, time.monotonic() - began, check=check)
+    if work.bad:
+        write_report(report, work.bad)
+        screen.print(
+            f"[bold red]Bad lines: {len(work.bad):,}[/], with their reasons in {escape(str(report))}",
+            soft_wrap=True,
+        )
+    else:
+        # An earlier load's, which would be taken for this one's.
+        report.unlink(missing_ok=True)
+    if failure:
+        aside.print(
+            f"[bold red]Not finished:[/] {escape(failure)}. What was written stays; run the same command again",
+            soft_wrap=True,
+        )
+    if failure or work.bad:
+        raise typer.Exit(status)
+
+
+def _check_report(report: Path) -> None:
+    """Check that bad lines can be reported to a file, and that nothing else is lost there."""
+    from operations.catalogue_file import is_report  # noqa: PLC0415
+
+    if report.exists() and not (report.is_file() and is_report(report)):
+        problem = f"{report} exists and is no report of a load"
+    elif not os.access(report if report.exists() else report.parent, os.W_OK):
+        problem = f"{report} cannot be written"
+    else:
+        return
+    raise typer.BadParameter(f"{problem}; name another file", param_hint="--errors")
+
+
+def _show_load(work: Load, seconds: float, *, check: bool) -> None:
+    counts = Table("lines", "", box=None, show_header=False)
+    counts.columns[0].justify = "right"
+    for done in work.done:
+        counts.add_row(f"{work.done[done]:,}", done.value)
+    screen.print(counts)
+    lines = work.done.total()
+    what = "checked; nothing was written" if check else "done"
+    screen.print(
+        f"{lines:,} lines {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
     )
 
 

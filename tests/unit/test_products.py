@@ -23,12 +23,15 @@ from inventory_orders.errors import (
     OutcomeUnknownError,
     ProductNotFoundError,
     RejectedError,
+    RequestInvalidError,
+    ThrottledError,
     TransactionCancelledError,
 )
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.rows import KEYS, Table
 from local.examples import lose_responses
 from tests.support.memory_store import FakeClock
 
@@ -199,6 +202,86 @@ def test_events_in_any_order_end_with_the_newest(moto_store):
             )
         )
     assert finals == {("Three", None, None, "e-3", event(3, 200).event_time)}
+
+
+def test_many_products_are_created_as_one_is(bench):
+    rows = {}
+    for create in (
+        lambda new: [bench.products.create(each) for each in new],
+        lambda new: bench.products.create_many(new, bench.soon()),
+    ):
+        create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
+        for table, keys in KEYS.items():
+            found = boto3.client("dynamodb").scan(TableName=table)["Items"]
+            rows.setdefault(table, []).append(sorted(map(str, found)))
+            for row in found:
+                key = {name: row[name] for name in keys}
+                boto3.client("dynamodb").delete_item(TableName=table, Key=key)
+    assert all(one == many for one, many in rows.values())
+    assert len(rows[Table.PRODUCTS][0]) == len(rows[Table.STOCK_ADJUSTMENTS][0]) == 5
+
+
+def test_of_many_products_those_that_exist_stay_and_the_others_are_created(bench):
+    old = bench.create("p-1", 7, name="Old")
+    boto3.client("dynamodb").put_item(TableName="Products", Item={"productId": {"S": "p-3"}})
+    bench.at(2000)
+    many = bench.products.create_many(
+        [NewProduct(f"p-{n}", 1, name="New") for n in range(5)], bench.soon()
+    )
+    assert [each.created for each in many] == [True, False, True, False, True]
+    assert many[1].product == old == bench.products.get("p-1", bench.soon())
+    assert isinstance(many[3].error, CorruptItemError)
+    assert [bench.products.get(f"p-{n}", bench.soon()) for n in (0, 2, 4)] == [
+        each.product for each in many if each.created
+    ]
+    rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
+    assert sorted(row["productId"]["S"] for row in rows) == ["p-0", "p-1", "p-2", "p-4"]
+
+
+@pytest.mark.parametrize("as_reason", [True, False])
+def test_of_many_products_the_one_that_dynamodb_does_not_accept_spares_the_others(
+    bench, monkeypatch, as_reason
+):
+    write = bench.store.write
+
+    def picky(actions, token):
+        names = [action["Put"]["Item"].get("name", {}).get("S") for action in actions]
+        if "bad" in names and not as_reason:
+            raise RequestInvalidError("ValidationException", "no")
+        if "bad" in names:
+            codes = ["ValidationError" if name == "bad" else "None" for name in names]
+            raise TransactionCancelledError([CancellationReason(code) for code in codes])
+        write(actions, token)
+
+    monkeypatch.setattr(bench.store, "write", picky)
+    new = [NewProduct(f"p-{n}", 1, name="bad" if n == 4 else "good") for n in range(7)]
+    many = bench.products.create_many(new, bench.soon())
+    assert [each.created for each in many] == [n != 4 for n in range(7)]
+    assert isinstance(
+        many[4].error, TransactionCancelledError if as_reason else RequestInvalidError
+    )
+
+
+def test_many_products_meet_a_failure_and_can_be_created_again(bench, monkeypatch):
+    new = [NewProduct(f"p-{n}", 1) for n in range(3)]
+    bench.lose_next_response(operation="TransactWriteItems")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            bench.store, "write", lambda *_: (_ for _ in ()).throw(ThrottledError("T", ""))
+        )
+        with pytest.raises(ThrottledError):
+            bench.products.create_many(new, bench.soon())
+    bench.products.create_many(new, bench.soon())
+    assert [bench.products.get(each.product_id, bench.soon()).stock_count for each in new] == [
+        1
+    ] * 3
+
+
+def test_many_products_are_too_many_or_not_distinct(bench):
+    for new in ([NewProduct(f"p-{n}", 1) for n in range(51)], [NewProduct("p", 1)] * 2):
+        with pytest.raises(ValueError, match="at most 50 products of distinct ids"):
+            bench.products.create_many(new, bench.soon())
+    assert bench.products.create_many([], bench.soon()) == []
 
 
 def test_a_stale_event_is_ignored_and_a_repeated_one_is_applied_once(bench):

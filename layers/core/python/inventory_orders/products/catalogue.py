@@ -6,14 +6,14 @@ live, and every write raises `_version`, so that nobody who read before can writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
-from inventory_orders.domain.change import AdjustmentRecord, NewRecord
+from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -31,16 +31,24 @@ from inventory_orders.errors import (
     ConditionFailedError,
     ContentionError,
     CorruptItemError,
+    InventoryOrdersError,
     LeaseHeldError,
     OutcomeUnknownError,
     ProductNotFoundError,
     RejectedError,
+    RequestInvalidError,
     StoreError,
     ThrottledError,
     TransactionCancelledError,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, Store, unix
+
+MOST_AT_ONCE = 50
+"""Products that one transaction can create: each takes two of its 100 actions."""
+
+_INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
+"""Codes of cancellation after which no repetition can succeed."""
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
@@ -62,6 +70,21 @@ class Updated:
     before: Product
     after: Product
     retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """What became of one product of several that were to be created.
+
+    Attributes:
+        created: Whether it was created.
+        product: As it is now: if it was not created, as it was found. None after an error.
+        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one.
+    """
+
+    created: bool
+    product: Product | None = None
+    error: InventoryOrdersError | None = None
 
 
 @dataclass
@@ -240,33 +263,8 @@ class Products:
         Raises:
             StoreError: DynamoDB failed.
         """
-        at = timestamp(self.clock.now())
-        product = Product(
-            new.product_id,
-            new.opening_stock,
-            version=1,
-            created_at=at,
-            status=stock_status(new.opening_stock, new.backorder_limit, new.low_stock_threshold),
-            backorder_limit=new.backorder_limit,
-            low_stock_threshold=new.low_stock_threshold,
-            name=new.name,
-            price=new.price,
-            price_changed_at=at if new.price is not None else None,
-            last_updated_at=at,
-        )
-        opening = AdjustmentRecord(
-            product.product_id,
-            f"opening-{_incarnation(at)}",
-            product.stock_count,
-            "OPENING",
-            at,
-            product.version,
-            at,
-        )
-        actions = [
-            self.store.product_create_action(product),
-            self.store.record_action(NewRecord(opening)),
-        ]
+        product = product_to_create(new, timestamp(self.clock.now()))
+        actions = self._create_actions(product)
         try:
             self._client.write(actions, 0, deadline or Deadline.after(10.0, self.clock), self.stats)
         except TransactionCancelledError as cancelled:
@@ -275,6 +273,72 @@ class Products:
                 raise
             return False, _sound(existing.found)
         return True, product
+
+    def create_many(self, new: Sequence[NewProduct], deadline: Deadline) -> list[Creation]:
+        """Create products in one transaction, each as `create` does; an answer for each, in their order.
+
+        A product that exists already is left as it is, and the others are sent again without it. So is one that
+        DynamoDB will never accept. The same call may be repeated after an error: what was created is found then.
+
+        Args:
+            new: At most `MOST_AT_ONCE`, with distinct ids.
+            deadline: When to give up.
+
+        Raises:
+            ValueError: There are too many, or two have one id.
+            StoreError: DynamoDB failed.
+        """
+        if len(new) > MOST_AT_ONCE or len({product.product_id for product in new}) < len(new):
+            raise ValueError(f"create_many takes at most {MOST_AT_ONCE} products of distinct ids")
+        creations = self._create_together(new, deadline)
+        return [creations[each.product_id] for each in new]
+
+    def _create_together(
+        self, new: Sequence[NewProduct], deadline: Deadline
+    ) -> dict[str, Creation]:
+        if not new:
+            return {}
+        at = timestamp(self.clock.now())
+        products = [product_to_create(each, at) for each in new]
+        actions = [action for product in products for action in self._create_actions(product)]
+        try:
+            self._client.write(actions, 0, deadline, self.stats)
+        except TransactionCancelledError as cancelled:
+            if existing := _existing(new, cancelled):
+                others = [each for each in new if each.product_id not in existing]
+                return existing | self._create_together(others, deadline)
+            if cancelled.codes.isdisjoint(_INVALID):
+                raise
+            return self._create_apart(new, cancelled, deadline)
+        except RequestInvalidError as invalid:
+            return self._create_apart(new, invalid, deadline)
+        return {p.product_id: Creation(created=True, product=p) for p in products}
+
+    def _create_apart(
+        self, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
+    ) -> dict[str, Creation]:
+        """Find the product that DynamoDB does not accept among its neighbours."""
+        if len(new) == 1:
+            return {new[0].product_id: Creation(created=False, error=error)}
+        middle = len(new) // 2
+        first = self._create_together(new[:middle], deadline)
+        return first | self._create_together(new[middle:], deadline)
+
+    def _create_actions(self, product: Product) -> list[Any]:
+        """The actions that create a product and open its books."""
+        opening = AdjustmentRecord(
+            product.product_id,
+            opening_key(product).adjustment_id,
+            product.stock_count,
+            "OPENING",
+            product.created_at,
+            product.version,
+            product.created_at,
+        )
+        return [
+            self.store.product_create_action(product),
+            self.store.record_action(NewRecord(opening)),
+        ]
 
     def change_details(
         self, event: CatalogueEvent, deadline: Deadline | None = None
@@ -513,6 +577,41 @@ class Products:
             self.store.product_delete_action(product, moment, claim),
             self.store.record_action(NewRecord(closing)),
         ]
+
+
+def product_to_create(new: NewProduct, at: str) -> Product:
+    """A new product as its first write leaves it, at that time."""
+    return Product(
+        new.product_id,
+        new.opening_stock,
+        version=1,
+        created_at=at,
+        status=stock_status(new.opening_stock, new.backorder_limit, new.low_stock_threshold),
+        backorder_limit=new.backorder_limit,
+        low_stock_threshold=new.low_stock_threshold,
+        name=new.name,
+        price=new.price,
+        price_changed_at=at if new.price is not None else None,
+        last_updated_at=at,
+    )
+
+
+def opening_key(product: Product) -> AdjustmentKey:
+    """Where the opening stock of a product's incarnation is booked."""
+    return AdjustmentKey(product.product_id, f"opening-{_incarnation(product.created_at)}")
+
+
+def _existing(
+    group: Sequence[NewProduct], cancelled: TransactionCancelledError
+) -> dict[str, Creation]:
+    """Those products of a transaction that exist already. Each has two actions, its own row's first."""
+    found: dict[str, Creation] = {}
+    for new, reason in zip(group, cancelled.reasons[::2], strict=False):
+        if reason.code == CONDITION_FAILED and isinstance(reason.found, Product):
+            found[new.product_id] = Creation(created=False, product=reason.found)
+        elif reason.code == CONDITION_FAILED and isinstance(reason.found, CorruptItemError):
+            found[new.product_id] = Creation(created=False, error=reason.found)
+    return found
 
 
 def _next(before: Product, wanted: Product, at: str) -> Product | None:

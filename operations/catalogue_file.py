@@ -1,0 +1,342 @@
+"""Files that fill a catalogue: products to create, details to change and stock to book, as CSV or JSON lines.
+
+Every line is a command as the handlers take it, and is validated by their schemas. What a file may leave out follows
+from the file alone, so that loading it again says the same thing again:
+
+- the id of an adjustment follows from its product, delta and reason;
+- the time of a change of details is when the file was last saved, and its id follows from the details.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.errors import PoisonMessageError
+from inventory_orders.messages.parse import catalogue_event, parse_command
+from inventory_orders.messages.strict_json import strict_json
+from operations.errors import UserError
+
+FUNCTIONS = {
+    "create": "manage_products",
+    "changeDetails": "manage_products",
+    "adjust": "adjust_stock",
+}
+"""The actions of a line, and the function whose command it is."""
+
+COLUMNS = (
+    *("action", "productId", "openingStock", "lowStockThreshold", "backorderLimit"),
+    *("name", "price", "adjustmentId", "delta", "reason", "eventId", "eventTime"),
+)
+"""The columns that a CSV file may have."""
+
+_NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta"}
+_WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_DETAILS = {"name", "price"}
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+T = TypeVar("T", NewProduct, CatalogueEvent, Adjustment)
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[T]):
+    """A good line.
+
+    Attributes:
+        number: Its number in the file, from 1; where it begins, if it spans several.
+        content: What it asks for.
+    """
+
+    number: int
+    content: T
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that was not carried out.
+
+    Attributes:
+        number: Its number in the file, from 1.
+        product_id: Its product; empty if it names none.
+        code: Why, as a stable code.
+        message: What to fix.
+    """
+
+    number: int
+    product_id: str
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class CatalogueFile:
+    """What a file asks for.
+
+    Attributes:
+        creations: Products to create.
+        changes: Details to change.
+        adjustments: Stock to book.
+        bad: What is wrong with the other lines.
+    """
+
+    creations: list[Line[NewProduct]] = field(default_factory=list)
+    changes: list[Line[CatalogueEvent]] = field(default_factory=list)
+    adjustments: list[Line[Adjustment]] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
+
+    @property
+    def good(self) -> int:
+        """How many lines can be carried out, as far as the file tells."""
+        return len(self.creations) + len(self.changes) + len(self.adjustments)
+
+
+def read_catalogue(path: Path) -> CatalogueFile:
+    """Read a file, which may be compressed (`.gz`).
+
+    `.csv` is CSV with a header, `.jsonl`, `.ndjson` and `.json` are JSON lines; of others the first line tells.
+
+    Raises:
+        UserError: It is no such file.
+    """
+    saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    reader = _Reader(timestamp(saved))
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        # What is no UTF-8 becomes a bad line, and no end of the file.
+        with opener(
+            path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""
+        ) as lines:
+            if _holds_json(path, lines.readline()):
+                lines.seek(0)
+                reader.read_json(lines)
+            else:
+                lines.seek(0)
+                reader.read_csv(lines)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    return reader.file
+
+
+def _holds_json(path: Path, first: str) -> bool:
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if kind in {".jsonl", ".ndjson", ".json"}:
+        return True
+    return kind != ".csv" and first.lstrip("\ufeff \t").startswith("{")
+
+
+class _Reader:
+    """Sorts the lines of one file into what they ask for.
+
+    Args:
+        saved: When the file was last saved.
+    """
+
+    def __init__(self, saved: str) -> None:
+        self.file = CatalogueFile()
+        self._saved = saved
+        self._now = datetime.now(UTC)
+        self._first: dict[tuple[str, ...], int] = {}
+
+    def read_json(self, lines: Iterable[str]) -> None:
+        """Read JSON lines: an object each."""
+        for number, line in enumerate(lines, start=1):
+            text = line.strip().removeprefix("\ufeff")
+            if text:
+                self._take(number, [text], partial(_parsed, text))
+
+    def read_csv(self, lines: Iterable[str]) -> None:
+        """Read CSV with a header. An empty cell is a field that is not there.
+
+        Raises:
+            UserError: The header is not one, or a quotation mark is never closed.
+        """
+        rows = csv.reader(lines, strict=True)
+        try:
+            header = next(rows, [])
+            _check_header(header)
+            number = rows.line_num + 1
+            for cells in rows:
+                if any(cells):
+                    self._take(number, cells, partial(_document, header, cells))
+                number = rows.line_num + 1
+        except csv.Error as error:
+            raise UserError(
+                f"line {rows.line_num} is not CSV ({error}); check its quotation marks. Nothing was written"
+            ) from error
+
+    def _take(self, number: int, texts: Sequence[str], read: Callable[[], Any]) -> None:
+        """Take a line: its texts, and what makes a document of them."""
+        document: Any = None
+        try:
+            _check_utf8(texts)
+            document = read()
+            self._add(number, document)
+        except PoisonMessageError as error:
+            bad = BadLine(number, _product_id(document), error.code, error.message)
+            self.file.bad.append(bad)
+
+    def _add(self, number: int, document: Any) -> None:
+        if not isinstance(document, dict):
+            raise PoisonMessageError(
+                "SCHEMA_VIOLATION",
+                'a line must be an object, such as {"productId": "p-1", "openingStock": 40}',
+            )
+        action = document.get("action", "create")
+        if not isinstance(action, str) or action not in FUNCTIONS:
+            raise PoisonMessageError(
+                "UNSUPPORTED_ACTION",
+                f"action: must be one of {', '.join(FUNCTIONS)}; without one a line is a create",
+            )
+        fields = {"action": action, **document}
+        if action == "create":
+            self._add_creation(number, fields)
+        elif action == "adjust":
+            self._add_adjustment(number, fields)
+        else:
+            self._add_change(number, fields)
+
+    def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
+        command = parse_command(fields, FUNCTIONS["create"])
+        product_id = command["productId"]
+        self._must_be_first(number, f"creates {product_id}", "remove one", "create", product_id)
+        new = NewProduct(
+            product_id,
+            command["openingStock"],
+            low_stock_threshold=command.get("lowStockThreshold", 0),
+            backorder_limit=command.get("backorderLimit", 0),
+            name=command.get("name"),
+            price=command.get("price"),
+        )
+        self.file.creations.append(Line(number, new))
+
+    def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
+        derived = [fields.get(name) for name in ("productId", "delta", "reason")]
+        command = parse_command({"adjustmentId": _digest(derived), **fields}, FUNCTIONS["adjust"])
+        product_id, adjustment_id = command["productId"], command["adjustmentId"]
+        how = f"as {adjustment_id}" if "adjustmentId" in fields else "in the same way"
+        what, fix = f"adjusts {product_id} {how}", "give each an adjustmentId of its own"
+        self._must_be_first(number, what, fix, "adjust", product_id, adjustment_id)
+        change = Adjustment(product_id, adjustment_id, command["delta"], command["reason"])
+        self.file.adjustments.append(Line(number, change))
+
+    def _add_change(self, number: int, fields: dict[str, Any]) -> None:
+        given = {"eventId": _digest(fields.get("details")), "eventTime": self._saved} | fields
+        command = parse_command(given, FUNCTIONS["changeDetails"])
+        event = catalogue_event(command, self._now)
+        # A derived id says nothing about which of two changes is the newer one.
+        event_id = fields.get("eventId", "")
+        what, fix = f"changes {event.product_id} at the same time", "give each an eventTime"
+        self._must_be_first(
+            number, what, fix, "change", event.product_id, event.event_time, event_id
+        )
+        self.file.changes.append(Line(number, event))
+
+    def _must_be_first(self, number: int, what: str, fix: str, *key: str) -> None:
+        first = self._first.setdefault(key, number)
+        if first != number:
+            raise PoisonMessageError("DUPLICATE_LINE", f"line {first} {what}; {fix}")
+
+
+def _check_header(header: Sequence[str]) -> None:
+    """Check the header of a CSV file.
+
+    Raises:
+        UserError: A column is missing, unknown, or there twice.
+    """
+    unknown = [name for name in header if name not in COLUMNS]
+    twice = {name for name in header if header.count(name) > 1}
+    if unknown or twice or "productId" not in header:
+        problem = "the column productId is missing"
+        if unknown:
+            problem = f"there is no column {unknown[0][:64]!a}"
+        elif twice:
+            problem = f"the column {min(twice)} stands twice"
+        raise UserError(
+            f"line 1 is not the header of a catalogue: {problem}. It names columns, separated by commas, out of "
+            f"{', '.join(COLUMNS)}"
+        )
+
+
+def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
+    """A row as the command that it stands for.
+
+    Raises:
+        PoisonMessageError: It does not fit the header.
+    """
+    if len(cells) != len(header):
+        raise PoisonMessageError(
+            "BAD_ROW",
+            f"the row has {len(cells)} cells, but the header has {len(header)}; "
+            "put quotation marks around a text with commas",
+        )
+    fields: dict[str, Any] = {
+        name: int(cell) if name in _NUMBERS and _WHOLE_NUMBER.fullmatch(cell) else cell
+        for name, cell in zip(header, cells, strict=True)
+        if cell
+    }
+    if fields.get("action") == "changeDetails":
+        details = {name: fields.pop(name) for name in _DETAILS & fields.keys()}
+        fields["details"] = dict(sorted(details.items()))
+    return fields
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return strict_json(text)
+    except PoisonMessageError as error:
+        # The number of the line in the file is told beside it.
+        message = error.message.replace(" at line 1, column ", " at column ")
+        raise PoisonMessageError(error.code, message, error.field) from None
+
+
+def _digest(content: Any) -> str:
+    """An id that follows from content."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f"load-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def _check_utf8(texts: Iterable[str]) -> None:
+    # `surrogateescape` has kept each byte that is no UTF-8 as a character of its own.
+    if any(
+        "\udc80" <= character <= "\udcff"
+        for text in texts
+        if not text.isascii()
+        for character in text
+    ):
+        raise PoisonMessageError("NOT_UTF8", "the line is not UTF-8; save the file as UTF-8")
+
+
+def _product_id(document: Any) -> str:
+    product_id = document.get("productId") if isinstance(document, dict) else None
+    return product_id if isinstance(product_id, str) and _ID.fullmatch(product_id) else ""
+
+
+REPORT_HEADER = ("line", "productId", "code", "message")
+
+
+def write_report(path: Path, bad: Iterable[BadLine]) -> None:
+    """Write the bad lines to a CSV file, in the order of the file that they come from."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(REPORT_HEADER)
+        for line in sorted(bad, key=lambda line: line.number):
+            rows.writerow((line.number, line.product_id, line.code, line.message))
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file begins as `write_report` begins one."""
+    with path.open("rb") as file:
+        return file.readline(200).rstrip() == ",".join(REPORT_HEADER).encode()

@@ -1,0 +1,524 @@
+"""Loads a catalogue file: creates products, changes details and books stock, in large transactions, each thing once.
+
+A load may be interrupted at any moment and run again with the same file. Products that are there as the file has them
+are recognised, adjustments by their ids, changes of details by their times and ids. So nothing is written down about
+how far a load came: the tables say it.
+
+Products are created first, then details are changed, then stock is booked, whatever the order of the lines.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+import boto3
+
+from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import (
+    AdjustmentRecord,
+    IdempotencyMatch,
+    Record,
+    RecordKey,
+    Rejection,
+    RejectionReason,
+)
+from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
+from inventory_orders.engine.reader import read
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import (
+    ContentionError,
+    CorruptItemError,
+    InventoryOrdersError,
+    LeaseHeldError,
+    PoisonMessageError,
+    ProductNotFoundError,
+    RejectedError,
+    RequestInvalidError,
+    id_reused_error,
+    rejection_error,
+)
+from inventory_orders.products.catalogue import (
+    MOST_AT_ONCE,
+    Products,
+    opening_key,
+    product_to_create,
+)
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Snapshot, Store
+from inventory_orders.store.rows import Table
+from operations.aws import Aws
+from operations.catalogue_file import BadLine, CatalogueFile, Line
+
+_WORKERS = 4
+"""Transactions in flight at once."""
+
+# A table that is new or was idle takes a load only as fast as it grows with it, so throttles may last for minutes.
+# Source: "DynamoDB on-demand capacity mode",
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
+_POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
+_PATIENCE_SECONDS = 300.0
+# Also what a line waits for somebody else's lease, while the lines of its batch wait with it.
+_LEASE_SECONDS = 60.0
+
+C = TypeVar("C", NewProduct, CatalogueEvent, Adjustment)
+Batch = Sequence[Line[C]]
+
+
+def store_of(aws: Aws) -> Store:
+    """The tables of a stack, through a client that leaves retries to the engine."""
+    tables = {table: aws.outputs[f"{table.value}TableName"] for table in Table}
+    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
+
+
+class Done(StrEnum):
+    """How a good line ends."""
+
+    CREATED = "products created"
+    THERE = "products already there"
+    CHANGED = "details changed"
+    STALE = "changes older than what is stored, ignored"
+    BOOKED = "adjustments booked"
+    BOOKED_BEFORE = "adjustments booked before, by their ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a good line was not carried out.
+
+    Attributes:
+        code: As a stable code.
+        message: In words.
+    """
+
+    code: str
+    message: str
+
+
+Answers = list[tuple[int, str, "Done | Problem"]]
+"""For each line of a batch its number, its product, and how it ended."""
+
+
+class InterruptedLoadError(Exception):
+    """The load was told to stop."""
+
+
+class _Clock(SystemClock):
+    """Time that ends when the load is told to stop."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def sleep(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise InterruptedLoadError
+
+
+class Load:
+    """One load of one file.
+
+    Args:
+        file: What to load.
+        store: Where the tables are.
+        rate: Most lines to write per second; None for no limit.
+        on_progress: Called, by one worker at a time, with the number of lines that ended.
+
+    Attributes:
+        done: How the good lines ended so far.
+        bad: The lines that were not carried out, those that the file itself condemns included.
+    """
+
+    def __init__(
+        self,
+        file: CatalogueFile,
+        store: Store,
+        rate: float | None = None,
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.done: Counter[Done] = Counter()
+        self.bad = list(file.bad)
+        self._file = file
+        self._store = store
+        self._rate = rate
+        self._on_progress = on_progress
+        self._stop = threading.Event()
+        self._clock = _Clock(self._stop)
+        self._lock = threading.Lock()
+        self._next_write = 0.0
+
+    def run(self) -> None:
+        """Carry out every good line.
+
+        Raises:
+            StoreError: DynamoDB failed for minutes, or cannot be used. What was written stays.
+        """
+        size = MOST_AT_ONCE if self._rate is None else max(1, min(MOST_AT_ONCE, int(self._rate)))
+        workers = [_Worker(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
+        file = self._file
+        self._side_by_side(workers, _batches(file.creations, size), _Worker.create)
+        self._side_by_side(workers, _batches(file.changes, size), _Worker.change)
+        self._side_by_side(workers, _by_product(file.adjustments, size), _Worker.adjust)
+
+    def check(self) -> None:
+        """Find out what `run` would do, as the tables are now, and write nothing.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        check = _Check(_Worker(self._store, self._clock, self._pace))
+        file = self._file
+        for creations in _batches(file.creations, MOST_AT_ONCE):
+            self._settle(check.create(creations))
+        for changes in _batches(file.changes, MOST_AT_ONCE):
+            self._settle(check.change(changes))
+        for adjustments in _batches(file.adjustments, MOST_AT_ONCE):
+            self._settle(check.adjust(adjustments))
+
+    def _side_by_side(
+        self,
+        workers: Sequence[_Worker],
+        batches: Iterator[Batch[C]],
+        carry_out: Callable[[_Worker, Batch[C]], Answers],
+    ) -> None:
+        def work(worker: _Worker) -> None:
+            while not self._stop.is_set():
+                with self._lock:
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                self._settle(carry_out(worker, batch))
+
+        with ThreadPoolExecutor(len(workers)) as pool:
+            try:
+                for future in as_completed([pool.submit(work, worker) for worker in workers]):
+                    future.result()
+            except BaseException:
+                # Ctrl-C too. What is in flight is finished, and nothing new begins.
+                self._stop.set()
+                raise
+
+    def _pace(self, count: int) -> None:
+        """Wait until so many lines may be written."""
+        if self._rate is None:
+            return
+        with self._lock:
+            now = time.monotonic()
+            begin = max(now, self._next_write)
+            self._next_write = begin + count / self._rate
+        self._clock.sleep(begin - now)
+
+    def _settle(self, answers: Answers) -> None:
+        with self._lock:
+            for number, product_id, answer in answers:
+                if isinstance(answer, Done):
+                    self.done[answer] += 1
+                else:
+                    self.bad.append(BadLine(number, product_id, answer.code, answer.message))
+            self._on_progress(len(answers))
+
+
+class _Worker:
+    """Carries out one batch after the other. Several workers may run at the same time.
+
+    Args:
+        store: Where the tables are.
+        clock: Source of time.
+        pace: Waits until so many lines may be written.
+    """
+
+    def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._pace = pace
+        self._products = Products(store, _POLICY, clock)
+        self._committer = Committer(store, _POLICY, clock)
+        self._client = RetryingClient(store, _POLICY, clock)
+
+    def create(self, batch: Batch[NewProduct]) -> Answers:
+        """Create products, but for those that exist: to read them first is cheaper than to try."""
+        snapshot = self.read([line.content.product_id for line in batch])
+        found = {i: product for i, product in snapshot.products.items() if product is not None}
+        answers: dict[str, Done | Problem] = {
+            i: Problem("CORRUPT_PRODUCT", why) for i, why in snapshot.unreadable.items()
+        }
+        known = found.keys() | answers.keys()
+        new = [line.content for line in batch if line.content.product_id not in known]
+        if new:
+            self._pace(len(new))
+            creations = self._products.create_many(new, self._deadline(_PATIENCE_SECONDS))
+            for each, creation in zip(new, creations, strict=True):
+                if creation.error is not None:
+                    answers[each.product_id] = _problem(each.product_id, creation.error)
+                elif creation.created:
+                    answers[each.product_id] = Done.CREATED
+                elif creation.product is not None:
+                    found[each.product_id] = creation.product
+        answers |= self.compare([line.content for line in batch], found)
+        return [
+            (line.number, line.content.product_id, answers[line.content.product_id])
+            for line in batch
+        ]
+
+    def change(self, batch: Batch[CatalogueEvent]) -> Answers:
+        """Change details, each product in a request of its own."""
+        return [
+            (line.number, line.content.product_id, self._change(line.content)) for line in batch
+        ]
+
+    def _change(self, event: CatalogueEvent) -> Done | Problem:
+        self._pace(1)
+        try:
+            applied, _ = self._products.change_details(event, self._deadline(_LEASE_SECONDS))
+        except _OF_ONE_LINE as error:
+            return _problem(event.product_id, error)
+        return Done.CHANGED if applied else Done.STALE
+
+    def adjust(self, batch: Batch[Adjustment]) -> Answers:
+        """Book adjustments through the engine.
+
+        Raises:
+            StoreError: Nothing can be written before somebody repairs something.
+        """
+        self._pace(len(batch))
+        changes = [line.content for line in batch]
+        report = self._committer.apply(changes, self._deadline(_LEASE_SECONDS))
+        if report.failure is not None:
+            raise report.failure
+        return [
+            (line.number, line.content.product_id, _of_outcome(outcome))
+            for line, outcome in zip(batch, report.outcomes, strict=True)
+        ]
+
+    def read(self, keys: Sequence[str | RecordKey]) -> Snapshot:
+        """Read products and records. A product that breaks its table's contract is not among the products.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        return read(self._client, None, keys, self._deadline(_PATIENCE_SECONDS), CommitStats())
+
+    def compare(
+        self, wanted: Iterable[NewProduct], found: Mapping[str, Product]
+    ) -> dict[str, Done | Problem]:
+        """Tell for those products that exist whether they were created as they are wanted now.
+
+        Stock goes on changing, so what counts is the opening stock as it was booked.
+        """
+        keys = {product_id: opening_key(product) for product_id, product in found.items()}
+        # A hint; what is not among them may have been booked a moment ago.
+        records = self.read(list(keys.values())).records if keys else {}
+        answers: dict[str, Done | Problem] = {}
+        for new in wanted:
+            if new.product_id in found:
+                key, product = keys[new.product_id], found[new.product_id]
+                opening = records[key] if key in records else self._record(key)
+                answers[new.product_id] = _compared(new, product, opening)
+        return answers
+
+    def _record(self, key: RecordKey) -> Record | None:
+        deadline = self._deadline(_PATIENCE_SECONDS)
+        return self._client.call(
+            lambda: self._client.store.get_record(key), deadline, CommitStats()
+        )
+
+    def _deadline(self, seconds: float) -> Deadline:
+        return Deadline.after(seconds, self._clock)
+
+
+class _Check:
+    """Tells what a worker would do, without writing.
+
+    Args:
+        worker: Reads.
+    """
+
+    def __init__(self, worker: _Worker) -> None:
+        self._worker = worker
+        self._products: dict[str, Product | None] = {}
+        self._unreadable: dict[str, str] = {}
+
+    def create(self, batch: Batch[NewProduct]) -> Answers:
+        self._read([line.content.product_id for line in batch])
+        new = [line.content for line in batch]
+        found = {
+            each.product_id: product
+            for each in new
+            if (product := self._products.get(each.product_id)) is not None
+        }
+        answers = self._worker.compare(new, found)
+        at = timestamp(SystemClock().now())
+        for each in new:
+            if each.product_id not in answers and each.product_id not in self._unreadable:
+                self._products[each.product_id] = product_to_create(each, at)
+                answers[each.product_id] = Done.CREATED
+        return self._answers(batch, lambda content: answers[content.product_id])
+
+    def change(self, batch: Batch[CatalogueEvent]) -> Answers:
+        self._read([line.content.product_id for line in batch])
+        return self._answers(batch, self._change)
+
+    def _change(self, event: CatalogueEvent) -> Done | Problem:
+        product = self._products[event.product_id]
+        if product is None:
+            return _unknown(event.product_id)
+        newest = (product.details_event_time or "", product.details_event_id or "")
+        if newest > (event.event_time, event.event_id):
+            return Done.STALE
+        same = all(getattr(product, name) == event.details.get(name) for name in DETAILS)
+        if newest == (event.event_time, event.event_id) and not same:
+            reused = id_reused_error("EVENT_ID_REUSED")
+            return Problem(reused.code, reused.message)
+        return Done.CHANGED
+
+    def adjust(self, batch: Batch[Adjustment]) -> Answers:
+        keys = [line.content.record_key for line in batch]
+        records = self._read([line.content.product_id for line in batch], keys)
+        return self._answers(batch, lambda change: self._adjust(change, records))
+
+    def _adjust(
+        self, change: Adjustment, records: Mapping[RecordKey, Record | CorruptItemError]
+    ) -> Done | Problem:
+        record = records.get(change.record_key)
+        if isinstance(record, CorruptItemError):
+            return _problem(change.product_id, record)
+        if record is not None:
+            same = change.recognise(record) is IdempotencyMatch.SAME_REQUEST
+            return Done.BOOKED_BEFORE if same else _id_reused()
+        rejection = change.rejection(self._products)
+        if rejection is not None:
+            return _rejected(rejection)
+        product = self._products[change.product_id]
+        if product is not None:
+            stock = product.stock_count + change.delta
+            self._products[change.product_id] = product.with_stock(stock, product.version + 1)
+        return Done.BOOKED
+
+    def _read(
+        self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
+    ) -> Mapping[RecordKey, Record | CorruptItemError]:
+        """Read what is not known yet. Returns the records."""
+        unknown = dict.fromkeys(i for i in product_ids if i not in self._products)
+        snapshot = self._worker.read([*unknown, *keys])
+        self._products |= snapshot.products
+        self._unreadable |= snapshot.unreadable
+        return snapshot.records
+
+    def _answers(self, batch: Batch[C], answer: Callable[[C], Done | Problem]) -> Answers:
+        return [
+            (
+                line.number,
+                line.content.product_id,
+                Problem("CORRUPT_PRODUCT", self._unreadable[line.content.product_id])
+                if line.content.product_id in self._unreadable
+                else answer(line.content),
+            )
+            for line in batch
+        ]
+
+
+_OF_ONE_LINE = (
+    ProductNotFoundError,
+    RejectedError,
+    LeaseHeldError,
+    ContentionError,
+    CorruptItemError,
+    RequestInvalidError,
+)
+"""What stands in the way of one line, and of no other."""
+
+_AGAIN = "nothing was written for this line, so load the file again later"
+
+
+def _problem(product_id: str, error: InventoryOrdersError) -> Problem:
+    """An error as it is told of a line."""
+    match error:
+        case ProductNotFoundError():
+            return _unknown(product_id)
+        case RejectedError() | CorruptItemError():
+            return Problem(error.code, str(error))
+        case LeaseHeldError():
+            return Problem("LEASED", f"{error}; {_AGAIN}")
+        case ContentionError():
+            return Problem("CONTENTION", f"{error}; {_AGAIN}")
+    return Problem("REFUSED_BY_DYNAMODB", str(error))
+
+
+def _of_outcome(outcome: ChangeOutcome) -> Done | Problem:
+    """The engine's answer to an adjustment."""
+    match outcome.status:
+        case ChangeStatus.APPLIED:
+            return Done.BOOKED
+        case ChangeStatus.REPLAYED:
+            return Done.BOOKED_BEFORE
+        case ChangeStatus.ID_REUSED:
+            return _id_reused()
+        case ChangeStatus.REJECTED if outcome.rejection is not None:
+            return _rejected(outcome.rejection)
+        case ChangeStatus.INVALID:
+            return Problem(outcome.cause, outcome.detail)
+    return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
+
+
+def _compared(
+    new: NewProduct, product: Product, opening: Record | CorruptItemError | None
+) -> Done | Problem:
+    """Whether a product was created as it is wanted now."""
+    other = []
+    if not isinstance(opening, AdjustmentRecord) or opening.delta != new.opening_stock:
+        other.append("openingStock")
+    if product.low_stock_threshold != new.low_stock_threshold:
+        other.append("lowStockThreshold")
+    if product.backorder_limit != new.backorder_limit:
+        other.append("backorderLimit")
+    if product.details_event_time is None:
+        # Else they were changed since, and nobody knows what they were.
+        other += [name for name in DETAILS if getattr(product, name) != getattr(new, name)]
+    if not other:
+        return Done.THERE
+    return Problem(
+        "PRODUCT_EXISTS",
+        f"{new.product_id} exists since {product.created_at} with another {', '.join(other)}; nothing was changed. "
+        "Correct or remove the line, or use changeDetails and adjust",
+    )
+
+
+def _unknown(product_id: str) -> Problem:
+    return _rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id))
+
+
+def _rejected(rejection: Rejection) -> Problem:
+    words: PoisonMessageError = rejection_error(rejection)
+    return Problem(words.code, words.message)
+
+
+def _id_reused() -> Problem:
+    words = id_reused_error("ADJUSTMENT_ID_REUSED")
+    return Problem(words.code, words.message)
+
+
+def _batches(lines: Sequence[Line[C]], size: int) -> Iterator[Batch[C]]:
+    return (lines[start : start + size] for start in range(0, len(lines), size))
+
+
+def _by_product(lines: Iterable[Line[Adjustment]], size: int) -> Iterator[Batch[Adjustment]]:
+    """Batches in which all lines of a product are in one, in their order: workers never meet at a product."""
+    of_product: dict[str, list[Line[Adjustment]]] = {}
+    for line in lines:
+        of_product.setdefault(line.content.product_id, []).append(line)
+    batch: list[Line[Adjustment]] = []
+    for group in of_product.values():
+        if batch and len(batch) + len(group) > size:
+            yield batch
+            batch = []
+        batch += group
+    if batch:
+        yield batch

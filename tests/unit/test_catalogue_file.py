@@ -1,0 +1,244 @@
+"""Files of products: what their lines mean, and what is said of bad ones."""
+
+import gzip
+import json
+import os
+
+import pytest
+
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.product import NewProduct
+from operations.catalogue_file import read_catalogue, write_report
+from operations.errors import UserError
+
+SAVED = "2026-01-12T13:46:40.000000+00:00"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(content, name="catalogue.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        os.utime(path, (1_768_225_600, 1_768_225_600))
+        return read_catalogue(path)
+
+    return read
+
+
+def json_lines(*documents):
+    return "\n".join(json.dumps(document) for document in documents)
+
+
+def reasons(file):
+    return [(bad.number, bad.code, bad.message) for bad in file.bad]
+
+
+def codes(file):
+    return [(bad.number, bad.product_id, bad.code) for bad in file.bad]
+
+
+def test_both_formats_say_the_same(read):
+    csv = read(
+        "action,productId,openingStock,backorderLimit,name,price,delta,reason\r\n"
+        ',p-1,40,5,"Tea, black",690,,\r\n'
+        "\r\n"
+        "changeDetails,p-1,,,Green tea,720,,\r\n"
+        "adjust,p-2,,,,,-3,CORRECTION\r\n"
+    )
+    lines = read(
+        json_lines(
+            {
+                "productId": "p-1",
+                "openingStock": 40,
+                "backorderLimit": 5,
+                "name": "Tea, black",
+                "price": 690,
+            },
+            *[
+                {"action": "changeDetails", "productId": "p-1", "details": details}
+                for details in [{"name": "Green tea", "price": 720}]
+            ],
+            {"action": "adjust", "productId": "p-2", "delta": -3, "reason": "CORRECTION"},
+        ),
+        "catalogue.jsonl",
+    )
+    for file, numbers in ((csv, [2, 4, 5]), (lines, [1, 2, 3])):
+        assert not file.bad
+        found = [*file.creations, *file.changes, *file.adjustments]
+        assert [line.number for line in found] == numbers
+    new = NewProduct("p-1", 40, backorder_limit=5, name="Tea, black", price=690)
+    assert csv.creations[0].content == lines.creations[0].content == new
+    assert csv.changes[0].content == lines.changes[0].content
+    assert csv.changes[0].content.event_time == SAVED
+    assert csv.adjustments[0].content == lines.adjustments[0].content
+    adjustment = csv.adjustments[0].content
+    assert adjustment == Adjustment("p-2", adjustment.adjustment_id, -3, "CORRECTION")
+
+
+def test_what_a_line_leaves_out_follows_from_it_wherever_it_stands(read):
+    """So a file with a corrected line books the others under the ids that they had."""
+    first = read("action,productId,delta,reason\nadjust,p,4x,RECEIPT\nadjust,q,4,RECEIPT\n")
+    mended = read(
+        "action,productId,delta,reason\nadjust,a,1,RECEIPT\nadjust,q,4,RECEIPT\nadjust,p,4,RECEIPT\n"
+    )
+    assert first.adjustments[0].content == mended.adjustments[1].content
+    assert len({line.content.adjustment_id for line in mended.adjustments}) == 3
+
+
+def test_what_is_given_counts(read):
+    file = read(
+        json_lines(
+            {
+                "action": "adjust",
+                "adjustmentId": "r-1",
+                "productId": "p",
+                "delta": 1,
+                "reason": "A",
+            },
+            {
+                "action": "changeDetails",
+                "eventId": "e-1",
+                "productId": "p",
+                "details": {},
+                "eventTime": "2026-01-01T00:00:00.000000+00:00",
+            },
+        ),
+        "f.jsonl",
+    )
+    event = file.changes[0].content
+    assert (event.event_id, event.event_time[:10]) == ("e-1", "2026-01-01")
+    assert file.adjustments[0].content.adjustment_id == "r-1"
+
+
+def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
+    file = read(
+        "productId,openingStock,price\np 1,1,\np-2,2.0,\np-3,-1,\np-4,,5\np-5,1,1e3\np-6,1,5\n"
+    )
+    assert [line.content.product_id for line in file.creations] == ["p-6"]
+    assert reasons(file) == [
+        (2, "SCHEMA_VIOLATION",
+         'productId: must be 1 to 64 characters of A-Z a-z 0-9 . _ : -, but is "p 1"'),
+        (3, "SCHEMA_VIOLATION",
+         'openingStock: must be a whole number from 0 to 1,000,000,000, but is "2.0"'),
+        (4, "SCHEMA_VIOLATION",
+         "openingStock: must be a whole number from 0 to 1,000,000,000, but is -1"),
+        (5, "SCHEMA_VIOLATION",
+         'openingStock: is missing; the message must be a command such as {"action": "create", '
+         '"productId": "tea-earl-grey", "openingStock": 40}'),
+        (6, "SCHEMA_VIOLATION",
+         "price: must be a price in minor units of the currency: a whole number from 0 to "
+         '1,000,000,000, but is "1e3"'),
+    ]  # fmt: skip
+
+
+def test_a_bad_line_of_any_kind_spares_its_neighbours(read):
+    good = {"productId": "good", "openingStock": 1}
+    file = read(
+        "\n".join(
+            [
+                "{",
+                json_lines(good),
+                "[1]",
+                '{"productId": "p", "openingStock": 1, "openingStock": 2}',
+                '{"productId": "p", "openingStock": 2.0}',
+                '{"action": "delist", "productId": "p"}',
+                '{"action": ["create"], "productId": "p"}',
+                '{"action": "adjust", "productId": "p", "delta": 0, "reason": "A"}',
+                '{"action": "adjust", "adjustmentId": "opening-1", "productId": "p", "delta": 1}',
+                '{"action": "changeDetails", "productId": "p", "details": {"colour": 1}}',
+                '{"action": "changeDetails", "productId": "p", "details": {}, '
+                '"eventTime": "2026-02-30T00:00:00.000000+00:00"}',
+                '{"action": "changeDetails", "productId": "p", "details": {}, '
+                '"eventTime": "2999-01-01T00:00:00.000000+00:00"}',
+            ]
+        ),
+        "f.jsonl",
+    )
+    assert [line.content.product_id for line in file.creations] == ["good"]
+    assert file.good == 1
+    assert [bad.code for bad in file.bad] == [
+        *("INVALID_JSON", "SCHEMA_VIOLATION", "INVALID_JSON", "INVALID_JSON"),
+        *("UNSUPPORTED_ACTION", "UNSUPPORTED_ACTION", *["SCHEMA_VIOLATION"] * 4),
+        "EVENT_FROM_THE_FUTURE",
+    ]
+    assert file.bad[0].message.endswith("at column 2")
+
+
+def test_what_a_file_says_twice_is_reported(read):
+    file = read(
+        json_lines(
+            {"productId": "p", "openingStock": 1},
+            {"productId": "p", "openingStock": 1},
+            {"action": "adjust", "productId": "p", "delta": 1, "reason": "A"},
+            {"action": "adjust", "productId": "p", "delta": 1, "reason": "A"},
+            {"action": "adjust", "adjustmentId": "r", "productId": "p", "delta": 1, "reason": "A"},
+            {"action": "adjust", "adjustmentId": "r", "productId": "p", "delta": 2, "reason": "A"},
+            {"action": "adjust", "adjustmentId": "r", "productId": "q", "delta": 2, "reason": "A"},
+            {"action": "changeDetails", "productId": "p", "details": {}},
+            {"action": "changeDetails", "productId": "p", "details": {"name": "N"}},
+        ),
+        "f.jsonl",
+    )
+    assert codes(file) == [(n, "p", "DUPLICATE_LINE") for n in (2, 4, 6, 9)]
+    assert file.bad[0].message == "line 1 creates p; remove one"
+    assert file.bad[1].message.startswith(
+        "line 3 adjusts p in the same way; give each an adjustmentId"
+    )
+
+
+def test_a_row_that_does_not_fit_its_header(read):
+    file = read('productId,openingStock,name\np,1\nq,1,Tea, black\nr,1,"Tea,\nblack"\ns,1,Tea\n')
+    assert codes(file) == [(2, "", "BAD_ROW"), (3, "", "BAD_ROW"), (4, "r", "SCHEMA_VIOLATION")]
+    assert "quotation marks" in file.bad[1].message
+    assert [(line.number, line.content.product_id) for line in file.creations] == [(6, "s")]
+
+
+def test_a_line_that_is_not_utf8(read):
+    file = read("productId,openingStock,name\np,1,Café\nq,1,Cafe\nr,1,Thé\n".encode("latin-1"))
+    assert codes(file) == [(2, "", "NOT_UTF8"), (4, "", "NOT_UTF8")]
+    assert file.good == 1
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.txt", "f"])
+def test_a_file_as_a_spreadsheet_saves_it(read, name):
+    content = "\ufeffproductId,openingStock,name\r\np,1,Thé\r\n".encode()
+    file = read(gzip.compress(content) if name.endswith(".gz") else content, name)
+    assert (file.creations[0].content.name, file.bad) == ("Thé", [])
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.json.gz", "f.txt", "f"])
+def test_a_file_of_json_lines_by_any_name(read, name):
+    content = b'\xef\xbb\xbf{"productId": "p", "openingStock": 1}\r\n\r\n'
+    file = read(gzip.compress(content) if name.endswith(".gz") else content, name)
+    assert (file.good, file.bad) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "said"),
+    [
+        ("productId;openingStock\np;1\n", "f.csv", "there is no column 'productId;openingStock'"),
+        ("openingStock\n1\n", "f.csv", "the column productId is missing"),
+        ("productId,productId\np,p\n", "f.csv", "the column productId stands twice"),
+        ("", "f.csv", "the column productId is missing"),
+        ('productId,openingStock\np,"1\n', "f.csv", "is not CSV"),
+        (b"\x1f\x8b broken", "f.csv.gz", "cannot be read"),
+        (gzip.compress(b"productId,openingStock\np,1\n" * 99)[:-20], "f.csv.gz", "cannot be read"),
+        ("plain text", "f.csv.gz", "cannot be read"),
+    ],
+    ids=["semicolons", "no id", "twice", "empty", "open quote", "broken", "cut", "not gzip"],
+)
+def test_a_file_that_is_no_catalogue_is_refused_as_a_whole(read, content, name, said):
+    with pytest.raises(UserError, match=said):
+        read(content, name)
+
+
+def test_the_report_is_in_the_order_of_the_file(read, tmp_path):
+    file = read("productId,openingStock\np,x\nq,\n")
+    report = tmp_path / "report.csv"
+    write_report(report, reversed(file.bad))
+    lines = report.read_text().splitlines()
+    assert lines[0] == "line,productId,code,message"
+    assert [line.split(",")[:3] for line in lines[1:]] == [
+        ["2", "p", "SCHEMA_VIOLATION"],
+        ["3", "q", "SCHEMA_VIOLATION"],
+    ]

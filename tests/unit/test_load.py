@@ -1,0 +1,389 @@
+"""Loading a catalogue on moto: each line once, whatever was there and whatever goes wrong."""
+
+import itertools
+import os
+import re
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import operators
+from cli.main import app
+from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.engine.committer import Committer
+from inventory_orders.errors import StoreUnavailableError, ThrottledError
+from inventory_orders.products.catalogue import Products
+from inventory_orders.products.lease import Lease
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Table
+from local import ROOT
+from local.examples import lose_responses
+from operations import load as loading
+from operations.catalogue_file import read_catalogue
+from operations.load import Done, Load
+
+HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
+MIXED = HEADER + (
+    "create,p,10,Pi,314,,,\n"
+    "create,q,20,,,,,\n"
+    "changeDetails,p,,Tau,628,,,\n"
+    "adjust,p,,,,r-1,5,RECEIPT\n"
+    "adjust,q,,,,,-2,CORRECTION\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def one_worker(monkeypatch):
+    """moto is for one thread at a time."""
+    monkeypatch.setattr(loading, "_WORKERS", 1)
+
+
+class Shelf:
+    def __init__(self, store, folder):
+        self.store, self.path = store, folder / "catalogue.csv"
+
+    def file(self, content):
+        self.path.write_text(content)
+        return read_catalogue(self.path)
+
+    def load(self, content=None, **options):
+        file = read_catalogue(self.path) if content is None else self.file(content)
+        load = Load(file, self.store, **options)
+        load.run()
+        return load
+
+    def check(self, content):
+        load = Load(self.file(content), self.store)
+        load.check()
+        return load
+
+    def rows(self):
+        return {
+            table: sorted(map(str, self.store._client.scan(TableName=table.value)["Items"]))
+            for table in Table
+        }
+
+    def product(self, product_id):
+        return self.store.get_product(product_id)
+
+
+@pytest.fixture
+def shelf(moto_store, tmp_path):
+    return Shelf(moto_store, tmp_path)
+
+
+def soon():
+    return Deadline.after(5, SystemClock())
+
+
+def many(count, prefix="p"):
+    return HEADER + "".join(f",{prefix}-{n:03},{n},,,,,\n" for n in range(count))
+
+
+def codes(load):
+    return [(bad.number, bad.product_id, bad.code) for bad in load.bad]
+
+
+def test_a_file_is_carried_out_and_a_second_time_changes_nothing(shelf):
+    first = shelf.load(MIXED)
+    assert first.bad == []
+    assert first.done == {Done.CREATED: 2, Done.CHANGED: 1, Done.BOOKED: 2}
+    p = shelf.product("p")
+    assert (p.stock_count, p.name, p.price, p.version) == (15, "Tau", 628, 3)
+    assert shelf.product("q").stock_count == 18
+    rows = shelf.rows()
+    again = shelf.load()
+    assert again.bad == []
+    assert again.done == {Done.THERE: 2, Done.CHANGED: 1, Done.BOOKED_BEFORE: 2}
+    assert shelf.rows() == rows
+
+
+def test_a_check_tells_what_would_be_done_and_writes_nothing(shelf):
+    content = (
+        MIXED + "adjust,p,,,,r-2,-16,CORRECTION\nadjust,s,,,,,1,RECEIPT\nchangeDetails,s,,,,,,\n"
+    )
+    before = shelf.rows()
+    checks = [shelf.check(content)]
+    assert shelf.rows() == before
+    loads = [shelf.load()]
+    assert codes(loads[0]) == [
+        (9, "s", "UNKNOWN_PRODUCT"),
+        (7, "p", "BELOW_FLOOR"),
+        (8, "s", "UNKNOWN_PRODUCT"),
+    ]
+    assert "16 to take away, 15 available" in loads[0].bad[1].message
+    checks.append(shelf.check(content))
+    loads.append(shelf.load())
+    for check, load in zip(checks, loads, strict=True):
+        assert check.done == load.done
+        assert sorted(codes(check)) == sorted(codes(load))
+
+
+@pytest.mark.parametrize(
+    ("row", "other"),
+    [
+        ("create,p,11,Pi,314,,,", "openingStock"),
+        ("create,p,10,Pie,314,,,", "name"),
+        ("create,p,10,,314,,,", "name"),
+        ("create,p,10,Pi,315,,,", "price"),
+    ],
+)
+def test_a_product_that_exists_otherwise_is_a_bad_line_and_stays(shelf, row, other):
+    shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
+    rows = shelf.rows()
+    content = HEADER + f"{row}\n"
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(2, "p", "PRODUCT_EXISTS")]
+        assert f"with another {other}; nothing was changed" in load.bad[0].message
+        assert not load.done
+    assert shelf.rows() == rows
+
+
+def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
+    shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
+    Committer(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
+    event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
+    Products(shelf.store).change_details(event)
+    assert shelf.load().done == {Done.THERE: 1}
+    assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
+
+
+def test_a_corrected_file_books_what_was_missing_and_nothing_twice(shelf):
+    first = shelf.load(MIXED.replace("-2,CORRECTION", "-2.5,CORRECTION"))
+    assert codes(first) == [(6, "q", "SCHEMA_VIOLATION")]
+    second = shelf.load(MIXED)
+    assert (second.bad, second.done[Done.BOOKED], second.done[Done.BOOKED_BEFORE]) == ([], 1, 1)
+    assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (15, 18)
+
+
+def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
+    shelf.load(MIXED)
+    os.utime(shelf.path, (1_700_000_000, 1_700_000_000))
+    for load in (Load(read_catalogue(shelf.path), shelf.store), shelf.load()):
+        load.check()
+        assert load.done[Done.STALE] >= 1
+    assert shelf.product("p").name == "Tau"
+
+
+def test_an_id_that_was_used_for_something_else(shelf):
+    at = "2026-01-01T00:00:00.000000+00:00"
+    shelf.load(MIXED)
+    Products(shelf.store).change_details(
+        CatalogueEvent("q", "e", timestamp(datetime.now(UTC) + timedelta(minutes=1)), {})
+    )
+    newest = shelf.product("q").details_event_time
+    content = (
+        "action,productId,adjustmentId,delta,reason,name,eventId,eventTime\n"
+        "adjust,p,r-1,6,RECEIPT,,,\n"
+        f"changeDetails,q,,,,Kuh,e,{newest}\n"
+        f"changeDetails,p,,,,Pi,e,{at}\n"
+    )
+    for load in (shelf.check(content), shelf.load(content)):
+        assert codes(load) == [(3, "q", "EVENT_ID_REUSED"), (2, "p", "ADJUSTMENT_ID_REUSED")]
+        assert load.done == {Done.STALE: 1}
+
+
+def test_a_corrupt_or_leased_product_holds_up_no_other(shelf, monkeypatch):
+    monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
+    shelf.load(many(3))
+    shelf.store._client.put_item(TableName="Products", Item={"productId": {"S": "bad"}})
+    Lease.acquire(shelf.store, "p-001", 30.0, deadline=soon())
+    content = HEADER + (
+        "create,bad,1,,,,,\ncreate,new,1,,,,,\n"
+        "changeDetails,bad,,,,,,\nchangeDetails,p-001,,,,,,\nchangeDetails,p-002,,Zwei,,,,\n"
+        "adjust,bad,,,,,1,A\nadjust,p-001,,,,,1,A\nadjust,p-002,,,,,1,A\n"
+    )
+    load = shelf.load(content)
+    assert load.done == {Done.CREATED: 1, Done.CHANGED: 1, Done.BOOKED: 1}
+    assert codes(load) == [
+        *((2, "bad", "CORRUPT_PRODUCT"), (4, "bad", "CORRUPT_PRODUCT"), (5, "p-001", "LEASED")),
+        *((7, "bad", "CORRUPT_PRODUCT"), (8, "p-001", "LEASED")),
+    ]
+    assert all("load the file again" in bad.message for bad in load.bad if bad.code == "LEASED")
+    check = shelf.check(content)
+    assert (2, "bad", "CORRUPT_PRODUCT") in codes(check)
+
+
+def test_a_load_that_is_stopped_is_finished_by_the_next_one(shelf, monkeypatch):
+    monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
+    seen = []
+
+    def stop(lines):
+        seen.append(lines)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    stopped = Load(shelf.file(many(13) + MIXED.removeprefix(HEADER)), shelf.store, None, stop)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    assert stopped.done == {Done.CREATED: 10}
+    finished = shelf.load()
+    assert finished.bad == []
+    assert finished.done == {Done.THERE: 10, Done.CREATED: 5, Done.CHANGED: 1, Done.BOOKED: 2}
+    assert [shelf.product(f"p-{n:03}").stock_count for n in range(13)] == list(range(13))
+
+
+def test_a_lost_response_creates_and_books_nothing_twice(shelf):
+    lose_responses(shelf.store._client, "TransactWriteItems", 1)
+    lose_responses(shelf.store._client, "UpdateItem", 1)
+    load = shelf.load(MIXED)
+    assert load.bad == []
+    p = shelf.product("p")
+    assert (p.stock_count, p.name, p.version) == (15, "Tau", 3)
+
+
+class Refusing(Store):
+    """Refuses the first writes."""
+
+    errors: list
+
+    def write(self, actions, token):
+        if self.errors:
+            raise self.errors.pop()
+        super().write(actions, token)
+
+
+def test_a_throttled_load_goes_on(shelf, monkeypatch):
+    monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
+    shelf.store.__class__ = Refusing
+    shelf.store.errors = [ThrottledError("ThrottlingException", "slow down")] * 12
+    load = shelf.load(MIXED)
+    assert (load.bad, load.done[Done.CREATED]) == ([], 2)
+
+
+def test_a_load_without_access_ends_at_once(shelf):
+    shelf.store.__class__ = Refusing
+    shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
+    load = Load(shelf.file(many(60)), shelf.store)
+    with pytest.raises(StoreUnavailableError):
+        load.run()
+    assert not load.done
+
+
+def test_a_rate_is_kept_and_what_is_there_already_costs_no_time(shelf, monkeypatch):
+    monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
+    began = time.monotonic()
+    shelf.load(many(11), rate=20)
+    assert time.monotonic() - began >= 0.5
+    began = time.monotonic()
+    assert shelf.load(rate=0.5).done == {Done.THERE: 11}
+    assert time.monotonic() - began < 20
+
+
+def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):
+    """Side by side, a correction might be judged before the receipt that it needs."""
+    rows = "".join(f"adjust,p-{n % 9},,,,a-{n:02},{n + 1},A\n" for n in range(40))
+    batches = list(loading._by_product(shelf.file(HEADER + rows).adjustments, 10))
+    assert sum(map(len, batches)) == 40
+    assert all(len(batch) <= 10 for batch in batches)
+    for batch, other in itertools.combinations(batches, 2):
+        assert not {a.content.product_id for a in batch} & {a.content.product_id for a in other}
+    for batch in batches:
+        for product_id in {line.content.product_id for line in batch}:
+            numbers = [line.number for line in batch if line.content.product_id == product_id]
+            assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("name", ["catalogue.csv", "catalogue.jsonl"])
+def test_the_sample_file_works_on_the_demos_shop(moto_environment, name):
+    import boto3
+
+    store = Store(boto3.client("dynamodb"), {table: table.value for table in Table})
+    file = read_catalogue(ROOT / "events" / name)
+    for _ in range(2):
+        load = Load(file, store)
+        load.check()
+        assert (load.bad, load.done.total()) == ([], 4)
+        load = Load(file, store)
+        load.run()
+        assert (load.bad, load.done.total()) == ([], 4)
+    assert load.done == {Done.THERE: 2, Done.CHANGED: 1, Done.BOOKED_BEFORE: 1}
+
+
+def test_the_lines_in_the_reference_are_those_of_the_samples():
+    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    section = page[page.index("## Catalogue files") : page.index("## Queues")]
+    for name, language in (("catalogue.csv", "csv"), ("catalogue.jsonl", "json")):
+        (shown,) = re.findall(rf"```{language}\n(.*?)```", section, flags=re.DOTALL)
+        sample = (ROOT / "events" / name).read_text("utf-8").splitlines()
+        assert [line for line in shown.splitlines() if line not in sample] == []
+
+
+def test_what_create_books_is_what_a_load_books(shelf):
+    shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
+    product = shelf.product("p")
+    clock = SystemClock()
+    clock.now = lambda: datetime.fromisoformat(product.created_at)
+    rows = shelf.rows()
+    for table, key in (
+        ("Products", ["productId"]),
+        ("StockAdjustments", ["productId", "adjustmentId"]),
+    ):
+        (row,) = shelf.store._client.scan(TableName=table)["Items"]
+        shelf.store._client.delete_item(TableName=table, Key={name: row[name] for name in key})
+    Products(shelf.store, clock=clock).create(NewProduct("p", 10, name="Pi", price=314))
+    assert shelf.rows() == rows
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def run(self, shelf, monkeypatch):
+        monkeypatch.setattr(operators, "aws_of", lambda account: account)
+        monkeypatch.setattr(loading, "store_of", lambda aws: shelf.store)
+
+        def run(*arguments, content=None, status=0):
+            if content is not None:
+                shelf.path.write_text(content)
+            done = CliRunner().invoke(app, ["load", *map(str, arguments)], env={"COLUMNS": "300"})
+            assert done.exit_code == status, (done.output, done.exception)
+            return " ".join(done.output.split())
+
+        return run
+
+    def test_it_reports_bad_lines_until_there_are_none(self, shelf, run):
+        report = shelf.path.with_name("catalogue.csv.errors.csv")
+        said = run(
+            shelf.path, "--check", content=MIXED.replace("create,q,20", "create,q,"), status=1
+        )
+        assert "nothing was written" in said
+        assert shelf.rows()[Table.PRODUCTS] == []
+        said = run(shelf.path, status=1)
+        assert "Bad lines: 2, with their reasons in" in said
+        assert [line[:2] for line in report.read_text().splitlines()[1:]] == ["3,", "6,"]
+        assert "1 products created" in said
+        run(shelf.path, content=MIXED)
+        assert not report.exists(), "it would be taken for this load's"
+
+    def test_the_report_goes_where_it_is_wanted(self, shelf, run, tmp_path):
+        wanted = tmp_path / "elsewhere.csv"
+        run(shelf.path, "--errors", wanted, content=HEADER + "create,p,x,,,,,\n", status=1)
+        assert wanted.read_text().splitlines()[1].startswith("2,p,SCHEMA_VIOLATION,")
+
+    def test_a_report_replaces_no_file_of_another_kind(self, shelf, run, tmp_path):
+        said = run(shelf.path, "--errors", shelf.path, content=MIXED, status=2)
+        assert "is no report of a load; name another file" in said
+        assert shelf.path.read_text() == MIXED
+        assert "cannot be written" in run(
+            shelf.path, "--errors", tmp_path / "nowhere" / "report.csv", status=2
+        )
+        assert shelf.rows()[Table.PRODUCTS] == []
+
+    @pytest.mark.parametrize("content", ["productId;openingStock\np;1\n", ""])
+    def test_a_file_that_is_no_catalogue_is_a_mistake_in_its_use(self, shelf, run, content):
+        assert "is not the header of a catalogue" in run(shelf.path, content=content, status=2)
+        run(shelf.path.with_name("missing.csv"), status=2)
+        run(shelf.path.parent, status=2)
+
+    def test_what_ended_it_and_what_to_do_is_said(self, shelf, run, monkeypatch):
+        shelf.store.__class__ = Refusing
+        shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
+        said = run(shelf.path, content=MIXED, status=1)
+        assert "Not finished: DynamoDB failed (AccessDeniedException: no)" in said
+        assert "run the same command again" in said
+        monkeypatch.setattr(Load, "run", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert "it was interrupted" in run(shelf.path, status=130)
