@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,8 @@ from operations.queues import peek_dead_letters
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
+
+    from inventory_orders.products import NewProduct
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,12 @@ class FakeContext:
         return self._milliseconds
 
 
-def moto_stack() -> Mapping[str, str]:
-    """Create tables and queues in moto, load the sample catalogue, and return the handlers' environment."""
+def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str]:
+    """Make the tables and queues in moto, stock the shop, and return the handlers' environment.
+
+    Args:
+        products: What to stock; the tea shop's catalogue if None.
+    """
     import boto3  # noqa: PLC0415
 
     from inventory_orders.products.catalogue import Products  # noqa: PLC0415
@@ -175,9 +181,9 @@ def moto_stack() -> Mapping[str, str]:
     dynamodb = boto3.client("dynamodb")
     for table in Table:
         create_table(dynamodb, table, table.value)
-    products = Products(Store(dynamodb, {table: table.value for table in Table}))
-    for product in catalogue():
-        products.create(product)
+    shop = Products(Store(dynamodb, {table: table.value for table in Table}))
+    for product in catalogue() if products is None else products:
+        shop.create(product)
 
     sqs = boto3.client("sqs")
     environment = {

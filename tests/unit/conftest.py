@@ -5,11 +5,11 @@ import os
 import boto3
 import pytest
 from botocore.config import Config
-from moto import mock_aws
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from local.invoke import create_table, moto_stack
+from tests.support.moto_aws import moto_aws, put_rows, rows_of
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +20,8 @@ def no_endpoint(monkeypatch):
 
 @pytest.fixture
 def moto_store():
-    """A store with empty tables."""
-    with mock_aws():
+    """A store on empty tables."""
+    with moto_aws():
         checked = CLIENT_CONFIG.merge(Config(parameter_validation=True))
         client = boto3.client("dynamodb", config=checked)
         for table in Table:
@@ -29,10 +29,20 @@ def moto_store():
         yield Store(client, {table: table.value for table in Table})
 
 
+@pytest.fixture(scope="session")
+def stocked_rows():
+    """What the tables hold when the tea shop opens, as the service itself wrote it."""
+    with moto_aws():
+        moto_stack()
+        return rows_of(boto3.client("dynamodb"), [table.value for table in Table])
+
+
 @pytest.fixture
-def moto_environment(monkeypatch):
-    """Tables with the sample catalogue, queues, and the handlers' environment."""
-    with mock_aws():
-        for name, value in moto_stack().items():
+def moto_environment(monkeypatch, stocked_rows):
+    """Tables with the tea shop's catalogue, queues, and the handlers' environment."""
+    with moto_aws():
+        for name, value in moto_stack(products=()).items():
             monkeypatch.setenv(name, value)
+        # For each product that the service creates, moto copies all tables: putting the same rows takes a tenth.
+        put_rows(boto3.client("dynamodb"), stocked_rows)
         yield os.environ
