@@ -12,6 +12,7 @@ import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from local import ROOT, STATE
 from local.endpoint import environment_without_aws, opener_of
@@ -26,7 +27,8 @@ _STATE_FILE = _FOLDER / "state.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
 _START_SECONDS = 30
-_STOP_SECONDS = 12
+# It keeps nothing, so it need not end by itself: it would wait for its clients to hang up.
+_STOP_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,28 @@ def stop() -> bool:
 def exclusive() -> Iterator[None]:
     """Let only one command of a checkout start, deploy or stop at a time; others wait."""
     STATE.mkdir(parents=True, exist_ok=True)
-    with (STATE / "lock").open("w") as lock:
+    with _locked(STATE / "lock"):
+        yield
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def install() -> None:
-    """Create the emulator's environment: its own dependencies and those of the Lambda runtime, nothing else."""
+    """Create the emulator's environment: its own dependencies and those of the Lambda runtime, nothing else.
+
+    Several that run beside one another share it, so only one makes it.
+    """
+    VENV.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(VENV.with_suffix(".lock")):
+        _install()
+
+
+def _install() -> None:
     # Handlers run in its interpreter: another one for `.venv` means another one here.
     python = f"{sys.base_prefix} {sys.version}".encode()
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes() + python).hexdigest()

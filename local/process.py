@@ -80,6 +80,9 @@ class Server:
         except psutil.NoSuchProcess:
             return
         _, left = psutil.wait_procs(family, timeout=seconds)
+        if process in left:
+            # It may have started more meanwhile.
+            left = list({*left, *process.children(recursive=True)})
         for survivor in left:
             survivor.kill()
         psutil.wait_procs(left, timeout=seconds)
