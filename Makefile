@@ -7,6 +7,8 @@ EVENT ?= events/$(FUNCTION).json
 VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
+WORKERS ?= 2
+TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 
 # Without bytecode `import aws_cdk` takes seconds each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -75,10 +77,11 @@ format: setup ## format the code
 	@$(VENV)/bin/python -m tests.support.way
 
 unit: setup ## run the unit tests only
-	@$(VENV)/bin/python -m pytest tests/unit
+	@$(TESTS) tests/unit
 
-test: lint browser ## run all checks: lint, unit, infra, integration, e2e
-	@$(VENV)/bin/python -m pytest
+test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
+	@$(MAKE) --no-print-directory --jobs=2 lint browser
+	@$(TESTS)
 
 explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, and mutants of the code
 	@$(VENV)/bin/python -m tests.explore

@@ -1,9 +1,11 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share, and how tests are shared out among several processes (`pytest -n 2`)."""
 
 import os
+from pathlib import PurePath
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 import tests.support.environment  # noqa: F401 - drops the caller's AWS settings first
 
@@ -33,3 +35,38 @@ def embedded_aws() -> Any:
         os.environ.update(before)
     finally:
         local_stack.down()
+
+
+class OneProcessForTheEmbeddedAws(LoadScopeScheduling):
+    """Hands out unit tests one by one, others by file, and all that need the embedded AWS to the same process."""
+
+    def __init__(self, config: Any, log: Any = None) -> None:
+        super().__init__(config, log)
+        # Those that take longest come first, not those with the most tests.
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = folder_of(file)
+        if folder in ON_THE_EMBEDDED_AWS:
+            return "the embedded AWS"
+        return nodeid if folder == "unit" else file
+
+
+ON_THE_EMBEDDED_AWS = ("integration", "e2e")
+LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "unit")
+
+
+def folder_of(path: str | PurePath) -> str:
+    """The folder below `tests/` in which a test file is."""
+    return PurePath(path).parent.name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> OneProcessForTheEmbeddedAws:
+    return OneProcessForTheEmbeddedAws(config, log)
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: LONGEST_FIRST.index(folder_of(item.path)))
