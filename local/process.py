@@ -86,6 +86,7 @@ class Server:
         for survivor in left:
             survivor.kill()
         psutil.wait_procs(left, timeout=seconds)
+        _STARTED[:] = [started for started in _STARTED if started.poll() is None]
 
 
 # Python warns about a running child that is no longer referenced, and servers outlive the command that starts them.
