@@ -37,6 +37,10 @@ def embedded_aws() -> Any:
         local_stack.down()
 
 
+ON_THE_EMBEDDED_AWS = ("integration", "e2e")
+LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "unit")
+
+
 class OneProcessForTheEmbeddedAws(LoadScopeScheduling):
     """Hands out unit tests one by one, others by file, and all that need the embedded AWS to the same process."""
 
@@ -53,10 +57,6 @@ class OneProcessForTheEmbeddedAws(LoadScopeScheduling):
         return nodeid if folder == "unit" else file
 
 
-ON_THE_EMBEDDED_AWS = ("integration", "e2e")
-LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "unit")
-
-
 def folder_of(path: str | PurePath) -> str:
     """The folder below `tests/` in which a test file is."""
     return PurePath(path).parent.name
@@ -69,4 +69,5 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> OneProcessForTheEmbedd
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: LONGEST_FIRST.index(folder_of(item.path)))
+        place = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
+        items.sort(key=lambda item: place.get(folder_of(item.path), 0))
