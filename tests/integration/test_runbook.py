@@ -17,7 +17,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, sections
-from tests.support.stack import cli, create, wait_until_settled
+from tests.support.stack import cli, create, wait_for, wait_until_settled
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"
@@ -50,13 +50,6 @@ def status_of(aws, order_id):
         ConsistentRead=True,
     )
     return row["Item"]["status"]["S"] if "Item" in row else None
-
-
-def wait_for(condition, seconds=30):
-    give_up_at = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up_at, "it did not happen"
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -192,14 +185,14 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
             lines = [json.loads(line) for line in log(aws, "RetriesExhausted")]
             return {line["cause"] for line in lines if line.get("orderId") == "rb-tired-1"}
 
-        wait_for(causes, seconds=60)
+        wait_for(causes)
         assert causes() <= {"CONTENTION", "OUT_OF_TIME"}
         assert proxy.counts[Fault.CONFLICT] > 1
         samples = list(read_samples(aws, "PlaceOrdersLogGroupName", since))
         assert 1 in values_of(samples, "RetriesExhausted")
         assert status_of(aws, "rb-tired-1") is None
         proxy.shares = Shares()
-        wait_for(lambda: status_of(aws, "rb-tired-1") == "PENDING", seconds=60)
+        wait_for(lambda: status_of(aws, "rb-tired-1") == "PENDING")
     wait_until_settled(aws)
 
 

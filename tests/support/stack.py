@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,21 @@ def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
     return done
 
 
-def wait_until_settled(aws: Aws, seconds: float = 60) -> None:
+def wait_until_settled(aws: Aws, quiet_seconds: float = 60) -> None:
+    """Wait until the queues are empty, and fail when nothing has left them for a while."""
+    give_up_at, before = 0.0, None
+    while sum(held := [queues.depth(aws, name).total for name in queues.QUEUES]):
+        if held != before:
+            give_up_at, before = time.monotonic() + quiet_seconds, held
+        assert time.monotonic() < give_up_at, f"messages stay in the queues: {held}"
+        time.sleep(0.1)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
+    """Wait until something is true."""
     give_up_at = time.monotonic() + seconds
-    while sum(queues.depth(aws, name).total for name in queues.QUEUES):
-        assert time.monotonic() < give_up_at, "messages stay in the queues"
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not happen"
         time.sleep(0.1)
 
 
