@@ -4,16 +4,12 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import statistics
 import struct
 import subprocess
 import sys
 import time
 import zlib
-from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from urllib.parse import urlsplit
 
 import boto3
@@ -21,17 +17,14 @@ import psutil
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
-from local import ROOT, demo, sample_orders
+from local import ROOT
 from local.dashboard import background, browser
-from local.invoke import invoke_deployed
 from local.process import Server
 from operations import queues
-from operations.audit import read_books
 from operations.errors import UserError
+from tests.support.logs import give_every_worker_nothing_to_do, values_in_logs
 from tests.support.messages import order_body
-from tests.support.stack import cli, create, message, wait_until_settled
-
-ORDERS = 10_000
+from tests.support.stack import cli, create, message
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +81,7 @@ def legend(page, title):
 
 
 def wait_for_number(aws, page, label, value):
-    """Wait until the page shows it.
-
-    On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker:
-    so every worker gets another one, with nothing to do.
-    """
+    """Wait until the page shows it."""
     for _ in range(15):
         try:
             page.wait_for_function(
@@ -103,9 +92,7 @@ def wait_for_number(aws, page, label, value):
             )
             return
         except PlaywrightTimeoutError:
-            with ThreadPoolExecutor(16) as pool:
-                nothing = partial(invoke_deployed, aws, "place_orders")
-                list(pool.map(nothing, [{"Records": []}] * 32))
+            give_every_worker_nothing_to_do(aws)
     raise AssertionError(f"{label}: {number(page, label)} on the page, expected {value}")
 
 
@@ -198,52 +185,17 @@ def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url)
     assert "First: look at errorCode" in page.inner_text("dialog")
 
 
-def values_in_logs(aws):
-    """Read metrics by name and reason, durations and tracebacks of the handlers from every log stream."""
-    metrics, durations, errors = defaultdict(list), defaultdict(list), Counter()
-    for output, group in aws.outputs.items():
-        if not output.endswith("LogGroupName"):
-            continue
-        pages = aws.logs.get_paginator("describe_log_streams").paginate(logGroupName=group)
-        for stream in (s["logStreamName"] for p in pages for s in p["logStreams"]):
-            events = aws.logs.get_log_events(
-                logGroupName=group, logStreamName=stream, startFromHead=True
-            )["events"]
-            assert len(events) < 10_000, "where the embedded AWS cuts off"
-            for event in events:
-                line = event["message"]
-                if line.startswith("REPORT"):
-                    duration = float(line.split("\tDuration: ")[1].split(" ms")[0])
-                    durations[output.removesuffix("LogGroupName")].append(duration)
-                elif line.startswith("Traceback (most recent call last)"):
-                    errors[output.removesuffix("LogGroupName")] += 1
-                elif '"_aws"' in line:
-                    fields = json.loads(line)
-                    for directive in fields["_aws"]["CloudWatchMetrics"]:
-                        for metric in directive["Metrics"]:
-                            key = metric["Name"], fields.get("reason")
-                            metrics[key] += fields[metric["Name"]]
-    return metrics, durations, errors
-
-
 def percentile(values, percent):
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def test_after_ten_thousand_orders_the_page_agrees_with_tables_and_logs(aws, page, url):
+def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
+    aws, page, url, demonstration
+):
     open_dashboard(page, url)
-    wait_until_settled(aws)
-    placed, rejected = number(page, "placed"), number(page, "rejected")
-    demo.stock_up(aws, sample_orders.catalogue(), "tenthousand")
-    orders = sample_orders.orders("tt", ORDERS, random.Random("tt"))
-    queues.send(aws, queues.STANDARD, orders)
-    wait_until_settled(aws, 120)
-    rows = [row for key, row in read_books(aws).orders.items() if key.startswith("tt-")]
-    assert len(rows) == ORDERS
-    pending = sum(row["status"] == "PENDING" for row in rows)
-    assert 0 < pending < ORDERS
-    wait_for_number(aws, page, "placed", placed + pending)
-    wait_for_number(aws, page, "rejected", rejected + ORDERS - pending)
+    placed, rejected = demonstration.before["OrdersPlaced"], demonstration.before["OrdersRejected"]
+    wait_for_number(aws, page, "placed", placed + demonstration.result["ordersPlaced"])
+    wait_for_number(aws, page, "rejected", rejected + demonstration.result["ordersRejected"])
 
     wait_for_more_looks(page)
     metrics, durations, errors = values_in_logs(aws)
@@ -284,7 +236,7 @@ def test_after_ten_thousand_orders_the_page_agrees_with_tables_and_logs(aws, pag
         for label, value in values.items():
             assert found[label] == pytest.approx(value, rel=1e-6), (title, label)
     waiting = legend(page, "Waiting")["OrderQueue"]
-    assert 100 < waiting <= ORDERS
+    assert 100 < waiting <= demonstration.result["messagesSent"]
     assert 1 <= legend(page, "Concurrent invocations")["PlaceOrders"] <= 60
     assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 120
 

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from local import ROOT, STATE, stack
+from local import ROOT, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
 from operations.audit import read_books
@@ -78,18 +78,17 @@ def test_up_does_nothing_when_nothing_changed(embedded_aws):
     assert time.monotonic() - began < 2
 
 
-def test_the_demonstration_loses_nothing_and_its_books_balance(embedded_aws):
-    done = cli("demo")
-    result = json.loads((STATE / "demo.json").read_text())
+def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
+    result = demonstration.result
     assert result["ordersSent"] == 2000
     assert result["ordersPlaced"] + result["ordersRejected"] == 2000
     assert result["ordersLost"] == 0
     assert result["deadLetters"] >= 20
     assert result["booksBalance"] is True
     assert result["seconds"] > 0
-    hot = next(line for line in done.stdout.splitlines() if "tea-first-flush-drop" in line)
+    hot = next(line for line in demonstration.output.splitlines() if "tea-first-flush-drop" in line)
     assert hot.split()[-2:] == ["0", "OUT_OF_STOCK"], "the hot product ends at exactly 0"
-    assert "The books balance." in done.stdout
+    assert "The books balance." in demonstration.output
 
 
 def test_env_points_any_client_at_the_embedded_aws(embedded_aws):

@@ -1,0 +1,53 @@
+"""What the deployed functions logged, read without the project's own readers of logs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from local.invoke import invoke_deployed
+from operations.aws import Aws
+
+Values = dict[tuple[str, str | None], list[float]]
+
+
+def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[str]]:
+    """The handlers' metrics by name and reason, their runs' durations and tracebacks, straight from every log stream."""
+    metrics: Values = defaultdict(list)
+    durations: dict[str, list[float]] = defaultdict(list)
+    errors: Counter[str] = Counter()
+    for output, group in aws.outputs.items():
+        if not output.endswith("LogGroupName"):
+            continue
+        function = output.removesuffix("LogGroupName")
+        pages = aws.logs.get_paginator("describe_log_streams").paginate(logGroupName=group)
+        for stream in (s["logStreamName"] for p in pages for s in p["logStreams"]):
+            events = aws.logs.get_log_events(
+                logGroupName=group, logStreamName=stream, startFromHead=True
+            )["events"]
+            assert len(events) < 10_000, "where the embedded AWS cuts off"
+            for event in events:
+                line = event["message"]
+                if line.startswith("REPORT"):
+                    duration = float(line.split("\tDuration: ")[1].split(" ms")[0])
+                    durations[function].append(duration)
+                elif line.startswith("Traceback (most recent call last)"):
+                    errors[function] += 1
+                elif '"_aws"' in line:
+                    fields: dict[str, Any] = json.loads(line)
+                    for directive in fields["_aws"]["CloudWatchMetrics"]:
+                        for metric in directive["Metrics"]:
+                            key = metric["Name"], fields.get("reason")
+                            metrics[key] += fields[metric["Name"]]
+    return metrics, durations, errors
+
+
+def give_every_worker_nothing_to_do(aws: Aws) -> None:
+    """Invoke every worker of the function once more.
+
+    On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker.
+    """
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda _: invoke_deployed(aws, "place_orders", {"Records": []}), range(32)))
