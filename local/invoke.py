@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
 
-    from inventory_orders.products import NewProduct
+    from inventory_orders.domain.product import NewProduct
 
 
 @dataclass(frozen=True)
