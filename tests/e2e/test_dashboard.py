@@ -44,30 +44,6 @@ def url(aws):
     return background.start().endpoint
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    try:
-        browser.find()
-    except UserError as error:
-        pytest.skip(f"THE DASHBOARD'S PAGE IS NOT TESTED: {error}")
-    with browser.launched() as launched:
-        yield launched
-
-
-@pytest.fixture
-def page(chromium, url):
-    """A page that must not complain."""
-    opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
-    complaints = []
-    opened.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-    yield opened
-    opened.unroute_all(behavior="wait")
-    opened.close()
-    assert complaints == []
-
-
 def open_dashboard(page, url, span="3h"):
     page.goto(f"{url}/?range={span}")
     page.wait_for_selector("body[data-now]")
@@ -81,7 +57,7 @@ def number(page, label):
 def legend(page, title):
     """The values of a graph's legend by label, exactly."""
     found = page.eval_on_selector_all(
-        f'[data-title="{title}"] .legend li',
+        f'[data-title="{title}"] .legend li[data-label]',
         "items => items.map(item => [item.dataset.label, item.querySelector('b').dataset.value])",
     )
     return {label: float(value) if value else None for label, value in found}
