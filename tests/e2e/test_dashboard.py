@@ -69,7 +69,9 @@ def wait_for_number(aws, page, label, value):
     On a busy machine the embedded AWS hands the last lines of an invocation in with the next one of the same worker:
     so every worker gets another one, with nothing to do.
     """
-    for _ in range(15):
+    quiet, seen = 0, None
+    while quiet < 15:
+        quiet, seen = (quiet + 1, seen) if number(page, label) == seen else (0, number(page, label))
         try:
             page.wait_for_function(
                 "([label, value]) => Number(document.querySelector(`.number[data-label='${label}'] b`)"
@@ -86,12 +88,10 @@ def wait_for_number(aws, page, label, value):
 
 
 def wait_for_more_looks(page, seconds=3):
-    """Wait until the page has drawn what was measured later than now."""
-    page.wait_for_function(
-        "([first, seconds]) => Number(document.body.dataset.now) >= first + seconds",
-        arg=[time.time(), seconds],
-        timeout=30_000,
-    )
+    """Wait until the page has drawn what was measured later than now, as long as it draws anything."""
+    goal = time.time() + seconds
+    while (now := float(page.get_attribute("body", "data-now"))) < goal:
+        page.wait_for_function("now => Number(document.body.dataset.now) > now", arg=now)
 
 
 def deployed_body(aws):
@@ -131,8 +131,7 @@ def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page
             for label in (one for one, visible in zip(labels, shown, strict=True) if visible):
                 assert label in text or unknown, (properties["title"], label)
             assert root.query_selector("canvas") or root.query_selector("b") or unknown
-    assert "not drawn here" not in page.inner_text("main")
-    assert "not computed here" not in page.inner_text("main")
+    assert "not supported here" not in page.inner_text("main")
 
 
 def test_what_cannot_be_known_here_says_so_instead_of_showing_zero(page, url):
@@ -171,7 +170,7 @@ def test_an_alarm_and_new_orders_are_seen_while_the_page_is_open(aws, page, url)
     page.wait_for_selector('[data-name="Order Queue Dead Letters"][data-state="ALARM"]')
     assert boxes(page) == before, "nothing jumps"
     alarm.locator("button").click()
-    assert "First: look at errorCode" in page.inner_text("dialog")
+    assert "First: read errorCode" in page.inner_text("dialog")
 
 
 def values_in_logs(aws):
@@ -212,8 +211,10 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
     placed, rejected = number(page, "placed"), number(page, "rejected")
     demo.stock_up(aws, sample_orders.catalogue(), "tenthousand")
     orders = sample_orders.orders("tt", ORDERS, random.Random("tt"))
+    began = time.monotonic()
     queues.send(aws, queues.STANDARD, orders)
-    wait_until_settled(aws, 120)
+    wait_until_settled(aws)
+    took = time.monotonic() - began
     rows = [row for key, row in read_books(aws).orders.items() if key.startswith("tt-")]
     assert len(rows) == ORDERS
     pending = sum(row["status"] == "PENDING" for row in rows)
@@ -240,11 +241,11 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
         "Retries that succeed": {
             "of retried changes": 100 - 100 * statistics.fmean(all_of("RetriesExhausted"))
         },
-        "Orders in a transaction": {
+        "Orders per transaction": {
             "average": statistics.fmean(all_of("OrdersPerTransaction")),
             "most": max(all_of("OrdersPerTransaction")),
         },
-        "Attempts to commit": {"transactions sent": sum(all_of("ConditionalWrites"))},
+        "Commit attempts": {"transactions sent": sum(all_of("ConditionalWrites"))},
         "Commit latency": {
             f"p{percent}": percentile(all_of("CommitLatency"), percent) for percent in (50, 95, 99)
         },
@@ -261,8 +262,8 @@ def test_after_ten_thousand_orders_the_page_shows_what_tables_and_logs_hold(aws,
             assert found[label] == pytest.approx(value, rel=1e-6), (title, label)
     waiting = legend(page, "Waiting")["OrderQueue"]
     assert 100 < waiting <= ORDERS
-    assert 1 <= legend(page, "At once")["PlaceOrders"] <= 60
-    assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] < 120
+    assert 1 <= legend(page, "Concurrent invocations")["PlaceOrders"] <= 60
+    assert 0 < legend(page, "Age of the oldest message")["OrderQueue"] <= took + 1
 
 
 def test_under_the_pointer_the_legend_shows_that_moment(page, url):
@@ -360,7 +361,7 @@ def test_the_server_ends_with_the_embedded_aws(tmp_path):
             )
             server = Server.read(state / "dashboard.json")
             assert started.stdout.strip() == server.endpoint
-            give_up_at = time.monotonic() + 20
+            give_up_at = time.monotonic() + 60
             while not (problem := json.loads(ask(server.endpoint, "/data")[1])["problem"]):
                 assert time.monotonic() < give_up_at
                 time.sleep(0.05)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from local.invoke import invoke_deployed
 from operations import queues
 from operations.aws import Aws
 from operations.orders_file import OrderMessage
+
+QUIET_SECONDS = 90
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
@@ -31,11 +34,25 @@ def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
     return done
 
 
-def wait_until_settled(aws: Aws, seconds: float = 60) -> None:
-    give_up_at = time.monotonic() + seconds
-    while sum(queues.depth(aws, name).total for name in queues.QUEUES):
-        assert time.monotonic() < give_up_at, "messages stay in the queues"
+def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
+    """Wait for a condition, however long it takes: on a busy machine messages are slow. Fails when none moves any more."""
+    seen, since = None, time.monotonic()
+    while not condition():
+        depths = _depths(aws)
+        if depths != seen:
+            seen, since = depths, time.monotonic()
+        quiet = time.monotonic() - since
+        assert quiet < QUIET_SECONDS, f"it did not happen, and no message moves any more: {depths}"
         time.sleep(0.1)
+
+
+def wait_until_settled(aws: Aws) -> None:
+    """Wait until the queues are empty, as long as messages move."""
+    wait_until(aws, lambda: not any(depth.total for depth in _depths(aws).values()))
+
+
+def _depths(aws: Aws) -> dict[str, queues.Depth]:
+    return {name: queues.depth(aws, name) for name in queues.QUEUES}
 
 
 def message(body: Any, group: str = "g", deduplication_id: str = "d") -> OrderMessage:
