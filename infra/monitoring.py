@@ -36,6 +36,9 @@ HEALTHY_RETRY_SUCCESS = 0.99
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
 
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
+_MOST_UNITS_OF_A_KEY = {"Read": 3000, "Write": 1000}
+
 _MINUTE = Duration.minutes(1)
 _FIVE_MINUTES = Duration.minutes(5)
 _GREEN, _RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
@@ -228,14 +231,14 @@ class Monitoring(Construct):
                 periods=3,
             )
         for name, table in self._tables.items():
-            for kind in ("Read", "Write"):
+            for kind, most_per_second in _MOST_UNITS_OF_A_KEY.items():
                 self._alarm(
                     f"{name}{kind}Throttles",
                     self._of_table(table, f"{kind}ThrottleEvents", name, _ORANGE),
                     0,
                     f"DynamoDB throttles {kind.lower()}s of {name}; they are retried with backoff. First: check "
-                    "whether one key is hot (the limit is 1,000 write units per second). If none is, set "
-                    "warmThroughput in cdk.json.",
+                    f"whether one key is hot (its limit is {most_per_second:,} {kind.lower()} units per second). If "
+                    f"none is, set warmThroughput.{name} in cdk.json.",
                     periods=3,
                 )
         self._alarm(

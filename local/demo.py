@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +76,7 @@ class DemoResult:
         seconds: From the first message sent until the last one ended.
         books: The tables at the end.
         dead_letters: The dead letters of this workload, without duplicates.
-        samples: The handlers' metrics during the run.
+        samples: The handlers' metrics of this run.
         lost: Number of messages that led neither to an order nor to a dead letter.
     """
 
@@ -106,17 +108,51 @@ class DemoResult:
         return all(account.difference == 0 for account in self.accounts)
 
     @property
+    def sold(self) -> Counter[tuple[str, str]]:
+        """Units that this run's orders took, by product and incarnation."""
+        units: Counter[tuple[str, str]] = Counter()
+        for order_id in self.order_ids & self.books.orders.keys():
+            order = self.books.orders[order_id]
+            if order["status"] == "PENDING":
+                for line in order["items"]:
+                    units[line["productId"], line["productCreatedAt"]] += int(line["quantity"])
+        return units
+
+    @property
     def summary(self) -> dict[str, Any]:
-        """The content of `.local/demo.json`."""
+        """The content of `.local/demo.json`: every figure that `show` prints, of this run alone."""
+        placed, rejected = self.orders("PENDING"), self.orders("REJECTED")
+        attempts = emf.values_of(self.samples, "VersionConflict")
+        retries = emf.values_of(self.samples, "Retries")
+        transactions = len(emf.values_of(self.samples, "OrdersPerTransaction"))
+        reasons = Counter(
+            self.books.orders[order_id]["reason"]
+            for order_id in self.order_ids & self.books.orders.keys()
+            if self.books.orders[order_id]["status"] == "REJECTED"
+        )
+        codes = Counter(dead_letter.code for dead_letter in self.dead_letters)
+        messages = len(self.workload.messages)
         return {
             "ordersSent": len(self.order_ids),
-            "ordersPlaced": self.orders("PENDING"),
-            "ordersRejected": self.orders("REJECTED"),
+            "messagesSent": messages,
+            "ordersPlaced": placed,
+            "ordersRejected": rejected,
+            "rejectedByReason": dict(reasons.most_common()),
+            "ordersReplayed": int(sum(emf.values_of(self.samples, "OrdersReplayed"))),
             "ordersLost": self.lost,
             "deadLetters": len(self.dead_letters),
+            "deadLettersByCode": dict(codes.most_common()),
             "booksBalance": self.balance,
             "seconds": round(self.seconds, 3),
-            "messagesSent": len(self.workload.messages),
+            "ordersPerSecond": round((placed + rejected) / self.seconds, 1),
+            "messagesPerSecond": round(messages / self.seconds, 1),
+            "transactions": transactions,
+            "transactionsPer100Orders": round(100 * transactions / max(1, placed + rejected), 1),
+            "commitAttempts": len(attempts),
+            "conflicts": int(sum(attempts)),
+            "conflictRate": round(sum(attempts) / max(1, len(attempts)), 4),
+            "retriesOnAverage": round(sum(retries) / max(1, len(retries)), 3),
+            "retriesAtMost": int(max(retries, default=0)),
         }
 
     @property
@@ -155,10 +191,30 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
     """Stock the shop, send the orders, wait until every message has ended, and read the books.
 
     Raises:
-        UserError: The queues do not drain, or the embedded AWS stops.
+        UserError: Another demonstration is running, the queues do not drain, or the embedded AWS stops.
     """
+    with _alone():
+        return _run(aws, emulator, console, baskets)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one demonstration of a checkout run at a time: handlers log their figures per batch, not per sender."""
+    with (STATE / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                "another demo is running on this embedded AWS, and their figures would mix: "
+                "start this one when the other one has ended"
+            ) from None
+        yield
+
+
+def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> DemoResult:
     run = f"d{uuid.uuid4().hex[:6]}"
     workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
+    _wait_for_earlier_messages(aws, emulator, console)
     with console.status(f"Stocking {len(workload.products):,} products"):
         stock_up(aws, workload.products, run)
     since = int(time.time() * 1000)
@@ -174,7 +230,7 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
             for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[queue], 100_000)
             if dead_letter.original_message_id in ids
         }
-        samples = list(emf.read_samples(aws, _LOG_GROUP, since))
+        samples = _samples_since(since, emf.read_samples(aws, _LOG_GROUP, since))
     return DemoResult(
         workload=workload,
         seconds=seconds,
@@ -186,6 +242,14 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
             for message_id, message in ids.items()
         ),
     )
+
+
+def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
+    """Select what was measured since a time (Unix milliseconds).
+
+    The embedded AWS may write the last lines of an invocation later, among those of the next run.
+    """
+    return [sample for sample in found if sample.timestamp >= since]
 
 
 def _is_stored(message: OrderMessage, books: Books) -> bool:
@@ -236,6 +300,43 @@ def progress_bar(console: Console) -> Progress:
     )
 
 
+class _Patience:
+    """Gives up when nothing has moved for a while."""
+
+    def __init__(self) -> None:
+        self._seen: int | None = None
+        self._since = time.monotonic()
+
+    def look(self, value: int, waiting: int) -> None:
+        """Look at a figure that changes while messages move.
+
+        Raises:
+            UserError: It has not changed for too long.
+        """
+        now = time.monotonic()
+        if value != self._seen:
+            self._seen, self._since = value, now
+        elif now - self._since > _QUIET_SECONDS:
+            raise UserError(
+                f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `inventory-orders status` "
+                "and .local/logs/emulator.log"
+            )
+
+
+def _waiting(aws: Aws) -> int:
+    return sum(queues.depth(aws, queue).total for queue in (queues.STANDARD, queues.FIFO))
+
+
+def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -> None:
+    """Wait until the order queues are empty: what others sent before would count as this run's work."""
+    patience = _Patience()
+    with console.status("Waiting for the messages that were sent before"):
+        while waiting := _waiting(aws):
+            emulator.check()
+            patience.look(waiting, waiting)
+            time.sleep(0.1)
+
+
 def _send_and_watch(
     aws: Aws, emulator: Emulator, console: Console, workload: Workload
 ) -> dict[str, OrderMessage]:
@@ -256,26 +357,18 @@ def _send_and_watch(
             )
         ]
         bar = progress.add_task("Orders", total=total, note="")
-        began = last_change = time.monotonic()
-        settled = 0
+        began = time.monotonic()
+        patience = _Patience()
         while True:
             emulator.check()
             done = all(future.done() for future in sending)
-            waiting = sum(
-                queues.depth(aws, queue).total for queue in (queues.STANDARD, queues.FIFO)
-            )
-            now = time.monotonic()
-            if sent - waiting != settled:
-                settled, last_change = sent - waiting, now
-            pace = max(0, settled) / max(now - began, 0.001)
-            progress.update(bar, completed=max(0, settled), note=f"{pace:,.0f} a second")
+            waiting = _waiting(aws)
+            settled = max(0, sent - waiting)
+            pace = settled / max(time.monotonic() - began, 0.001)
+            progress.update(bar, completed=settled, note=f"{pace:,.0f} a second")
             if done and waiting == 0:
                 break
-            if now - last_change > _QUIET_SECONDS:
-                raise UserError(
-                    f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `inventory-orders status` "
-                    "and .local/logs/emulator.log"
-                )
+            patience.look(settled, waiting)
             time.sleep(0.1)
         ids = [message_id for future in sending for message_id in future.result()]
         return dict(zip(ids, workload.messages, strict=True))
@@ -293,21 +386,13 @@ def show(result: DemoResult, console: Console) -> None:
     summary, samples = result.summary, result.samples
     console.print()
     console.rule(f"[bold]{result.workload.title}", align="left")
-    _show_orders(result, console)
-    _show_cost(samples, summary, console)
+    _show_orders(summary, console)
+    _show_cost(summary, console)
     _show_timeline(samples, console)
     _show_books(result, console)
 
 
-def _show_orders(result: DemoResult, console: Console) -> None:
-    summary = result.summary
-    reasons = Counter(
-        result.books.orders[order_id]["reason"]
-        for order_id in result.order_ids & result.books.orders.keys()
-        if result.books.orders[order_id]["status"] == "REJECTED"
-    )
-    codes = Counter(dead_letter.code for dead_letter in result.dead_letters)
-    replayed = int(sum(emf.values_of(result.samples, "OrdersReplayed")))
+def _show_orders(summary: dict[str, Any], console: Console) -> None:
     table = RichTable(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -316,42 +401,46 @@ def _show_orders(result: DemoResult, console: Console) -> None:
         "Orders sent", f"{summary['ordersSent']:,}", f"in {summary['messagesSent']:,} messages"
     )
     table.add_row("placed", f"{summary['ordersPlaced']:,}", "stock taken, all lines or none")
-    table.add_row("rejected", f"{summary['ordersRejected']:,}", _counts(reasons))
-    table.add_row("replayed", f"{replayed:,}", "duplicates, answered as done, applied once")
-    table.add_row("dead letters", f"{summary['deadLetters']:,}", _counts(codes))
+    table.add_row(
+        "rejected", f"{summary['ordersRejected']:,}", _counts(summary["rejectedByReason"])
+    )
+    table.add_row(
+        "replayed",
+        f"{summary['ordersReplayed']:,}",
+        "duplicates, answered as done, applied once",
+    )
+    table.add_row(
+        "dead letters", f"{summary['deadLetters']:,}", _counts(summary["deadLettersByCode"])
+    )
     lost = summary["ordersLost"]
     table.add_row("lost", f"{lost:,}", "" if lost else "every message is accounted for")
     console.print(table)
 
 
-def _show_cost(samples: Sequence[emf.Sample], summary: dict[str, Any], console: Console) -> None:
-    conflicts = emf.values_of(samples, "VersionConflict")
-    retries = emf.values_of(samples, "Retries")
-    packed = emf.values_of(samples, "OrdersPerTransaction")
-    answered = summary["ordersPlaced"] + summary["ordersRejected"]
+def _show_cost(summary: dict[str, Any], console: Console) -> None:
     table = RichTable(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column(style="dim")
     table.add_row(
         "Throughput",
-        f"{summary['messagesSent'] / summary['seconds']:,.0f}/s",
-        f"{summary['messagesSent']:,} messages in {summary['seconds']:.1f} s, sending included",
+        f"{summary['ordersPerSecond']:,.0f}/s",
+        f"orders answered; {summary['messagesSent']:,} messages in {summary['seconds']:.1f} s, sending included",
     )
     table.add_row(
         "Transactions",
-        f"{100 * len(packed) / max(1, answered):.0f}",
+        f"{summary['transactionsPer100Orders']:.0f}",
         "committed per 100 orders",
     )
     table.add_row(
         "Conflicts",
-        f"{sum(conflicts):,.0f}",
-        f"{_share(conflicts)} of {len(conflicts):,} attempts met a faster rival",
+        f"{summary['conflicts']:,}",
+        f"{100 * summary['conflictRate']:.1f} % of {summary['commitAttempts']:,} attempts met a faster rival",
     )
     table.add_row(
         "Retries",
-        f"{sum(retries) / max(1, len(retries)):.2f}",
-        f"per order on average, at most {max(retries, default=0):.0f}",
+        f"{summary['retriesOnAverage']:.2f}",
+        f"per order on average, at most {summary['retriesAtMost']}",
     )
     console.print()
     console.print(table)
@@ -399,23 +488,30 @@ def _bars(values: Sequence[float], full: float) -> str:
 
 def _show_books(result: DemoResult, console: Console) -> None:
     console.print()
+    sold = result.sold
 
     def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
         is_hot = account.product_id == sample_orders.HOT_PRODUCT
-        return (account.difference == 0, not is_hot, account.stock > 0, -account.sold)
+        own = sold[account.product_id, account.created_at]
+        return (account.difference == 0, not is_hot, account.stock > 0, -own)
 
     shown = sorted(result.accounts, key=order_of_interest)[:8]
-    table = RichTable(title="The books", title_justify="left", title_style="bold", box=None)
+    table = RichTable(
+        title="The books of this run", title_justify="left", title_style="bold", box=None
+    )
     table.add_column("product")
-    for heading in ("booked in", "sold", "should be", "in stock"):
+    for heading in ("at the start", "sold", "should be", "in stock"):
         table.add_column(heading, justify="right")
     table.add_column("status")
     for account in shown:
+        own = sold[account.product_id, account.created_at]
+        # What others do meanwhile counts as done before.
+        should_be = account.adjusted - account.sold
         table.add_row(
             account.product_id,
-            f"{account.adjusted:,}",
-            f"{account.sold:,}",
-            f"{account.adjusted - account.sold:,}",
+            f"{should_be + own:,}",
+            f"{own:,}",
+            f"{should_be:,}",
             f"{account.stock:,}",
             account.status,
             style="bold" if account.product_id == sample_orders.HOT_PRODUCT else "",
@@ -430,9 +526,5 @@ def _show_books(result: DemoResult, console: Console) -> None:
         console.print(f"[bold red]The books do not balance: {len(wrong)} products are off.[/]")
 
 
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counter.most_common())
-
-
-def _share(flags: Sequence[float]) -> str:
-    return f"{100 * sum(flags) / max(1, len(flags)):.1f} %"
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())

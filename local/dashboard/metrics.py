@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 # The longest time range that the dashboard shows.
 RETENTION_SECONDS = 3 * 3600
+
+# A run with less than this part of another one's invocations is a stray one.
+_STRAY = 10
 
 
 class DashboardError(Exception):
@@ -57,6 +60,21 @@ class Window:
         return self.start + self.period * self.count
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """When the functions ran.
+
+    Attributes:
+        first: Unix seconds.
+        last: Unix seconds, inclusive.
+        earlier: Whether they ran before that, too.
+    """
+
+    first: int
+    last: int
+    earlier: bool = False
+
+
 @dataclass
 class _Series:
     seconds: list[int] = field(default_factory=list)
@@ -84,7 +102,7 @@ class Samples:
 
     def __init__(self) -> None:
         self._series: dict[Metric, _Series] = {}
-        self._traffic: list[int] = []
+        self._traffic = _Series()
 
     def add(self, metric: Metric, second: int, values: Sequence[float]) -> None:
         """Add samples, in any order of time."""
@@ -97,16 +115,13 @@ class Samples:
         series.values[second] = list(values)
 
     def mark_traffic(self, second: int) -> None:
-        """Remember that a function ran during a second."""
-        at = bisect_left(self._traffic, second)
-        if at == len(self._traffic) or self._traffic[at] != second:
-            self._traffic.insert(at, second)
+        """Remember that an invocation began or ended during a second."""
+        self._traffic.add(second, [1])
 
     def forget_before(self, second: int) -> None:
         """Drop samples before a second."""
-        for series in self._series.values():
+        for series in (*self._series.values(), self._traffic):
             series.forget_before(second)
-        del self._traffic[: bisect_left(self._traffic, second)]
 
     def buckets(self, metric: Metric, window: Window) -> list[list[float]]:
         """List the values of a metric for each period; empty for a period without samples."""
@@ -117,15 +132,31 @@ class Samples:
                 found[(second - window.start) // window.period] += series.values[second]
         return found
 
-    def latest_traffic(self, now: int, quiet: int) -> tuple[int, int] | None:
-        """Find the first and last second of the newest traffic without a pause of `quiet` seconds."""
-        last = bisect_right(self._traffic, now)
-        if not last:
+    def latest_traffic(self, now: int, quiet: int, recent: int) -> Traffic | None:
+        """Find the newest traffic.
+
+        It begins with the newest run that is not a stray one. Runs are separated by pauses of `quiet` seconds. A stray
+        run has less than a tenth of the invocations of the busiest run that ended at most `recent` seconds before the
+        last invocation.
+        """
+        seconds = self._traffic.between(0, now + 1)
+        if not seconds:
             return None
-        first = last - 1
-        while first and self._traffic[first] - self._traffic[first - 1] < quiet:
-            first -= 1
-        return self._traffic[first], self._traffic[last - 1]
+        runs = [[seconds[0]]]
+        for second in seconds[1:]:
+            if second - runs[-1][-1] < quiet:
+                runs[-1].append(second)
+            else:
+                runs.append([second])
+        last = seconds[-1]
+        weights = {
+            run[0]: sum(len(self._traffic.values[second]) for second in run)
+            for run in runs
+            if run[-1] >= last - recent
+        }
+        least = max(weights.values()) / _STRAY
+        first = max(start for start, weight in weights.items() if weight >= least)
+        return Traffic(first, last, earlier=seconds[0] < first)
 
 
 def statistic(name: str, values: Sequence[float]) -> float | None:

@@ -14,7 +14,7 @@ import boto3
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
-from local.dashboard.metrics import DashboardError, Window
+from local.dashboard.metrics import DashboardError, Traffic, Window
 from operations.aws import Aws
 
 # Seconds shown, and seconds per point. The last entry is the default range of CloudWatch.
@@ -23,6 +23,8 @@ LATEST = "latest"
 
 # A pause of this length separates one run of traffic from the next.
 _QUIET_SECONDS = 60
+# A few orders do not make a busier run vanish that ended this much earlier: both still fit at 5 seconds a point.
+_RECENT_SECONDS = 1200
 _MARGIN_SECONDS = 2
 _LEAST_SECONDS = 20
 _MOST_POINTS = 300
@@ -87,7 +89,9 @@ class Service:
         with self._lock:
             traffic = None
             if self._collector is not None:
-                traffic = self._collector.samples.latest_traffic(now, _QUIET_SECONDS)
+                traffic = self._collector.samples.latest_traffic(
+                    now, _QUIET_SECONDS, _RECENT_SECONDS
+                )
             window = window_of(span, now, traffic)
             return {
                 "name": self._name,
@@ -97,6 +101,7 @@ class Service:
                 "ready": bool(self._widgets),
                 "now": now,
                 "traffic": traffic is not None,
+                "earlier": span == LATEST and traffic is not None and traffic.earlier,
                 "start": window.start,
                 "period": window.period,
                 "count": window.count,
@@ -143,14 +148,14 @@ def short_name(alarm_name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found[1]) if found else alarm_name
 
 
-def window_of(span: str, now: int, traffic: tuple[int, int] | None) -> Window:
+def window_of(span: str, now: int, traffic: Traffic | None) -> Window:
     """Choose the periods to show for a range. The latest traffic is shown in full, with a margin."""
     if span in RANGES:
         seconds, period = RANGES[span]
         return Window.covering(now - seconds + period, now, period)
     if traffic is None:
         return Window.covering(now - _LEAST_SECONDS, now, 1)
-    start, last = traffic[0] - _MARGIN_SECONDS, min(now, traffic[1] + _MARGIN_SECONDS)
+    start, last = traffic.first - _MARGIN_SECONDS, min(now, traffic.last + _MARGIN_SECONDS)
     start = min(start, last - _LEAST_SECONDS)
     period = next(p for p in (1, 5, 30, 60) if (last - start) / p <= _MOST_POINTS)
     return Window.covering(start, last, period)

@@ -1,12 +1,15 @@
-"""The demonstration, which several tests look at."""
+"""The demonstration, and a real browser for the dashboard's page."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from local import STATE
+from local.dashboard import browser
+from operations.errors import UserError
 from tests.support.logs import give_every_worker_nothing_to_do, values_in_logs
 from tests.support.stack import cli, wait_until_settled
 
@@ -35,3 +38,27 @@ def demonstration(embedded_aws: Any) -> Demonstration:
     before = {name: sum(metrics[name, None]) for name in ("OrdersPlaced", "OrdersRejected")}
     output = cli("demo").stdout
     return Demonstration(before, output, json.loads((STATE / "demo.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    try:
+        browser.find()
+    except UserError as error:
+        pytest.skip(f"THE DASHBOARD'S PAGE IS NOT TESTED: {error}")
+    with browser.launched() as launched:
+        yield launched
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page that must not complain."""
+    opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
+    complaints: list[str] = []
+    opened.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    yield opened
+    opened.unroute_all(behavior="wait")
+    opened.close()
+    assert complaints == []

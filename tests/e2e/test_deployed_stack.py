@@ -86,6 +86,9 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert result["deadLetters"] >= 20
     assert result["booksBalance"] is True
     assert result["seconds"] > 0
+    assert result["ordersPerSecond"] == pytest.approx(2000 / result["seconds"], rel=0.01)
+    assert 0 <= result["conflictRate"] < 1
+    assert 0 < result["transactions"] <= result["commitAttempts"]
     hot = next(line for line in demonstration.output.splitlines() if "tea-first-flush-drop" in line)
     assert hot.split()[-2:] == ["0", "OUT_OF_STOCK"], "the hot product ends at exactly 0"
     assert "The books balance." in demonstration.output

@@ -14,7 +14,7 @@ from operations.audit import history, read_books
 from operations.aws import Aws
 from operations.orders_file import OrderMessage
 from tests.support.messages import order_body
-from tests.support.stack import cli, create, wait_for, wait_until_settled
+from tests.support.stack import cli, create, wait_until, wait_until_settled
 
 PRODUCTS = [f"soak-{number}" for number in range(12)]
 DELISTED, COUNTED = PRODUCTS[0], PRODUCTS[1]
@@ -80,13 +80,16 @@ def test_every_unit_is_explained_after_all_kinds_of_messages_at_once(embedded_aw
         sender.start()
 
     place = {"TableName": aws.outputs["ProductsTableName"], "Key": {"productId": {"S": DELISTED}}}
-    wait_for(lambda: int(aws.dynamodb.get_item(**place)["Item"]["_version"]["N"]) > 1)
+    wait_until(aws, lambda: int(aws.dynamodb.get_item(**place)["Item"]["_version"]["N"]) > 1)
     created_at = aws.dynamodb.get_item(**place)["Item"]["createdAt"]["S"]
     delist = {"action": "delist", "productId": DELISTED, "createdAt": created_at}
-    give_up_at = time.monotonic() + 30
-    while (answer := invoke_deployed(aws, "manage_products", delist).answer)["result"] != "APPLIED":
-        assert answer["result"] == "RETRY_LATER", answer
-        assert time.monotonic() < give_up_at
+
+    def delisted():
+        answer = invoke_deployed(aws, "manage_products", delist).answer
+        assert answer["result"] in ("APPLIED", "RETRY_LATER"), answer
+        return answer["result"] == "APPLIED"
+
+    wait_until(aws, delisted)
     create(aws, DELISTED, 40)
     assert invoke_deployed(aws, "manage_products", delist).answer["result"] == "STALE"
     acquired = invoke_deployed(
@@ -108,9 +111,8 @@ def test_every_unit_is_explained_after_all_kinds_of_messages_at_once(embedded_aw
     ).answer
     assert committed["result"] == "COMMITTED", committed
 
-    for sender in senders:
-        sender.join(timeout=120)
-        assert sender.exitcode == 0
+    wait_until(aws, lambda: all(sender.exitcode is not None for sender in senders))
+    assert [sender.exitcode for sender in senders] == [0] * len(senders)
     wait_until_settled(aws)
 
     books = read_books(aws)

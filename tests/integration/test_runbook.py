@@ -17,7 +17,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, sections
-from tests.support.stack import cli, create, wait_for, wait_until_settled
+from tests.support.stack import cli, create, wait_until, wait_until_settled
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"
@@ -115,7 +115,7 @@ def test_dead_letters_can_be_purged(aws):
     # test_redrive.py tests the redrive itself.
     url = aws.outputs["OrderDeadLetterQueueUrl"]
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="no order")
-    wait_for(lambda: queues.peek_dead_letters(aws.sqs, url, 100))
+    wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 100))
     assert "INVALID_JSON" in cli("redrive", "--queue", "standard").stdout
     run(aws, "DeadLetters", "purge-queue")
     assert "There are no dead letters." in cli("redrive", "--queue", "standard").stdout
@@ -132,7 +132,7 @@ def test_oldest_message_is_placed_once_its_queue_is_connected_again(aws):
     assert not any("rb-oldest-1" in line for line in log(aws, "OldestMessage"))
     assert status_of(aws, "rb-oldest-1") is None
     run(aws, "OldestMessage", "update-event-source-mapping", UUID=mapping["UUID"])
-    wait_for(lambda: status_of(aws, "rb-oldest-1") == "PENDING")
+    wait_until(aws, lambda: status_of(aws, "rb-oldest-1") == "PENDING")
     assert mapping_of(aws, FUNCTION, queues.STANDARD)["State"] == "Enabled"
 
 
@@ -145,7 +145,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
         lines = [json.loads(line) for line in log(aws, "OldestMessage", instead=other)]
         return {line["cause"] for line in lines if line.get("productId") == "rb-early"}
 
-    wait_for(returned)
+    wait_until(aws, returned)
     assert returned() == {"UNKNOWN_PRODUCT"}
     create(aws, "rb-early", 1)
     wait_until_settled(aws)
@@ -185,14 +185,14 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
             lines = [json.loads(line) for line in log(aws, "RetriesExhausted")]
             return {line["cause"] for line in lines if line.get("orderId") == "rb-tired-1"}
 
-        wait_for(causes)
+        wait_until(aws, causes)
         assert causes() <= {"CONTENTION", "OUT_OF_TIME"}
         assert proxy.counts[Fault.CONFLICT] > 1
         samples = list(read_samples(aws, "PlaceOrdersLogGroupName", since))
         assert 1 in values_of(samples, "RetriesExhausted")
         assert status_of(aws, "rb-tired-1") is None
         proxy.shares = Shares()
-        wait_for(lambda: status_of(aws, "rb-tired-1") == "PENDING")
+        wait_until(aws, lambda: status_of(aws, "rb-tired-1") == "PENDING")
     wait_until_settled(aws)
 
 
@@ -205,12 +205,14 @@ def test_errors_end_once_the_environment_is_restored(aws):
     with visibility(aws, 3):
         with changed_environment(aws, broken):
             send_order(aws, "rb-error-1", "rb-error")
-            wait_for(lambda: any("PRODUCTS_TABLE_NAME" in line for line in log(aws, "Errors")))
+            wait_until(
+                aws, lambda: any("PRODUCTS_TABLE_NAME" in line for line in log(aws, "Errors"))
+            )
             shown = run(aws, "Errors", "get-function-configuration")["Environment"]["Variables"]
             assert "PRODUCTS_TABLE_NAME" not in shown
             assert status_of(aws, "rb-error-1") is None
             assert queues.depth(aws, queues.STANDARD).total == 1
-        wait_for(lambda: status_of(aws, "rb-error-1") == "PENDING")
+        wait_until(aws, lambda: status_of(aws, "rb-error-1") == "PENDING")
     wait_until_settled(aws)
 
 

@@ -15,6 +15,8 @@ from operations import queues
 from operations.aws import Aws
 from operations.orders_file import OrderMessage
 
+QUIET_SECONDS = 90
+
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
 
@@ -32,22 +34,25 @@ def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
     return done
 
 
-def wait_until_settled(aws: Aws, quiet_seconds: float = 60) -> None:
-    """Wait until the queues are empty, and fail when nothing has left them for a while."""
-    give_up_at, before = 0.0, None
-    while sum(held := [queues.depth(aws, name).total for name in queues.QUEUES]):
-        if held != before:
-            give_up_at, before = time.monotonic() + quiet_seconds, held
-        assert time.monotonic() < give_up_at, f"messages stay in the queues: {held}"
-        time.sleep(0.1)
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
-    """Wait until something is true."""
-    give_up_at = time.monotonic() + seconds
+def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
+    """Wait for a condition, however long it takes: on a busy machine messages are slow. Fails when none moves any more."""
+    seen, since = None, time.monotonic()
     while not condition():
-        assert time.monotonic() < give_up_at, "it did not happen"
+        depths = _depths(aws)
+        if depths != seen:
+            seen, since = depths, time.monotonic()
+        quiet = time.monotonic() - since
+        assert quiet < QUIET_SECONDS, f"it did not happen, and no message moves any more: {depths}"
         time.sleep(0.1)
+
+
+def wait_until_settled(aws: Aws) -> None:
+    """Wait until the queues are empty, as long as messages move."""
+    wait_until(aws, lambda: not any(depth.total for depth in _depths(aws).values()))
+
+
+def _depths(aws: Aws) -> dict[str, queues.Depth]:
+    return {name: queues.depth(aws, name) for name in queues.QUEUES}
 
 
 def message(body: Any, group: str = "g", deduplication_id: str = "d") -> OrderMessage:

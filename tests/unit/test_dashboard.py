@@ -12,7 +12,7 @@ from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.collector import Invocation, InvocationReader, at_once, unknown
 from local.dashboard.expressions import Expression
-from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
+from local.dashboard.metrics import DashboardError, Metric, Samples, Traffic, Window, statistic
 from local.dashboard.service import RANGES, short_name, window_of
 from local.logs import Event, Tail
 
@@ -153,7 +153,7 @@ def test_an_unavailable_metric_has_a_reason_instead_of_zero():
         (graph(placed(), view="singleValue"), "single values"),
         (graph(placed(), liveData=True), "liveData"),
         (graph(placed(yAxis="right")), "yAxis"),
-        (graph(["...", {}]), "uses an abbreviation"),
+        (graph(["...", {}]), "abbreviation"),
         (graph(placed(stat="tm90")), "tm90"),
         (graph([{"expression": "a + b"}]), "a, b"),
         (graph([{"expression": "RATE(a)"}]), "RATE"),
@@ -225,21 +225,44 @@ def test_old_samples_are_forgotten():
         samples.mark_traffic(second)
     samples.forget_before(90)
     assert sum(map(len, samples.buckets(PLACED, Window(0, 100, 1)))) == 10
-    assert samples.latest_traffic(1000, 60) == (90, 99)
+    assert samples.latest_traffic(1000, 60, 1200) == Traffic(90, 99)
 
 
-def test_the_latest_traffic_begins_after_the_last_long_pause():
+def traffic_of(*runs):
+    """Samples with runs of traffic: first and last second, and invocations in each second."""
     samples = Samples()
-    assert samples.latest_traffic(100, 60) is None
-    for second in (10, 200, 259, 300, 500):
-        samples.mark_traffic(second)
-    assert samples.latest_traffic(400, 60) == (200, 300)
-    assert samples.latest_traffic(600, 60) == (500, 500)
+    for first, last, invocations in runs:
+        for second in range(first, last + 1):
+            for _ in range(invocations):
+                samples.mark_traffic(second)
+    return samples
+
+
+def test_the_latest_traffic_is_what_no_long_pause_interrupts():
+    assert Samples().latest_traffic(100, 60, 1200) is None
+    samples = traffic_of((10, 10, 1), (200, 200, 1), (259, 259, 1), (300, 300, 1), (500, 500, 1))
+    assert samples.latest_traffic(400, 60, 1200) == Traffic(200, 300, earlier=True)
+    assert samples.latest_traffic(600, 60, 1200) == Traffic(500, 500, earlier=True)
+    assert samples.latest_traffic(259, 60, 1200).last == 259, "nothing later than now"
+
+
+def test_a_stray_order_does_not_make_the_demo_vanish_from_the_latest_traffic():
+    demo = (1000, 1010, 20)
+    assert traffic_of(demo, (1100, 1100, 1)).latest_traffic(2000, 60, 1200) == Traffic(1000, 1100)
+    strays = traffic_of(demo, (1100, 1100, 1), (1900, 1901, 1)).latest_traffic(2000, 60, 1200)
+    assert strays == Traffic(1000, 1901), "nor do two"
+    second = traffic_of(demo, (1100, 1110, 20)).latest_traffic(2000, 60, 1200)
+    assert second == Traffic(1100, 1110, earlier=True), "another demo does"
+
+
+def test_after_a_while_a_stray_order_is_shown_alone_in_full_resolution():
+    traffic = traffic_of((1000, 1010, 20), (2211, 2211, 1)).latest_traffic(9999, 60, 1200)
+    assert traffic == Traffic(2211, 2211, earlier=True)
 
 
 @given(st.sampled_from(["latest", *RANGES]), st.integers(10**9, 2 * 10**9), st.integers(0, 10_000))
 def test_every_range_ends_with_the_traffic_and_has_few_points(span, now, length):
-    window = window_of(span, now, (now - length, now))
+    window = window_of(span, now, Traffic(now - length, now))
     assert window.start % window.period == 0
     assert window.count <= 302
     assert window.end > now

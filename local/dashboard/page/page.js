@@ -4,6 +4,8 @@
 const POLL_MILLISECONDS = 1000;
 const COLORS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#d62728", "#7f7f7f"];
 const MOST_DOTTED_POINTS = 120;
+const LEAST_AREA = 1.5; // pixels: 2 rejections are seen on top of 500
+const LONE_BAR = 5; // pixels
 const RESOLUTIONS = {
   1: "one point per second (CloudWatch: per minute)",
   5: "one point per 5 seconds (CloudWatch: per minute)",
@@ -18,6 +20,8 @@ let layout = null;
 let widgets = [];
 let latest = null;
 let charts = [];
+let explained = null; // index of the alarm in the dialog
+let dismissed = null; // text of the notice that was closed
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -91,100 +95,139 @@ function numbersWidget(root, widget) {
 function alarmsWidget(root, widget) {
   const count = element("small");
   const title = element("h3", {}, widget.title, count);
-  const explanation = element("dialog");
-  explanation.addEventListener("click", () => explanation.close());
-  const items = widget.alarms.map((alarm) => {
-    const button = element("button", { type: "button", textContent: alarm.name });
+  const items = widget.alarms.map((alarm, index) => {
+    const button = element("button", { type: "button", textContent: alarm.name, ariaHasPopup: "dialog" });
     const item = element("li", {}, button);
     item.dataset.name = alarm.name;
     button.addEventListener("click", () => {
-      explanation.replaceChildren(
-        element("h3", { textContent: `${alarm.name}: ${item.dataset.state}` }),
-        element("p", { textContent: alarm.description }),
-        element("p", { textContent: button.title }),
-      );
-      explanation.showModal();
+      explained = index;
+      explain(current.alarms[index]);
+      byId("explanation").showModal();
     });
     return item;
   });
-  root.append(title, element("ul", { className: "alarm-list" }, ...items), explanation);
+  let current = widget;
+  root.append(title, element("ul", { className: "alarm-list" }, ...items));
   return (now) => {
+    current = now;
     const counts = { ALARM: 0, OK: 0, UNKNOWN: 0 };
     now.alarms.forEach((alarm, index) => {
       counts[alarm.state] += 1;
       items[index].dataset.state = alarm.state;
       items[index].firstChild.title = alarm.reason;
+      items[index].firstChild.ariaLabel = `${alarm.name}: ${alarm.state}`;
     });
     setText(count, `${counts.ALARM} in alarm · ${counts.OK} OK · ${counts.UNKNOWN} not known on this machine`);
+    if (byId("explanation").open && explained in now.alarms) explain(now.alarms[explained]);
   };
+}
+
+function explain(alarm) {
+  setText(byId("explanation-title"), `${alarm.name}: ${alarm.state}`);
+  setText(byId("explanation-meaning"), alarm.description);
+  setText(byId("explanation-reason"), alarm.reason);
 }
 
 // ---------------------------------------------------------------- graphs
 
-// Stacks each series on those before it. A series without any value is not drawn.
+// Stacks each series on those before it: floor and top of its area at each moment, null where no series has a value.
 function stacked(all) {
   const sums = new Array(all[0]?.length ?? 0).fill(0);
   const seen = sums.map((_, at) => all.some((points) => points[at] !== null));
-  return all.map((points) => {
-    if (points.every((value) => value === null)) return points;
-    return points.map((value, at) => (seen[at] ? (sums[at] += value ?? 0) : null));
+  return all.map((points) =>
+    points.map((value, at) => {
+      if (!seen[at]) return null;
+      const floor = sums[at];
+      sums[at] += value ?? 0;
+      return { floor, top: sums[at] };
+    }),
+  );
+}
+
+// The runs of moments with values: [first, last], both inclusive.
+function runsOf(points) {
+  const runs = [];
+  points.forEach((point, at) => {
+    if (point === null) return;
+    if (at > 0 && points[at - 1] !== null) runs.at(-1)[1] = at;
+    else runs.push([at, at]);
   });
+  return runs;
+}
+
+// Fills each area in its own colour only. From the top down, so that a thin area keeps its least height.
+function drawAreas(chart, areas, colors) {
+  const { ctx } = chart;
+  const ratio = devicePixelRatio;
+  const x = (at) => chart.valToPos(chart.data[0][at], "x", true);
+  const low = (area) => chart.valToPos(area.floor, "y", true);
+  const high = (area) => (area.top > area.floor ? Math.min(chart.valToPos(area.top, "y", true), low(area) - LEAST_AREA * ratio) : low(area));
+  ctx.save();
+  for (let index = areas.length - 1; index >= 0; index -= 1) {
+    ctx.fillStyle = colors[index];
+    for (const [first, last] of runsOf(areas[index])) {
+      const run = areas[index].slice(first, last + 1);
+      let edge = run.map((area, offset) => [x(first + offset), area]);
+      // A single moment has no width: a bar stands for it.
+      if (first === last) edge = [-0.5, 0.5].map((side) => [x(first) + side * LONE_BAR * ratio, run[0]]);
+      const top = edge.map(([left, area]) => [left, high(area)]);
+      const bottom = edge.map(([left, area]) => [left, low(area)]).reverse();
+      ctx.beginPath();
+      [...top, ...bottom].forEach(([left, y]) => ctx.lineTo(left, y));
+      ctx.fill();
+    }
+  }
+  ctx.restore();
 }
 
 function highest(data, widget) {
   let most = 0;
   for (const points of data.slice(1)) for (const value of points) if (value > most) most = value;
-  // A line far above the values would flatten the curves; then only its label is drawn.
+  // A line far above the values would flatten the curves; then only the legend tells of it.
   for (const line of widget.lines) if (most === 0 || line.value <= 4 * most) most = Math.max(most, line.value);
   return most || 1;
 }
 
-function drawLines(chart, widget) {
+function drawLines(chart, lines, items) {
   const { ctx, bbox } = chart;
   const ratio = devicePixelRatio;
   ctx.save();
-  ctx.font = `${11 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
-  ctx.textAlign = "right";
-  for (const line of widget.lines) {
+  const width = Math.max(1, Math.round(ratio));
+  ctx.lineWidth = width;
+  ctx.setLineDash([5 * ratio, 4 * ratio]);
+  lines.forEach((line, index) => {
     const above = line.value > chart.scales.y.max;
-    const y = above ? bbox.top : chart.valToPos(line.value, "y", true);
-    ctx.fillStyle = ctx.strokeStyle = line.color ?? style("--muted");
-    if (!above) {
-      ctx.lineWidth = ratio;
-      ctx.setLineDash([5 * ratio, 4 * ratio]);
-      ctx.beginPath();
-      ctx.moveTo(bbox.left, y);
-      ctx.lineTo(bbox.left + bbox.width, y);
-      ctx.stroke();
-    }
-    const room = y - bbox.top > 16 * ratio;
-    ctx.textBaseline = room ? "bottom" : "top";
-    const text = above ? `↑ ${shown(line.value)}: ${line.label}` : line.label;
-    // An outline in the colour of the card keeps the text readable on top of curves.
-    ctx.setLineDash([]);
-    ctx.lineWidth = 4 * ratio;
-    ctx.lineJoin = "round";
-    ctx.strokeStyle = style("--card");
-    ctx.strokeText(text, bbox.left + bbox.width - 4 * ratio, y + (room ? -3 : 3) * ratio);
-    ctx.fillText(text, bbox.left + bbox.width - 4 * ratio, y + (room ? -3 : 3) * ratio);
-  }
+    items[index].lastChild.hidden = !above;
+    if (above) return;
+    // On whole pixels, so that the line is sharp.
+    const y = Math.round(chart.valToPos(line.value, "y", true)) + width / 2;
+    ctx.strokeStyle = line.color ?? style("--muted");
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+  });
   ctx.restore();
 }
 
-function makeChart(plot, widget, known, hover) {
+// The labels of lines are in the legend, where they cover no curve.
+function lineItem(line) {
+  const dash = element("span", { className: "dash" });
+  dash.style.borderColor = line.color ?? "var(--muted)";
+  const value = line.label.includes(shown(line.value)) ? "" : ` ${shown(line.value)}`;
+  const item = element("li", {}, dash, line.label + value, element("small", { textContent: "(above this graph)", hidden: true }));
+  item.dataset.line = line.label;
+  return item;
+}
+
+function makeChart(plot, widget, known, hooks) {
   const axis = { stroke: style("--muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false }, grid: { stroke: style("--grid"), width: 1 } };
   const dots = latest.count <= MOST_DOTTED_POINTS;
   const series = known.map((one, index) => {
     const color = colorOf(one, index);
     return { label: one.label, stroke: color, width: 1.8, points: { show: dots, size: 4, fill: color } };
   });
-  const bands = [];
-  if (widget.stacked) {
-    series.forEach((one, index) => {
-      one.fill = `${one.stroke}66`;
-      if (index > 0) bands.push({ series: [index + 1, index], fill: one.fill });
-    });
-  }
+  if (widget.stacked) for (const one of series) Object.assign(one, { paths: () => null, points: { show: false } });
   return new uPlot(
     {
       width: plot.clientWidth,
@@ -192,14 +235,13 @@ function makeChart(plot, widget, known, hover) {
       padding: [8, 22, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: "dashboard" }, drag: { x: false, y: false }, points: { size: 7 } },
-      scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * (widget.lines.length > 0 ? 1.2 : 1.08)] } },
+      scales: { x: { time: true, range: () => [latest.start, latest.start + latest.period * Math.max(1, latest.count - 1)] }, y: { range: (chart) => [widget.least ?? 0, highest(chart.data, widget) * 1.08] } },
       series: [{}, ...series],
-      bands,
       axes: [
         { ...axis, size: 24, gap: 4, space: 70, values: (_, ticks) => ticks.map((tick) => (tick % 60 === 0 ? clock(tick).slice(0, 5) : clock(tick))) },
         { ...axis, size: 46, gap: 4, space: 34, values: (_, ticks) => ticks.map(shown) },
       ],
-      hooks: { draw: [(chart) => drawLines(chart, widget)], setCursor: [hover] },
+      hooks,
     },
     [[], ...known.map(() => [])],
     plot,
@@ -212,9 +254,11 @@ function graphWidget(root, widget) {
   const known = () => current.series.filter((series) => series.unknown === null);
   let current = widget;
   let at = null;
+  let areas = [];
 
   plot.append(empty);
-  root.append(heading(widget.title, widget.unit), plot);
+  const unit = [widget.unit, widget.stacked ? "stacked" : ""].filter(Boolean).join(", ");
+  root.append(heading(widget.title, unit), plot);
   const values = new Map();
   const legend = element("ul", { className: "legend" });
   widget.series.forEach((series, index) => {
@@ -225,6 +269,8 @@ function graphWidget(root, widget) {
     item.dataset.label = series.label;
     legend.append(item);
   });
+  const lines = widget.lines.map(lineItem);
+  legend.append(...lines);
   const unknown = widget.series.filter((series) => series.unknown !== null);
   const reasons = [...new Set(unknown.map((series) => series.unknown))].join("; ");
   const nothing = values.size === 0;
@@ -244,9 +290,15 @@ function graphWidget(root, widget) {
     for (const series of known()) setValue(values.get(series.label), at === null ? series.overall : series.points[at]);
   };
   const colored = known().map((series) => ({ ...series, color: colorOf(series, widget.series.findIndex((one) => one.label === series.label)) }));
-  const chart = makeChart(plot, widget, colored, (one) => {
-    at = one.cursor.idx ?? null;
-    fill();
+  const chart = makeChart(plot, widget, colored, {
+    drawAxes: [(one) => drawAreas(one, areas, colored.map((series) => series.color))],
+    draw: [(one) => drawLines(one, widget.lines, lines)],
+    setCursor: [
+      (one) => {
+        at = one.cursor.idx ?? null;
+        fill();
+      },
+    ],
   });
   charts.push(chart);
   new ResizeObserver(() => {
@@ -258,7 +310,10 @@ function graphWidget(root, widget) {
     const times = Array.from({ length: latest.count }, (_, index) => latest.start + index * latest.period);
     const points = known().map((series) => series.points);
     if (at !== null && at >= latest.count) at = null;
-    chart.setData([times, ...(widget.stacked ? stacked(points) : points)]);
+    areas = widget.stacked ? stacked(points) : [];
+    // Where an area has no height, the pointer finds nothing.
+    const drawn = widget.stacked ? areas.map((area) => area.map((one) => (one !== null && one.top > one.floor ? one.top : null))) : points;
+    chart.setData([times, ...drawn]);
     const none = points.every((one) => one.every((value) => value === null));
     empty.hidden = !none;
     setText(empty, none ? (latest.traffic ? "No data in this time range." : "No traffic yet.") : "");
@@ -287,11 +342,28 @@ function build(snapshot) {
 
 function notice(text) {
   const node = byId("notice");
-  node.hidden = text === "";
+  if (text === "") dismissed = null;
+  node.hidden = text === "" || text === dismissed;
   if (node.dataset.text === text) return;
   node.dataset.text = text;
   // Text between backticks is a command.
-  node.replaceChildren(...text.split("`").map((part, index) => (index % 2 ? element("code", { textContent: part }) : part)));
+  byId("notice-text").replaceChildren(...text.split("`").map((part, index) => (index % 2 ? element("code", { textContent: part }) : part)));
+}
+
+function dismissNotice() {
+  dismissed = byId("notice").dataset.text;
+  byId("notice").hidden = true;
+}
+
+function listenToPopups() {
+  const dialog = byId("explanation");
+  dialog.querySelector("button").addEventListener("click", () => dialog.close());
+  // The dialog's content fills it, so its own surface is what lies around it. Escape closes it by itself.
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  byId("notice").querySelector("button").addEventListener("click", dismissNotice);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !dialog.open && !byId("notice").hidden) dismissNotice();
+  });
 }
 
 function live(text, state) {
@@ -309,7 +381,8 @@ function show(snapshot) {
     byId("about"),
     `The deployed dashboard, from the logs and queues of the embedded AWS at ${snapshot.endpoint}. ` +
       `${clock(snapshot.start)} to ${clock(snapshot.start + snapshot.period * snapshot.count)}, ${resolution}. ` +
-      "Legends show the whole range, or the moment under the pointer.",
+      "Legends show the whole range, or the moment under the pointer." +
+      (snapshot.earlier ? " There was earlier traffic: choose a longer range to see it." : ""),
   );
   live(`live, ${clock(snapshot.now)}`, "on");
   document.body.classList.remove("stale");
@@ -349,6 +422,7 @@ async function main() {
     history.replaceState(null, "", `?range=${select.value}`);
     poll();
   });
+  listenToPopups();
   // Charts take their colours when they are created.
   dark.addEventListener("change", () => {
     layout = null;

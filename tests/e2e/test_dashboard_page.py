@@ -1,0 +1,239 @@
+"""The dashboard's page in a real browser, with made-up data: what is drawn can be read, and popups have a way out."""
+
+from functools import partial
+from http.server import ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from local.dashboard.server import Handler
+
+COUNT = 21
+ORANGE, PURPLE, GREY, RED = "#ff7f0e", "#9467bd", "#7f7f7f", "#d62728"
+
+
+def series(label, color, points):
+    overall = sum(value or 0 for value in points)
+    return {"label": label, "color": color, "points": points, "overall": overall, "unknown": None}
+
+
+def graph(title, *drawn, stacked=False, lines=()):
+    place = {"x": 0, "y": 4, "width": 24, "height": 8}
+    rest = {"stacked": stacked, "unit": "per period", "least": 0, "lines": list(lines)}
+    return place | {"kind": "graph", "title": title, "series": list(drawn)} | rest
+
+
+def alarm(state="OK"):
+    return {"name": "Dead Letters", "state": state, "reason": "0 of 1", "description": "First: go"}
+
+
+class FakeService:
+    """What the page is told."""
+
+    def __init__(self):
+        self.looks = 0
+        self.said = {}
+
+    def show(self, *widgets, **said):
+        """Say something else from now on."""
+        place = {"x": 0, "y": 0, "width": 24, "height": 4}
+        alarms = place | {"kind": "alarms", "title": "Alarms", "alarms": [alarm()]}
+        self.said = {
+            "name": "Made up",
+            "endpoint": "http://127.0.0.1:1",
+            "layout": str(hash(str(widgets))),
+            "problem": "",
+            "ready": True,
+            "traffic": True,
+            "earlier": False,
+            "start": 1_800_000_000,
+            "period": 1,
+            "count": COUNT,
+            "widgets": [alarms, *widgets],
+        } | said
+
+    def snapshot(self, _):
+        self.looks += 1
+        return self.said | {"now": 1_800_000_000 + self.looks}
+
+
+@pytest.fixture
+def service():
+    made = FakeService()
+    made.show()
+    return made
+
+
+@pytest.fixture
+def url(service):
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, service)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def open_page(page, url):
+    page.goto(url)
+    page.wait_for_selector("body[data-now]")
+
+
+def look_again(page):
+    """Do not wait for the next second."""
+    page.evaluate("poll()")
+
+
+COLUMNS = """
+([title, colors]) => {
+  const canvas = document.querySelector(`[data-title="${title}"] canvas`);
+  const { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const wanted = new Map(colors.map((color) => [parseInt(color.slice(1), 16), color]));
+  const found = Array.from({ length: width }, () => ({}));
+  for (let y = 0; y < height; y += 1) {
+    for (let x = 0; x < width; x += 1) {
+      const at = 4 * (y * width + x);
+      const color = wanted.get((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+      if (color === undefined || data[at + 3] < 255) continue;
+      found[x][color] ??= { top: y, rows: 0 };
+      found[x][color].bottom = y;
+      found[x][color].rows += 1;
+    }
+  }
+  return found;
+}
+"""
+
+
+def columns(page, title, *colors):
+    """For each column of pixels of a graph: which rows, counted from the top, have exactly these colours."""
+    return page.evaluate(COLUMNS, [title, list(colors)])
+
+
+def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, url, service):
+    many = series("many", ORANGE, [400] * COUNT)
+    nothing = series("nothing", RED, [None] * COUNT)
+    zero = series("zero", GREY, [0] * COUNT)
+    fewer = series("fewer", PURPLE, [100] * COUNT)
+    service.show(graph("Parts", many, nothing, zero, fewer, stacked=True))
+    open_page(page, url)
+    found = columns(page, "Parts", ORANGE, RED, GREY, PURPLE)
+    assert not any(RED in column or GREY in column for column in found), "no units, no colour"
+    many, fewer = found[600][ORANGE], found[600][PURPLE]
+    assert many["rows"] == pytest.approx(4 * fewer["rows"], abs=8)
+    assert fewer["bottom"] < many["top"], "no area covers another one"
+    assert "per period, stacked" in page.inner_text('[data-title="Parts"] h3')
+
+
+def test_a_thin_area_is_a_thin_strip_and_still_seen(page, url, service):
+    many = series("many", ORANGE, [564] * COUNT)
+    two = series("two", PURPLE, [2] * COUNT)
+    service.show(graph("Parts", many, two, stacked=True))
+    open_page(page, url)
+    column = columns(page, "Parts", ORANGE, PURPLE)[600]
+    assert 1 <= column[PURPLE]["rows"] <= 3
+    assert column[ORANGE]["rows"] > 100
+
+
+def test_a_single_moment_between_pauses_is_seen(page, url, service):
+    lone = [None] * COUNT
+    lone[10] = 3
+    service.show(graph("Parts", series("lone", ORANGE, lone), stacked=True))
+    open_page(page, url)
+    seen = [column[ORANGE]["rows"] for column in columns(page, "Parts", ORANGE) if column]
+    assert 3 <= len(seen) <= 6
+    assert min(seen) > 100
+
+
+def test_only_what_is_stacked_says_so(page, url, service):
+    service.show(graph("Lines", series("one", ORANGE, [1] * COUNT)))
+    open_page(page, url)
+    assert "stacked" not in page.inner_text('[data-title="Lines"]')
+
+
+def test_the_label_of_a_line_covers_no_curve(page, url, service):
+    lines = [
+        {"value": 5, "label": "healthy below 5 %", "color": RED},
+        {"value": 1200, "label": "longer than any lease", "color": RED},
+    ]
+    service.show(graph("Rate", series("rate", PURPLE, [7] * COUNT), lines=lines))
+    open_page(page, url)
+    page.wait_for_selector('[data-line="longer than any lease"] small:visible')
+    legend = page.inner_text('[data-title="Rate"] .legend')
+    assert "healthy below 5 %" in legend
+    assert "longer than any lease 1,200" in legend
+    assert page.locator('[data-line="healthy below 5 %"] small').is_hidden()
+    red = [column[RED] for column in columns(page, "Rate", RED) if column]
+    assert len(red) > 100, "the line is drawn"
+    assert {(one["top"], one["bottom"]) for one in red} == {(red[0]["top"], red[0]["top"])}
+
+
+def test_the_explanation_of_an_alarm_works_by_keyboard(page, url, service):
+    open_page(page, url)
+    button = page.locator('[data-name="Dead Letters"] button')
+    button.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("dialog").is_visible()
+    assert page.get_by_role("dialog", name="Dead Letters: OK").inner_text().count("First: go") == 1
+    assert page.evaluate("document.activeElement.textContent") == "Close"
+    page.keyboard.press("Escape")
+    assert page.locator("dialog").is_hidden()
+    assert page.evaluate("document.activeElement.textContent") == "Dead Letters"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert page.locator("dialog").is_hidden(), "the second one pressed Close"
+
+
+def test_the_explanation_closes_by_its_button_and_by_a_click_outside_only(page, url, service):
+    open_page(page, url)
+    button, dialog = page.locator('[data-name="Dead Letters"] button'), page.locator("dialog")
+    button.click()
+    dialog.get_by_role("button", name="Close").click()
+    assert dialog.is_hidden()
+    button.click()
+    dialog.locator("#explanation-meaning").click()
+    box = dialog.bounding_box()
+    page.mouse.click(box["x"] + 4, box["y"] + 4)
+    assert dialog.is_visible(), "its text can be selected"
+    page.mouse.click(box["x"] - 20, box["y"] - 20)
+    assert dialog.is_hidden()
+
+
+def test_the_explanation_stays_true_while_it_is_open(page, url, service):
+    open_page(page, url)
+    page.locator('[data-name="Dead Letters"] button').click()
+    service.said["widgets"][0]["alarms"] = [alarm("ALARM")]
+    look_again(page)
+    page.get_by_role("dialog", name="Dead Letters: ALARM").wait_for()
+    service.show(graph("Deployed meanwhile", series("one", ORANGE, [1] * COUNT)))
+    look_again(page)
+    page.wait_for_selector('[data-title="Deployed meanwhile"]')
+    assert page.locator("dialog").is_visible()
+
+
+def test_a_notice_can_be_closed_and_stays_closed_until_there_is_another_one(page, url, service):
+    service.show(traffic=False)
+    open_page(page, url)
+    notice = page.locator("#notice")
+    assert "run make demo" in notice.inner_text()
+    notice.get_by_role("button", name="Close this notice").click()
+    look_again(page)
+    assert notice.is_hidden()
+    service.show(problem="no answer")
+    look_again(page)
+    notice.wait_for()
+    assert "no answer" in notice.inner_text()
+    page.keyboard.press("Escape")
+    assert notice.is_hidden()
+    service.show()
+    look_again(page)
+    service.show(problem="no answer")
+    look_again(page)
+    notice.wait_for()
+
+
+def test_earlier_traffic_is_named(page, url, service):
+    open_page(page, url)
+    assert "earlier traffic" not in page.inner_text("#about")
+    service.show(earlier=True)
+    look_again(page)
+    assert "There was earlier traffic: choose a longer range" in page.inner_text("#about")

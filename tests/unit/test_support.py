@@ -1,0 +1,44 @@
+"""The tests' own helpers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from operations.queues import QUEUES, Depth
+from tests.support import stack
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time passes only by sleeping: ten seconds each time, as on a machine that is very busy."""
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda _: setattr(clock, "now", clock.now + 10)
+    monkeypatch.setattr(stack, "time", clock)
+    return clock
+
+
+def queues_at(monkeypatch, depth):
+    """The depth of the first queue; the others are empty."""
+    monkeypatch.setattr(
+        stack.queues, "depth", lambda _, name: depth() if name == QUEUES[0] else Depth(0, 0)
+    )
+
+
+def test_who_waits_does_not_give_up_while_messages_move(monkeypatch, clock):
+    # One message a minute.
+    queues_at(monkeypatch, lambda: Depth(max(0, 30 - int(clock.now) // 60), 0))
+    stack.wait_until_settled(None)
+    assert clock.now == 30 * 60
+
+
+def test_a_delivery_is_a_movement_too(monkeypatch, clock):
+    queues_at(monkeypatch, lambda: Depth(1, 0) if int(clock.now) // 60 % 2 else Depth(0, 1))
+    stack.wait_until(None, lambda: clock.now >= 600)
+
+
+def test_who_waits_gives_up_when_nothing_has_moved_for_a_while(monkeypatch, clock):
+    queues_at(monkeypatch, lambda: Depth(max(3, 5 - int(clock.now) // 60), 0))
+    with pytest.raises(AssertionError, match="no message moves any more"):
+        stack.wait_until_settled(None)
+    assert clock.now == 120 + stack.QUIET_SECONDS
