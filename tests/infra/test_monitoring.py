@@ -167,7 +167,10 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
 
 def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     shown = {dimensions.get("reason") for _, _, dimensions in metrics_of(widgets)} - {None}
-    others = {RejectionReason.BELOW_FLOOR, RejectionReason.ORDER_REJECTED}
+    others = {
+        *(RejectionReason.BELOW_FLOOR, RejectionReason.ORDER_REJECTED),
+        RejectionReason.UNKNOWN_ORDER_STATUS,
+    }
     assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
