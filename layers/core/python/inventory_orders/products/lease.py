@@ -273,10 +273,14 @@ class Lease:
             ),
             self.client.store.record_action(NewRecord(count)),
         ]
-        # An attempt after the expiry would be judged by a time that is long past.
-        left = min(deadline.remaining(), max(self.seconds_left(), 0.001))
+        # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
+        left = self.seconds_left()
+        if 0 < left < deadline.remaining():
+            deadline_of_write = Deadline.after(left, self.client.clock)
+        else:
+            deadline_of_write = deadline
         try:
-            self.client.write(actions, 1, Deadline.after(left, self.client.clock), self.stats)
+            self.client.write(actions, 1, deadline_of_write, self.stats)
         except TransactionCancelledError as cancelled:
             return self._settle_commit(cancelled, count, deadline)
         self._over = True
