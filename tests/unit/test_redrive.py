@@ -3,7 +3,7 @@
 import pytest
 
 from operations.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
-from operations.redrive import MAY_SUCCEED_NOW, Decision, Findings, Letter, Selection
+from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
 
 
 def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message="why"):
@@ -72,13 +72,13 @@ def test_findings_count_by_cause_and_keep_an_example():
     assert findings.count(Decision.STAY, Decision.SEND_BACK) == 3
 
 
-def test_a_letter_goes_back_with_its_senders_attributes_and_without_ours():
+def test_a_dead_letter_goes_back_with_its_senders_attributes_and_without_ours():
     ours = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": "why", "originalMessageId": "m-0"}
     attributes = {
         name: {"DataType": "String", "StringValue": value}
         for name, value in {**ours, "traceId": "t-1"}.items()
     }
-    letter = Letter.of(
+    delivery = Delivery.of(
         {
             "MessageId": "m-1",
             "ReceiptHandle": "r",
@@ -87,15 +87,15 @@ def test_a_letter_goes_back_with_its_senders_attributes_and_without_ours():
             "MessageAttributes": attributes,
         }
     )
-    assert letter.content == DeadLetter("m-0", "UNKNOWN_PRODUCT", "why", "{}")
-    assert letter.group == "g"
-    assert letter.senders_attributes == {"traceId": attributes["traceId"]}
+    assert delivery.content == DeadLetter("m-0", "UNKNOWN_PRODUCT", "why", "{}")
+    assert delivery.group == "g"
+    assert delivery.original_attributes == {"traceId": attributes["traceId"]}
 
 
-def test_a_letter_that_sqs_gave_up_has_no_cause_of_ours():
-    letter = Letter.of({"MessageId": "m-1", "ReceiptHandle": "r", "Body": "{}"})
-    assert (letter.content.original_message_id, letter.content.code) == ("m-1", TOO_MANY_DELIVERIES)
-    assert letter.group is None
+def test_a_dead_letter_that_sqs_gave_up_has_no_cause_of_ours():
+    delivery = Delivery.of({"MessageId": "m-1", "ReceiptHandle": "r", "Body": "{}"})
+    assert (delivery.content.original_message_id, delivery.content.code) == ("m-1", TOO_MANY_DELIVERIES)
+    assert delivery.group is None
 
 
 def test_each_dead_letter_queue_stands_beside_its_queue():
