@@ -31,6 +31,10 @@ def test_the_settings_of_the_repository_are_good():
     assert settings.queues["OrderQueue"].batchSize == 99
 
 
+def test_settings_from_before_tracing_are_good():
+    assert not Settings.from_context("dev", changed("tracing", None)).tracing
+
+
 @pytest.mark.parametrize("stage", [None, "", "test", 1])
 def test_the_stage_must_be_named(stage):
     with pytest.raises(SettingsError, match="dev"):
@@ -46,6 +50,7 @@ def test_the_stage_must_be_named(stage):
         ("logLevel", "LOUD", "DEBUG, INFO"),
         ("logRetentionDays", 31, "1, 3, 5"),
         ("colour", "red", "settings.colour is unknown"),
+        ("tracing", "yes", "true or false"),
         ("functions", 3, "must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
         ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is missing"),
