@@ -127,8 +127,7 @@ def stop(*, keep: bool = False) -> bool:
     if emulator is not None and was_running:
         began = time.time()
         emulator.stop(_STOP_SECONDS)
-        tables = _DATA / "dynamodb.json"
-        if keep and tables.is_file() and tables.stat().st_mtime >= began - 1:
+        if keep and any(f.stat().st_mtime >= began - 1 for f in _DATA.glob("*.json")):
             _KEPT.write_text(json.dumps({"port": emulator.port}), "utf-8")
     _clean()
     if not keep or (was_running and not is_kept()):

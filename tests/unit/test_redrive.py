@@ -94,7 +94,10 @@ def test_a_dead_letter_goes_back_with_its_senders_attributes_and_without_ours():
 
 def test_a_dead_letter_that_sqs_gave_up_has_no_cause_of_ours():
     delivery = Delivery.of({"MessageId": "m-1", "ReceiptHandle": "r", "Body": "{}"})
-    assert (delivery.content.original_message_id, delivery.content.code) == ("m-1", TOO_MANY_DELIVERIES)
+    assert (delivery.content.original_message_id, delivery.content.code) == (
+        "m-1",
+        TOO_MANY_DELIVERIES,
+    )
     assert delivery.group is None
 
 
