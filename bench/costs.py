@@ -75,7 +75,9 @@ KINDS = (
 def table() -> str:
     """The table of docs/costs.md, as Markdown."""
     rows = [
-        "| order | write units | read units | " + " | ".join(f"{n // 10**6} M" for n in MONTHS) + " |",
+        "| order | write units | read units | "
+        + " | ".join(f"{n // 10**6} M" for n in MONTHS)
+        + " |",
         "|---|" + "--:|" * (2 + len(MONTHS)),
     ]
     rows += [
@@ -103,7 +105,7 @@ _OVERHEAD_BYTES = 100
 
 
 if __name__ == "__main__":
-    from bench import ROOT
+    from local import ROOT
 
     _PAGE = ROOT / "docs" / "costs.md"
     _PAGE.write_text(updated(_PAGE.read_text("utf-8")), "utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
@@ -108,7 +108,7 @@ def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _note(deployment: dict[str, object]) -> None:
+def _note(deployment: Mapping[str, object]) -> None:
     _DEPLOYMENT.write_text(json.dumps(deployment), "utf-8")
 
 

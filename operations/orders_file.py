@@ -96,7 +96,9 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
                         wanted = [code for code in codes if code]
                         yield number, _basket(f"basket-{number:06}", wanted)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is not a whole .gz file ({error}); make or fetch it again") from error
+        raise UserError(
+            f"{path} is not a whole .gz file ({error}); make or fetch it again"
+        ) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text; name a file of orders") from error
     except csv.Error as error:

@@ -1,5 +1,6 @@
-"""README and docs, tried: each command block from top to bottom, each JSON example and each sample event, on a stack as
-`make up` leaves it.
+"""README and docs, tried: their commands from top to bottom, their JSON examples, and the sample events.
+
+Each test has a stack as `make up` leaves it.
 
 The runbook's commands are tried in test_runbook.py, where each situation is brought about first.
 """

@@ -72,7 +72,8 @@ class Shell:
             return self._program(command)
         service, method, parameters = aws_call(command)
         if service not in self._clients:
-            self._clients[service] = boto3.client(service)
+            client_of: Any = boto3.client
+            self._clients[service] = client_of(service)
         answer = getattr(self._clients[service], method)(**parameters)
         query = re.search(r"""--query (?:"([^"]+)"|(\S+))""", command)
         return jmespath.search(query[1] or query[2], answer) if query else answer

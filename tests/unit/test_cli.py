@@ -82,6 +82,7 @@ def test_an_account_is_asked_for(account, tmp_path):
         ("broken.gz", gzip.compress(b"85123A" * 99)[:20] + b"\x00\x01" * 20, "is not a whole .gz"),
         ("latin.csv", "Tee für zwei".encode("latin-1"), "is not UTF-8 text"),
     ],
+    ids=["folder", "empty", "cut", "plain", "broken", "latin"],
 )
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name, content, says):
     path = tmp_path / name
