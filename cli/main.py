@@ -38,7 +38,7 @@ def main() -> None:
             raise
         _fail(
             f"{error.filename}: {os.strerror(error.errno or 0)}. "
-            f"The commands write to {STATE} only: it must be writable, with room left"
+            f"The commands write to {STATE}: it must be writable, with room left"
         )
 
 

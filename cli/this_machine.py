@@ -88,9 +88,13 @@ def down(
 
     All data of the embedded AWS is forgotten, unless --keep is given.
     """
+    kept = emulator.is_kept()
     was_running = stack.down(keep=keep)
     if not was_running:
-        screen.print("Nothing was running.")
+        forgotten = kept and not keep
+        screen.print(
+            "Nothing was running." + (" The data that was kept is forgotten." if forgotten else "")
+        )
     elif keep:
         screen.print("Stopped. All data is kept: `make up` goes on with it.")
     else:

@@ -105,7 +105,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            stop()
+            stop(keep=is_kept())
             raise UserError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
         time.sleep(0.05)
     # If it ends without notice, what it wrote last is not what it held.
