@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ORDERS ?=
 URL ?=
+KEEP ?=
 FUNCTION ?= place_orders
 EVENT ?= events/$(FUNCTION).json
 VENV := .venv
@@ -30,11 +31,11 @@ demo: setup ## deploy to the embedded AWS, send 2,000 orders, audit the books; O
 dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 only prints its address
 	@$(RUN) dashboard $(if $(URL),--url)
 
-up: setup ## start the embedded AWS and deploy the stack
+up: setup ## start the embedded AWS with the stack deployed and the sample products listed
 	@$(RUN) up
 
-down: setup ## stop the embedded AWS
-	@$(RUN) down
+down: setup ## stop the embedded AWS and forget its data; KEEP=1 keeps it for the next make up
+	@$(RUN) down $(if $(KEEP),--keep)
 
 env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"
 	@$(RUN) env
@@ -133,6 +134,7 @@ endif
 endif
 
 $(VENV)/installed: requirements-dev.txt
+	@test -w . || { echo "$(CURDIR) cannot be written to: set up in a copy that can" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "$(PYTHON) is no Python 3.11 or later; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up the Python environment in $(VENV)" >&2

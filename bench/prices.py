@@ -17,6 +17,8 @@ READ_UNIT = 0.125 / _MILLION
 LAMBDA_REQUEST = 0.20 / _MILLION
 LAMBDA_GIGABYTE_SECOND = 0.0000133334
 SQS_REQUEST = 0.40 / _MILLION
+STORAGE_GIGABYTE_MONTH = 0.25
+RECOVERY_GIGABYTE_MONTH = 0.20
 
 # Memory of place_orders in the stack. The other contenders load the same libraries, so they need as much.
 MEMORY_GIGABYTES = 1.0

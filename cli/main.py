@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from typing import NoReturn
 
 import typer
+from rich.markup import escape
 
 from cli import operators, this_machine
 from cli.common import aside
+from local import STATE
 from operations.errors import UserError
 
 app = typer.Typer(
@@ -26,8 +31,23 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        aside.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
-        sys.exit(1)
+        _fail(str(error))
+    except OSError as error:
+        # A file of the user's, or of ours in a checkout that cannot be written. Everything else is a bug.
+        if error.filename is None or error.errno not in _OF_FILES:
+            raise
+        _fail(
+            f"{error.filename}: {os.strerror(error.errno or 0)}. "
+            f"The commands write to {STATE}: it must be writable, with room left"
+        )
+
+
+_OF_FILES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR, errno.EISDIR}
+
+
+def _fail(message: str) -> NoReturn:
+    aside.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True)
+    sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from local.endpoint import environment_without_aws
 from operations import queues
 from operations.account import AwsAccount
 from operations.errors import UserError
-from operations.orders_file import OrderMessage, read_orders
+from operations.orders_file import OrderMessage, count_orders, read_orders
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -99,7 +99,7 @@ def status(account: OnAccount = None) -> None:
         causes = Counter(dead_letter.code for dead_letter in dead_letters)
         example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
         table = Table("dead letters", "", "for example", box=None)
-        for code, count in causes.most_common():
+        for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
             table.add_row(code, f"{count:,}", example[code])
         screen.print("", table)
 
@@ -195,8 +195,12 @@ def redrive(
     """
     from operations import redrive as redrives  # noqa: PLC0415
 
-    aws = aws_of(account)
     causes = frozenset(cause) if cause else redrives.MAY_SUCCEED_NOW
+    for unknown in sorted(causes - redrives.CAUSES):
+        raise UserError(
+            f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
+        )
+    aws = aws_of(account)
     findings: dict[str, redrives.Findings] = {}
     pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
     for name, dead_letters, source in pairs:
@@ -230,13 +234,14 @@ def redrive(
             f"{back:,} sent back. [dim]`inventory-orders status` shows what happens to them.[/]"
         )
     else:
-        screen.print(f"Nothing was changed. [dim]--send would send {back:,} back.[/]")
+        option = "--send" if account else "--send (with make: SEND=1)"
+        screen.print(f"Nothing was changed. [dim]{option} would send {back:,} back.[/]")
 
 
 def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
     table = Table("queue", "cause", "dead letters", "", "for example", box=None)
     for name, found in findings.items():
-        for group in found.groups.values():
+        for _, group in sorted(found.groups.items()):
             for decision, count in group.decisions.items():
                 table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
         if found.crowded:
@@ -254,8 +259,6 @@ def send(
         typer.Argument(
             help="Orders as JSON lines, or a basket file: one order per line, product codes separated by commas. "
             "Either may be compressed (.gz).",
-            exists=True,
-            dir_okay=False,
         ),
     ],
     queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
@@ -266,10 +269,25 @@ def send(
         float, typer.Option(min=0, max=100, help="Percentage of messages to send twice.")
     ] = 0.0,
     limit: Annotated[int | None, typer.Option(min=1, help="Send only this many orders.")] = None,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked",
+            help="Send every line as it is. Without this option nothing is sent if a line is no order.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending to an account.")] = (
+        False
+    ),
     account: OnAccount = None,
 ) -> None:
-    """Send orders through SQS. Message bodies are sent unchanged and unchecked."""
+    """Send orders through SQS. All lines are checked before the first is sent; bodies are sent unchanged."""
+    found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)
+    if account is not None and not yes:
+        what = "Every line" if found is None else f"{found:,} orders"
+        where = aws.outputs[queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO]
+        typer.confirm(f"Send {what} of {file} to {where}?", abort=True)
     count = 0
 
     def progress(more: int) -> None:

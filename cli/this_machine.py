@@ -24,6 +24,9 @@ from operations.errors import UserError
 app = typer.Typer()
 _PANEL = "This machine"
 
+# Exit status of `invoke`: there is an answer, and it is not a good one. 1 is an error, 2 a wrong option.
+_NOT_GOOD = 3
+
 
 @app.command(rich_help_panel=_PANEL)
 def demo(
@@ -34,7 +37,8 @@ def demo(
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books."""
     if orders is not None and not orders.is_file():
-        raise UserError(f"{orders} does not exist")
+        what = "is a directory" if orders.is_dir() else "does not exist"
+        raise UserError(f"{orders} {what}; name a file of orders, one in each line")
     running = _up(screen)
     # Start the dashboard before the orders: a queue's depth is not stored anywhere, so it must be watched.
     page = background.start()
@@ -63,18 +67,42 @@ def demo(
 
 @app.command(rich_help_panel=_PANEL)
 def up() -> None:
-    """Start the embedded AWS and deploy the stack, unless both are up to date."""
-    running = _up(screen)
+    """Start the embedded AWS, deploy the stack and list the sample products, unless all is up to date."""
+    running = _up(screen, fill=True)
     screen.print(
-        f"[green]Ready[/] at {running.endpoint}. "
+        f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
         f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
     )
 
 
 @app.command(rich_help_panel=_PANEL)
-def down() -> None:
-    """Stop the embedded AWS of this checkout, the dashboard, and every process that they started."""
-    screen.print("Stopped." if stack.down() else "Nothing was running.")
+def down(
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Keep tables, queues and logs for the next start (with make: KEEP=1)."
+        ),
+    ] = False,
+) -> None:
+    """Stop the embedded AWS of this checkout, the dashboard, and every process that they started.
+
+    All data of the embedded AWS is forgotten, unless --keep is given.
+    """
+    kept = emulator.is_kept()
+    was_running = stack.down(keep=keep)
+    if not was_running:
+        forgotten = kept and not keep
+        screen.print(
+            "Nothing was running." + (" The data that was kept is forgotten." if forgotten else "")
+        )
+    elif keep:
+        screen.print("Stopped. All data is kept: `make up` goes on with it.")
+    else:
+        screen.print(
+            "Stopped. All data of the embedded AWS is forgotten: tables, queues and logs. "
+            "[dim]`make down KEEP=1` keeps them.[/]",
+            soft_wrap=True,
+        )
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -131,7 +159,11 @@ def invoke(
     function: Annotated[str, typer.Argument(help="Name of a folder in functions/.")],
     event: Annotated[Path, typer.Argument(help="A JSON file, such as one of those in events/.")],
 ) -> None:
-    """Invoke one handler with one event: on the running stack, or, without one, in this process with moto."""
+    """Invoke one handler with one event: on the running stack, or, without one, in this process with moto.
+
+    The exit status is 0 for a good answer; 3 if the answer is a refusal, an error or "later", or if messages of a
+    batch were returned; and 1 if there is no answer.
+    """
     from local import invoke as invocations  # noqa: PLC0415 - moto and boto3 are slow to import
 
     if function not in invocations.function_names():
@@ -159,6 +191,8 @@ def invoke(
     typer.echo(json.dumps(result.answer, indent=2))
     if result.failed:
         raise typer.Exit(1)
+    if not invocations.is_good(result.answer):
+        raise typer.Exit(_NOT_GOOD)
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -171,7 +205,7 @@ def example(
     from local import examples  # noqa: PLC0415
 
     if name is None or name not in examples.EXAMPLES:
-        for known, function in examples.EXAMPLES.items():
+        for known, function in sorted(examples.EXAMPLES.items()):
             screen.print(f"  [bold]{known:20}[/] {(function.__doc__ or '').splitlines()[0]}")
         if name is not None:
             raise UserError(f"there is no example {name}")
@@ -187,12 +221,22 @@ def example(
         raise typer.Exit(1)
 
 
-def _up(console: Console) -> emulator.Emulator:
+def _up(console: Console, *, fill: bool = False) -> emulator.Emulator:
+    """Start and deploy what is not up to date. The shelf is filled after that, and always with `fill`."""
     began = time.monotonic()
+    steps = 0
     with console.status("Looking for the embedded AWS") as spinner:
 
         def report(step: str) -> None:
+            nonlocal steps
+            steps += 1
             spinner.update(step)
             console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
 
-        return stack.up(report)
+        running = stack.up(report)
+        if steps or fill:
+            from local import shelf  # noqa: PLC0415 - boto3 is slow to import
+
+            use_embedded(running.endpoint)
+            shelf.fill(Aws.of_stack(stack.STACK_NAME))
+        return running

@@ -148,6 +148,8 @@ class Functions(Construct):
             log_group=log_group,
             memory_size=settings.memoryMegabytes,
             timeout=Duration.seconds(settings.timeoutSeconds),
+            # With it, the CDK lets the role send its segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
+            tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
             environment={
                 "PRODUCTS_TABLE_NAME": self._tables.products.table_name,
                 "ORDERS_TABLE_NAME": self._tables.orders.table_name,

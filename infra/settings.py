@@ -84,6 +84,7 @@ class Settings:
         queues: By their name in the stack.
         warm_throughput: By table; usually empty.
         alarm_email: Address for alarms; None for no mail.
+        tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
     """
 
     stage: str
@@ -96,6 +97,7 @@ class Settings:
     queues: Mapping[str, QueueSettings]
     warm_throughput: Mapping[str, WarmThroughput]
     alarm_email: str | None = None
+    tracing: bool = False
 
     @property
     def stack_name(self) -> str:
@@ -120,7 +122,12 @@ class Settings:
             )
         known = {"runtime", "architecture", "logLevel", "logRetentionDays", "functions", "queues"}
         top = _object("settings", settings)
-        _only("settings", top, known | {"production", "warmThroughput", "alarmEmail"}, known)
+        _only(
+            "settings",
+            top,
+            known | {"production", "warmThroughput", "alarmEmail", "tracing"},
+            known,
+        )
         runtime = top["runtime"]
         if runtime not in RUNTIMES:
             raise SettingsError(
@@ -128,6 +135,9 @@ class Settings:
             )
         if top["architecture"] not in ("arm64", "x86_64"):
             raise SettingsError('settings.architecture must be "arm64" or "x86_64"')
+        tracing = top.get("tracing", False)
+        if not isinstance(tracing, bool):
+            raise SettingsError(f"settings.tracing is {tracing!r}; it must be true or false")
         levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
         if top["logLevel"] not in levels:
             raise SettingsError(f"settings.logLevel must be one of {', '.join(levels)}")
@@ -159,6 +169,7 @@ class Settings:
             queues=_each("queues", top, QueueSettings),
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
             alarm_email=_email(top.get("alarmEmail")),
+            tracing=tracing,
         )
 
 

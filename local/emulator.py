@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import shutil
 import socket
 import sys
@@ -24,6 +25,9 @@ _FOLDER = STATE / "emulator"
 VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
+# What it held, written when it stops. Its queues' URLs have its port, so the next one needs the same.
+_DATA = _FOLDER / "data"
+_KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
 _START_SECONDS = 30
@@ -66,19 +70,19 @@ def running() -> Emulator | None:
 
 
 def start(*, enforce_iam: bool = False) -> Emulator:
-    """Start an empty embedded AWS.
+    """Start an embedded AWS: empty, or with the data that the last one kept.
 
     Args:
-        enforce_iam: Let functions do only what their roles allow, as on AWS.
+        enforce_iam: Let functions do only what their roles allow, as on AWS. It then keeps no data.
 
     Raises:
-        UserError: It does not start.
+        UserError: It does not start, or the kept data needs a port that is taken.
     """
     install()
     _clean()
     _TEMPORARY.mkdir(parents=True)
     LOGS.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    port = _kept_port() or _free_port()
     environment = environment_without_aws() | {
         "GATEWAY_PORT": str(port),
         "BIND_HOST": "127.0.0.1",
@@ -89,6 +93,13 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     if enforce_iam:
         # Where it is permitted to, it also listens on port 443 of loopback.
         environment |= {"AUTH": "true", "USE_SSL": "1"}
+    else:
+        environment |= {
+            "PERSIST_STATE": "1",
+            "STATE_DIR": str(_DATA),
+            "S3_PERSIST": "1",
+            "S3_DATA_DIR": str(_DATA / "s3"),
+        }
     process = start_server(
         [str(VENV / "bin" / "python"), "-m", "ministack"], _FOLDER, environment, _LOG
     )
@@ -97,22 +108,47 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            stop()
+            stop(keep=is_kept())
             raise UserError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
         time.sleep(0.05)
+    # If it ends without notice, what it wrote last is not what it held.
+    _KEPT.unlink(missing_ok=True)
     return emulator
 
 
-def stop() -> bool:
-    """Stop the embedded AWS of this checkout and its workers. Returns whether it was running."""
+def stop(*, keep: bool = False) -> bool:
+    """Stop the embedded AWS of this checkout and its workers. Returns whether it was running.
+
+    Args:
+        keep: Keep its data for the next start; otherwise all data is forgotten, that of an earlier stop too.
+
+    Raises:
+        UserError: It was to keep its data, and has not written it.
+    """
     emulator = Emulator.read(_STATE_FILE)
-    if emulator is None:
-        return False
-    was_running = emulator.is_alive()
-    if was_running:
+    was_running = emulator is not None and emulator.is_alive()
+    if emulator is not None and was_running:
+        began = time.time()
         emulator.stop(_STOP_SECONDS)
+        if keep and any(f.stat().st_mtime >= began - 1 for f in _DATA.glob("*.json")):
+            _KEPT.write_text(json.dumps({"port": emulator.port}), "utf-8")
     _clean()
+    if not keep or (was_running and not is_kept()):
+        forget()
+    if keep and was_running and not is_kept():
+        raise UserError("it has stopped, but its data could not be kept: it has not written it")
     return was_running
+
+
+def is_kept() -> bool:
+    """Whether the next start finds the data of the last one."""
+    return _KEPT.is_file()
+
+
+def forget() -> None:
+    """Delete the data that was kept."""
+    _KEPT.unlink(missing_ok=True)
+    shutil.rmtree(_DATA, ignore_errors=True)
 
 
 @contextmanager
@@ -165,6 +201,23 @@ def _install() -> None:
 def _clean() -> None:
     _STATE_FILE.unlink(missing_ok=True)
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
+
+
+def _kept_port() -> int | None:
+    if not is_kept():
+        forget()
+        return None
+    port: int = json.loads(_KEPT.read_text("utf-8"))["port"]
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise UserError(
+                f"the kept data needs port {port}, which another program uses; stop that one, or forget the data "
+                "with `make down`"
+            ) from None
+    return port
 
 
 def _free_port() -> int:

@@ -51,36 +51,63 @@ def function_names() -> list[str]:
     return sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
 
+def is_good(answer: Any) -> bool:
+    """Whether an answer says that everything is done: no refusal, no error, no message that was returned."""
+    if not isinstance(answer, dict):
+        return False
+    if "batchItemFailures" in answer:
+        return not answer["batchItemFailures"]
+    return "errorCode" not in answer and answer.get("result") not in ("REFUSED", "RETRY_LATER")
+
+
 def read_event(path: Path) -> Any:
     """Read an event file.
 
     Raises:
-        UserError: The file does not exist, or is not JSON.
+        UserError: The file does not exist, cannot be read, or is not JSON.
     """
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         samples = ", ".join(
-            str(found.relative_to(ROOT)) for found in (ROOT / "events").glob("*.json")
+            str(found.relative_to(ROOT)) for found in sorted((ROOT / "events").glob("*.json"))
         )
         raise UserError(f"{path} does not exist; samples are {samples}") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from error
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise UserError(f"{path} cannot be read ({what.lower()}); name a JSON file") from error
 
 
 def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
     """Invoke a function of the stack."""
-    output = "".join(part.capitalize() for part in name.split("_")) + "FunctionName"
+    output = "".join(part.capitalize() for part in name.split("_"))
     answer = aws.functions.invoke(
-        FunctionName=aws.outputs[output],
+        FunctionName=aws.outputs[f"{output}FunctionName"],
         Payload=json.dumps(event).encode(),
         LogType="Tail",
     )
     return Invocation(
         json.loads(answer["Payload"].read() or b"null"),
-        base64.b64decode(answer.get("LogResult", "")).decode("utf-8", "replace"),
+        _whole_lines(
+            base64.b64decode(answer.get("LogResult", "")), aws.outputs[f"{output}LogGroupName"]
+        ),
         failed="FunctionError" in answer,
     )
+
+
+# Lambda hands over the last 4 KB of an invocation's log, wherever that begins.
+# https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
+_TAIL_BYTES = 4096
+
+
+def _whole_lines(tail: bytes, log_group: str) -> str:
+    """The lines of a log's tail; the first one is left out where it may be cut, and the rest is said to be missing."""
+    if len(tail) < _TAIL_BYTES:
+        return tail.decode("utf-8", "replace")
+    _, _, whole = tail.partition(b"\n")
+    return f"(earlier lines are in the log group {log_group})\n" + whole.decode("utf-8", "replace")
 
 
 def invoke_in_process(name: str, event: Any) -> Invocation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
@@ -42,22 +42,30 @@ def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
         found = emulator.running()
         if found is None:
             background.stop()
-            emulator.stop()
-            report("Starting the embedded AWS")
+            kept = emulator.is_kept() and not enforce_iam
+            emulator.stop(keep=kept)
+            report("Starting the embedded AWS" + (" with the data that was kept" if kept else ""))
             found = emulator.start(enforce_iam=enforce_iam)
+            if kept:
+                _note(_deployed() | {"emulator": asdict(found)})
         wanted = {"emulator": asdict(found), "inputs": _fingerprint()}
         if _deployed() != wanted:
             _deploy(found, report, first=_deployed().get("emulator") != asdict(found))
-            _DEPLOYMENT.write_text(json.dumps(wanted), "utf-8")
+            _note(wanted)
         return found
 
 
-def down() -> bool:
-    """Stop the embedded AWS and the dashboard. Returns whether the embedded AWS was running."""
+def down(*, keep: bool = False) -> bool:
+    """Stop the embedded AWS and the dashboard. Returns whether the embedded AWS was running.
+
+    Args:
+        keep: Keep the data of the embedded AWS for the next `up`; otherwise it is forgotten.
+    """
     with emulator.exclusive():
         background.stop()
-        _DEPLOYMENT.unlink(missing_ok=True)
-        return emulator.stop()
+        if not keep:
+            _DEPLOYMENT.unlink(missing_ok=True)
+        return emulator.stop(keep=keep)
 
 
 def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
@@ -97,6 +105,10 @@ def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
         "CDK_DISABLE_CLI_TELEMETRY": "1",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
     }
+
+
+def _note(deployment: Mapping[str, object]) -> None:
+    _DEPLOYMENT.write_text(json.dumps(deployment), "utf-8")
 
 
 def _deployed() -> dict[str, object]:

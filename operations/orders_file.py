@@ -6,6 +6,7 @@ import csv
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
+from operations.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +37,75 @@ class OrderMessage:
 def read_orders(path: Path) -> Iterator[OrderMessage]:
     """Read orders from JSON lines, or from a basket file: one order per line, product codes separated by commas.
 
-    A file whose first line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`).
+    A file whose first line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`). Empty lines are
+    skipped.
+
+    Raises:
+        UserError: The file cannot be read.
     """
+    return (message for _, message in _numbered(path))
+
+
+def count_orders(path: Path, limit: int | None = None) -> int:
+    """Read the first orders of a file, and count them.
+
+    Raises:
+        UserError: The file cannot be read, or a line of it is no order; says which, and why.
+    """
+    count, bad = 0, []
+    for number, message in islice(_numbered(path), limit):
+        count += 1
+        if message.order_id is None:
+            bad.append((number, message.body))
+    if not count:
+        raise UserError(f"{path} holds no orders; nothing was sent")
+    if bad:
+        shown = "".join(f"\n  line {number}: {_fault(body)}" for number, body in bad[:_SHOWN])
+        more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+        raise UserError(
+            f"{len(bad):,} of {count:,} lines of {path} are no orders, so nothing was sent:{shown}{more}\n"
+            "Correct them. With --unchecked every line is sent, and the service dead-letters what is no order"
+        )
+    return count
+
+
+_SHOWN = 3
+
+
+def _fault(body: str) -> str:
+    try:
+        parse_order(body)
+    except PoisonMessageError as error:
+        return error.message
+    return ""
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as lines:
-        first = lines.readline()
-        lines.seek(0)
-        if first.lstrip().startswith("{"):
-            yield from (_message(line.rstrip("\r\n")) for line in lines if line.strip())
-        else:
-            for number, codes in enumerate(csv.reader(lines), start=1):
-                yield _basket(f"basket-{number:06}", [code for code in codes if code])
+    try:
+        with opener(path, "rt", encoding="utf-8", newline="") as lines:
+            first = lines.readline()
+            lines.seek(0)
+            if first.lstrip().startswith("{"):
+                for number, line in enumerate(lines, start=1):
+                    if line.strip():
+                        yield number, _message(line.rstrip("\r\n"))
+            else:
+                for number, codes in enumerate(csv.reader(lines), start=1):
+                    if codes:
+                        wanted = [code for code in codes if code]
+                        yield number, _basket(f"basket-{number:06}", wanted)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(
+            f"{path} is not a whole .gz file ({error}); make or fetch it again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text; name a file of orders") from error
+    except csv.Error as error:
+        raise UserError(f"{path} is no file of orders: {error}") from error
+    except OSError as error:
+        what = (error.strerror or str(error)).lower()
+        raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
 
 
 def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:

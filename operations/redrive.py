@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 MAY_SUCCEED_NOW = frozenset({TOO_MANY_DELIVERIES, "UNKNOWN_PRODUCT", "BELOW_FLOOR"})
 """Causes outside the message, which may have been repaired since. All other causes lie in the message itself."""
 
+CAUSES = MAY_SUCCEED_NOW | {
+    "ADJUSTMENT_ID_REUSED",
+    "EVENT_FROM_THE_FUTURE",
+    "EVENT_ID_REUSED",
+    "INVALID_JSON",
+    "ORDER_ID_REUSED",
+    "REFUSED_BY_DYNAMODB",
+    "SCHEMA_VIOLATION",
+    "TOO_MANY_PRODUCTS",
+}
+"""All causes that a dead letter may have."""
+
 SEEN_IN_A_GROUP = 10
 """SQS delivers at most ten messages of a FIFO group, and no more until those are deleted or visible again."""
 

@@ -33,6 +33,10 @@ def test_the_settings_of_the_repository_are_valid():
     assert settings.queues["OrderQueue"].batchSize == 99
 
 
+def test_settings_from_before_tracing_are_good():
+    assert not Settings.from_context("dev", changed("tracing", None)).tracing
+
+
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
@@ -95,6 +99,7 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("logLevel", "LOUD", "DEBUG, INFO"),
         ("logRetentionDays", 31, "1, 3, 5"),
         ("colour", "red", "settings.colour is unknown"),
+        ("tracing", "yes", "true or false"),
         ("functions", 3, "must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
         ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is missing"),

@@ -323,3 +323,25 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(live
         for function in resources(template, "AWS::Lambda::Function").values():
             variables = function["Properties"]["Environment"]["Variables"]
             assert variables["POWERTOOLS_SERVICE_NAME"] == f"inventory-orders-{stage}"
+
+
+def test_tracing_is_a_setting_and_off_by_default(dev):
+    functions = resources(dev, "AWS::Lambda::Function").values()
+    assert not any("TracingConfig" in function["Properties"] for function in functions)
+    traced = synthesise("dev", tracing=True)
+    functions = resources(traced, "AWS::Lambda::Function").values()
+    modes = [function["Properties"]["TracingConfig"]["Mode"] for function in functions]
+    assert modes == ["Active"] * len(SETTINGS["functions"])
+    policies = resources(traced, "AWS::IAM::Policy").values()
+    for policy in policies:
+        statements = policy["Properties"]["PolicyDocument"]["Statement"]
+        assert any("xray:PutTraceSegments" in statement["Action"] for statement in statements)
+
+
+def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev):
+    boundary = {"@aws-cdk/core:permissionsBoundary": {"name": "developers"}}
+    for template, wanted in ((synthesise("dev", boundary), True), (dev, False)):
+        roles = resources(template, "AWS::IAM::Role").values()
+        found = [json.dumps(role["Properties"].get("PermissionsBoundary", "")) for role in roles]
+        assert len(found) == len(SETTINGS["functions"])
+        assert all((":policy/developers" in text) is wanted for text in found)

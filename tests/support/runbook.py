@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import Any
@@ -52,6 +53,9 @@ def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
         spelt, *values = option
         if spelt in _GLOBAL_OPTIONS:
             continue
+        if spelt.startswith("no-") and spelt.removeprefix("no-") in known:
+            parameters[known[spelt.removeprefix("no-")]] = False
+            continue
         if spelt not in known:
             raise ValueError(f"aws {service} {name} has no option --{spelt}")
         parameters[known[spelt]] = _value(members[known[spelt]], values)
@@ -71,12 +75,17 @@ def _grouped(words: list[str]) -> list[list[str]]:
 def _value(shape: Any, values: list[str]) -> Any:
     match shape.type_name:
         case "boolean":
-            return True
+            return values in ([], ["true"])
         case "integer" | "long":
             return int(values[0])
         case "list" if shape.member.type_name == "structure":
             return [dict(pair.split("=") for pair in value.split(",")) for value in values]
         case "list":
             return values
+        case "structure" | "map" if values[0].startswith("{"):
+            return json.loads(values[0])
+        case "structure":
+            pairs = (pair.split("=") for pair in values[0].split(","))
+            return {name: _value(shape.members[name], [text]) for name, text in pairs}
         case _:
             return values[0]

@@ -18,14 +18,16 @@ from local import ROOT
 SETTINGS = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
 
 
-def stack_of(stage: str, **changes: Any) -> InventoryOrdersStack:
+def stack_of(
+    stage: str, context: Mapping[str, Any] | None = None, **changes: Any
+) -> InventoryOrdersStack:
     settings = Settings.from_context(stage, SETTINGS | changes)
-    app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True})
+    app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True} | dict(context or {}))
     return InventoryOrdersStack(app, settings.stack_name, settings=settings)
 
 
-def synthesise(stage: str, **changes: Any) -> Template:
-    return Template.from_stack(stack_of(stage, **changes))
+def synthesise(stage: str, context: Mapping[str, Any] | None = None, **changes: Any) -> Template:
+    return Template.from_stack(stack_of(stage, context, **changes))
 
 
 def resources(template: Template, kind: str) -> Mapping[str, Mapping[str, Any]]:

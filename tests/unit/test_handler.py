@@ -53,14 +53,14 @@ def order_status(order_id):
 
 def test_the_sample_of_the_standard_queue_is_placed(handle, moto_environment):
     assert handle(sample("place_orders")) == {"batchItemFailures": []}
-    statuses = [order_status(f"o-100{n}") for n in range(1, 5)]
+    statuses = [order_status(f"sample-o-100{n}") for n in range(1, 5)]
     assert statuses == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
     assert dead_letters(moto_environment) == []
 
 
 def test_the_sample_of_the_fifo_queue_is_placed(handle):
     assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
-    assert [order_status(f"o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
+    assert [order_status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
 
 
 def test_the_poison_samples_say_what_to_fix(handle, moto_environment):
@@ -82,7 +82,7 @@ def test_the_poison_samples_say_what_to_fix(handle, moto_environment):
 
 def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, moto_environment):
     assert handle(sample("place_orders_fifo_poison")) == {"batchItemFailures": []}
-    assert [order_status(f"o-400{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
+    assert [order_status(f"sample-o-400{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
     assert len(dead_letters(moto_environment, "FIFO_")) == 1
 
 

@@ -304,3 +304,19 @@ def test_a_message_gets_its_disposition_once():
     batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
     with pytest.raises(ValueError, match="m-0 has ended before"):
         batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_an_error"),
+    [("ReceiptHandleIsInvalid", False), ("MessageNotInflight", False), ("InternalError", True)],
+)
+def test_a_delivery_that_is_over_cannot_be_delayed_and_that_is_no_error(code, is_an_error):
+    class Over(FakeSqs):
+        def change_message_visibility_batch(self, QueueUrl, Entries):
+            return {"Failed": [{"Id": entry["Id"], "Code": code} for entry in Entries]}
+
+    bench = Bench(product("p", 5), sqs=Over())
+    bench.store.lock("p", 600)
+    batch = bench.process(sqs_event(order_body("a", {"p": 1})))
+    assert returned(batch) == ["m-0"]
+    assert bool(batch.queue_errors) is is_an_error

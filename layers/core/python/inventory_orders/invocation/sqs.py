@@ -26,6 +26,9 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 3.0
 # A connection that was idle between two invocations may have been closed at the other end: the next one is new.
 _ATTEMPTS = 2
 
+# Codes of SQS for a receipt handle of a delivery that is over: there is nothing left to hide.
+_DELIVERY_IS_OVER = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
+
 _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
 _BYTES_PER_CALL = 262_144
@@ -152,7 +155,11 @@ class SqsCalls:
                 self.errors.append(str(error))
                 return []
             else:
-                self.errors += [str(entry) for entry in answer.get("Failed", ())]
+                self.errors += [
+                    str(entry)
+                    for entry in answer.get("Failed", ())
+                    if entry.get("Code", "").rsplit(".", 1)[-1] not in _DELIVERY_IS_OVER
+                ]
                 return [entry["Id"] for entry in answer.get("Successful", ())]
         return []
 

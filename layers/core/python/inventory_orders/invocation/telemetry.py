@@ -12,6 +12,9 @@ from typing import TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
+    AmazonCloudWatchEMFProvider,
+)
 
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.outcomes import CommitReport
@@ -25,8 +28,17 @@ STALE = "STALE"
 
 T = TypeVar("T")
 
+
+class _Provider(AmazonCloudWatchEMFProvider):
+    """Says nothing of an invocation that has nothing to count, such as the replay of a command."""
+
+    def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:
+        if self.metric_set or raise_on_empty_metrics:
+            super().flush_metrics(raise_on_empty_metrics)
+
+
 logger = Logger()
-metrics = Metrics(namespace=NAMESPACE)
+metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
 
 
 def emit_orders(batch: SqsBatch[Order], report: CommitReport) -> None:

@@ -1,0 +1,213 @@
+"""README and docs, tried: their commands from top to bottom, their JSON examples, and the sample events.
+
+Each test has a stack as `make up` leaves it.
+
+The runbook's commands are tried in test_runbook.py, where each situation is brought about first.
+"""
+
+import json
+import re
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from local import ROOT
+from local.invoke import function_names, invoke_deployed, is_good
+from operations import queues
+from operations.audit import read_books
+from tests.support.messages import order_body, sqs_event
+from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
+from tests.support.stack import wait_until_settled
+
+EVENTS = ROOT / "events"
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+TRIED_HERE = {"README.md", "docs/contributing.md", "docs/data-model.md", "docs/operations.md"}
+TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
+
+
+@pytest.fixture
+def aws(embedded_aws):
+    make_fresh(embedded_aws[0])
+    return embedded_aws[0]
+
+
+def row_of(aws, order_id):
+    key = {"orderId": {"S": order_id}}
+    return aws.dynamodb.get_item(
+        TableName=aws.outputs["OrdersTableName"], Key=key, ConsistentRead=True
+    ).get("Item")
+
+
+def status_of(aws, order_id):
+    row = row_of(aws, order_id)
+    return row and row["status"]["S"]
+
+
+def wait_for(condition, seconds=30):
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not happen"
+        time.sleep(0.1)
+
+
+def test_no_page_with_commands_is_left_out_and_no_exception_is_without_need():
+    found = {page: commands_of(page) for page in PAGES}
+    assert {page for page, lines in found.items() if lines} <= TRIED_HERE | TRIED_IN_TEST_RUNBOOK
+    every = [command for lines in found.values() for command in lines]
+    for pattern in NOT_RUN:
+        assert any(re.fullmatch(pattern, command) for command in every), pattern
+
+
+def test_the_files_that_contributing_names_exist():
+    for command in commands_of("docs/contributing.md"):
+        assert not is_run(command), "then run it here"
+        for path in re.findall(r"tests/[\w/.]+", command):
+            assert (ROOT / path).exists(), command
+
+
+def test_readme_and_data_model_from_top_to_bottom(aws):
+    shell = Shell(aws)
+    *before, read = [command for command in commands_of("README.md") if is_run(command)]
+    shell.run_all(before)
+    wait_for(lambda: "Item" in shell.run(read))
+    order = shell.run(read)["Item"]
+    assert order["status"] == {"S": "PENDING"}
+    assert [line["M"]["productId"]["S"] for line in order["items"]["L"]] == ["tea-white-monkey"]
+    audited, *answers = shell.run_all(commands_of("docs/data-model.md"))
+    assert "order o-1001" in audited
+    orders_of_a_customer, available = answers
+    assert orders_of_a_customer == [["o-1001", "PENDING", order["createdAt"]["S"]]]
+    assert available == ["38", "0", "ACTIVE"]
+
+
+def examples(heading):
+    """The JSON documents under a heading of the reference, down to the next heading."""
+    text = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    section = re.split(r"^###? ", text.split(f"### {heading}\n")[1], flags=re.MULTILINE)[0]
+    blocks = re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)
+    lines = "".join(blocks).replace("\n ", " ").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_message_of_the_reference_is_applied(aws):
+    for heading, function in {
+        "order": "place_orders",
+        "cancellation": "cancel_orders",
+        "adjustment": "adjust_stock",
+        "catalogue event": "manage_products",
+    }.items():
+        found = examples(heading)
+        assert found
+        done = invoke_deployed(aws, function, sqs_event(*found))
+        assert done.answer == {"batchItemFailures": []}, heading
+        assert '"ends":{"APPLIED":' in done.logs.replace('": ', '":'), done.logs
+
+
+def test_every_direct_command_of_the_reference_gets_a_good_answer(aws):
+    assert invoke_deployed(
+        aws, "place_orders", sqs_event(order_body("o-1002", {"tea-earl-grey": 2}))
+    ).answer == {"batchItemFailures": []}
+    lease = None
+    for name in function_names():
+        if name == "place_orders":
+            continue
+        found = examples(name)
+        assert found
+        for command in found:
+            if "lease" in command:
+                command["lease"] = lease
+            answer = invoke_deployed(aws, name, command).answer
+            assert is_good(answer), (command, answer)
+            lease = answer.get("lease", lease)
+
+
+def test_every_sample_event_works_beside_the_readme(aws):
+    """Whatever is tried first: a sample that is good is answered well, and one that is bad is not."""
+    bad, later = re.compile("_bad$|_expired$"), []
+    for path in sorted(EVENTS.glob("*.json")):
+        function = next(name for name in function_names() if path.stem.startswith(name))
+        done = invoke_deployed(aws, function, json.loads(path.read_text()))
+        assert not done.failed, (path, done.answer)
+        assert is_good(done.answer) is not bool(bad.search(path.stem)), (path, done.answer)
+        assert "SQS did not carry out" not in done.logs
+        assert "No application metrics" not in done.logs
+        later.append(path)
+    assert len(later) > 20
+    # The cancellation came first, by the alphabet.
+    ends = [status_of(aws, f"sample-o-100{n}") for n in range(1, 5)]
+    assert ends == ["CANCELLED", "PENDING", "REJECTED", "REJECTED"]
+
+
+def test_a_direct_command_exits_as_its_answer_says(aws):
+    expected = {
+        "adjust_stock_direct": [("APPLIED", 0), ("REPLAYED", 0)],
+        "adjust_stock_direct_bad": [("REFUSED", 3)],
+        "manage_products_bad": [(None, 3)],
+    }
+    for name, ends in expected.items():
+        function = next(known for known in function_names() if name.startswith(known))
+        for result, status in ends:
+            done = CliRunner().invoke(app, ["invoke", function, str(EVENTS / f"{name}.json")])
+            assert json.loads(done.stdout).get("result") == result
+            assert done.exit_code == status, done.output
+
+
+def test_the_log_of_a_large_batch_begins_with_a_whole_line(aws):
+    wanted = [order_body(f"long-{n}", {"no-such-tea": 1}) for n in range(60)]
+    lines = invoke_deployed(aws, "place_orders", sqs_event(*wanted)).logs.splitlines()
+    assert lines[0].startswith("(earlier lines are in the log group ")
+    assert aws.outputs["PlaceOrdersLogGroupName"] in lines[0]
+    assert all(line.startswith("{") for line in lines[1:] if line), lines[1]
+
+
+def test_a_table_is_restored_and_used(aws):
+    shell = Shell(aws)
+    before, after = (order_body(f"restore-{n}", {"tea-earl-grey": 1}) for n in (1, 2))
+    assert is_good(invoke_deployed(aws, "place_orders", sqs_event(before)).answer)
+    look, disconnect, stop = commands_of("docs/operations.md", "**1. Stop", "**2. ")
+    beside = commands_of("docs/operations.md", "**2. Restore", "**3. ")
+    swap = commands_of("docs/operations.md", "**3. Give", "**4. ")
+    complete = commands_of("docs/operations.md", "**4. Set", "**5. ")
+    go, connect, audit = commands_of("docs/operations.md", "**5. Start", "Tables are restored")
+    tables = ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName")
+    functions = [name for name in aws.outputs if name.endswith("FunctionName")]
+
+    def for_each(command):
+        return [shell.run(command.replace("PlaceOrdersFunctionName", name)) for name in functions]
+
+    mappings = [uuid for found in for_each(look) for uuid, *_ in found]
+    assert len(mappings) == len(queues.QUEUES)
+
+    def for_each_mapping(command):
+        for shell.variables["UUID"] in mappings:
+            shell.run(command)
+
+    # "Yesterday" ends here: what the embedded AWS restores is what there is now.
+    for table in tables:
+        for command in beside:
+            shell.run(command.replace("ProductsTableName", table))
+    assert is_good(invoke_deployed(aws, "place_orders", sqs_event(after)).answer)
+    assert status_of(aws, "restore-2") == "PENDING"
+    for_each_mapping(disconnect)
+    for_each(stop)
+    aws.sqs.send_message(
+        QueueUrl=aws.outputs[queues.STANDARD],
+        MessageBody=json.dumps(order_body("restore-3", {"tea-earl-grey": 1})),
+    )
+    for table in tables:
+        shell.run(beside[0].replace("ProductsTableName", table))
+        for command in swap:
+            shell.run(command)
+        shell.run(complete[0])
+    shell.run(complete[1])
+    assert (status_of(aws, "restore-1"), status_of(aws, "restore-2")) == ("PENDING", None)
+    for_each(go)
+    for_each_mapping(connect)
+    wait_for(lambda: status_of(aws, "restore-3") == "PENDING")
+    wait_until_settled(aws)
+    assert "The books balance" in shell.run(audit)
+    for table in tables:
+        aws.dynamodb.delete_table(TableName=f"{aws.outputs[table]}-restored")
+    assert all(account.difference == 0 for account in read_books(aws).accounts)

@@ -1,0 +1,109 @@
+"""The command blocks of the documents, run on the tests' stack as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from typing import Any
+
+import boto3
+import jmespath
+
+from local import ROOT, shelf
+from operations import queues
+from operations.aws import Aws
+from tests.support.runbook import aws_call, commands
+
+NOT_RUN = {
+    r"make demo": "tests/e2e/test_deployed_stack.py runs it",
+    r"make test": "it runs this test",
+    r"(PATH=\S+ )?npx cdk .*|make (setup|bootstrap|synth|diff|deploy|destroy)\b.*": "needs an account",
+    r"\.venv/bin/python -m pytest .*": "tests of their own, all run by `make test`",
+    r"\.venv/bin/python -m tests\.explore .*": "minutes, and `make explore` runs them",
+}
+"""Commands that are not run, and why not."""
+
+
+def is_run(command: str) -> bool:
+    return not any(re.fullmatch(pattern, command) for pattern in NOT_RUN)
+
+
+def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
+    """The commands of a document, from one text of it to another, without their remarks."""
+    text = (ROOT / name).read_text("utf-8")
+    text = text[text.index(begin) :]
+    text = text[: text.index(end)] if end else text
+    return [re.sub(r"\s+# .*$", "", command) for command in commands(text)]
+
+
+class Shell:
+    """Runs commands of the documents: `aws` as calls of the SDK, the others as they are.
+
+    Args:
+        aws: The tests' stack.
+    """
+
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+        self._clients: dict[str, Any] = {}
+        self.variables: dict[str, str] = {}
+
+    def run(self, command: str) -> Any:
+        """Run a command. Returns what it printed, or what AWS answered."""
+        if command.startswith("output() "):
+            return None
+        if assigned := re.fullmatch(r"(\w+)=\$\((.*)\)", command):
+            name, inner = assigned.groups()
+            value = self.variables[name] = str(self.run(inner))
+            return value
+        if called := re.fullmatch(r'output "?(\w+)"?', command):
+            return self._aws.outputs[called[1]]
+        if command == 'eval "$(make env)"':
+            exported = dict(re.findall(r"export (\w+)=(\S+)", self._program("make env")))
+            assert exported["AWS_ENDPOINT_URL"] == os.environ["AWS_ENDPOINT_URL"]
+            return None
+        known = {f"$(output {name})": value for name, value in self._aws.outputs.items()}
+        known |= {f"${name}": value for name, value in (os.environ | self.variables).items()}
+        for spelt in sorted(known, key=len, reverse=True):
+            command = command.replace(spelt, known[spelt])
+        if not command.startswith("aws "):
+            return self._program(command)
+        service, method, parameters = aws_call(command)
+        if service not in self._clients:
+            client_of: Any = boto3.client
+            self._clients[service] = client_of(service)
+        answer = getattr(self._clients[service], method)(**parameters)
+        query = re.search(r"""--query (?:"([^"]+)"|(\S+))""", command)
+        return jmespath.search(query[1] or query[2], answer) if query else answer
+
+    def run_all(self, page: list[str]) -> list[Any]:
+        """Run the commands of a document from top to bottom, but for those that `NOT_RUN` names."""
+        return [self.run(command) for command in page if is_run(command)]
+
+    def _program(self, command: str) -> str:
+        done = subprocess.run(
+            shlex.split(command),
+            cwd=ROOT,
+            env={**os.environ, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def make_fresh(aws: Aws) -> None:
+    """Leave in a stack what `make up` leaves: no order, no message, and the sample products."""
+    for name in queues.QUEUES + queues.DEAD_LETTERS:
+        aws.sqs.purge_queue(QueueUrl=aws.outputs[name])
+    for name in ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName"):
+        table = boto3.resource("dynamodb").Table(aws.outputs[name])
+        keys = [key["AttributeName"] for key in table.key_schema]
+        with table.batch_writer() as batch:
+            for row in table.scan(ConsistentRead=True)["Items"]:
+                batch.delete_item(Key={key: row[key] for key in keys})
+        assert table.scan(ConsistentRead=True)["Count"] == 0
+    shelf.fill(aws)
