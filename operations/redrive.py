@@ -26,6 +26,7 @@ CAUSES = MAY_SUCCEED_NOW | {
     "REFUSED_BY_DYNAMODB",
     "SCHEMA_VIOLATION",
     "TOO_MANY_PRODUCTS",
+    "UNKNOWN_ORDER_STATUS",
 }
 """All causes that a dead letter may have."""
 

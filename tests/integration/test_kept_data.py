@@ -5,9 +5,7 @@ import boto3
 from local import emulator
 
 
-def test_the_data_that_is_kept_comes_back_at_the_same_port_and_is_forgotten_otherwise(
-    monkeypatch, tmp_path
-):
+def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(monkeypatch, tmp_path):
     for name, place in {
         "_FOLDER": tmp_path,
         "_TEMPORARY": tmp_path / "tmp",
