@@ -232,6 +232,21 @@ def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
         assert "Metrics" not in properties, "no metric math: the embedded AWS refuses it"
 
 
+def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
+    """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
+    limits = {"ReadThrottleEvents": "3,000 read units", "WriteThrottleEvents": "1,000 write units"}
+    checked = 0
+    for logical_id, properties in alarms_of(template).items():
+        own = limits.get(properties["MetricName"])
+        if own is not None and "OrdersByUser" not in logical_id:
+            text = properties["AlarmDescription"]
+            assert [limit for limit in limits.values() if limit in text] == [own], logical_id
+            table = text.partition("warmThroughput.")[2].partition(" ")[0]
+            assert logical_id.startswith(f"Monitoring{table}{own.split()[1].title()}"), logical_id
+            checked += 1
+    assert checked == 6
+
+
 def test_no_alarm_counts_logical_successes(template):
     watched = {properties["MetricName"] for properties in alarms_of(template).values()}
     assert not watched & {
