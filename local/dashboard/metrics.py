@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 # The longest time range that the dashboard shows.
 RETENTION_SECONDS = 3 * 3600
 
-# A run with less than this part of another one's invocations is a stray one.
+# A run is a stray one beside another that has this many times its invocations.
 _STRAY = 10
 
 

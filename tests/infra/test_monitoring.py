@@ -232,7 +232,7 @@ def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
         assert "Metrics" not in properties, "no metric math: the embedded AWS refuses it"
 
 
-def test_an_alarm_on_throttled_requests_names_the_units_and_the_table_that_it_is_about(template):
+def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
     """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
     limits = {"ReadThrottleEvents": "3,000 read units", "WriteThrottleEvents": "1,000 write units"}
     checked = 0

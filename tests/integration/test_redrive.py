@@ -207,7 +207,7 @@ def test_an_order_that_was_delivered_too_often_goes_back_and_is_placed(embedded_
     dry = cli("redrive", "--queue", "standard").stdout
     assert "TOO_MANY_DELIVERIES" in dry
     assert "INVALID_JSON" in dry
-    assert "Nothing was changed. --send would send 1 back." in dry
+    assert "Nothing was changed. --send (with make: SEND=1) would send 1 back." in dry
     assert "1 sent back" in cli("redrive", "--queue", "standard", "--send").stdout
     wait_until_settled(aws)
     assert aws.dynamodb.get_item(**row)["Item"]["status"]["S"] == "PENDING"
