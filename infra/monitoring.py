@@ -13,6 +13,7 @@ from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
@@ -72,6 +73,21 @@ class Monitoring(Construct):
         self._make_alarms()
         if settings.alarm_email:
             topic = sns.Topic(self, "Alarms", enforce_ssl=True)
+            # `enforce_ssl` gives the topic a policy, which takes the place of the default one: without this statement
+            # nobody may publish, and no alarm is mailed. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
+            topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    actions=["sns:Publish"],
+                    principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                    resources=[topic.topic_arn],
+                    conditions={
+                        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                        "ArnLike": {
+                            "aws:SourceArn": f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:*"
+                        },
+                    },
+                )
+            )
             topic.add_subscription(subscriptions.EmailSubscription(settings.alarm_email))
             for alarm in self.alarms:
                 alarm.add_alarm_action(actions.SnsAction(topic))

@@ -58,7 +58,10 @@ class Queues(Construct):
         queue = self._queue(
             name,
             fifo=fifo,
-            retention=Duration.days(4),
+            # What is not processed by then is deleted, not dead-lettered. A standard dead-letter queue keeps the time of
+            # the first sending, so its 14 days have to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/
+            # SQSDeveloperGuide/sqs-dead-letter-queues.html
+            retention=Duration.days(10),
             # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before
             # its messages become visible: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
             visibility=Duration.seconds(6 * timeout + window),

@@ -266,3 +266,18 @@ def test_alarms_are_mailed_if_an_address_is_set(template):
     )
     for properties in alarms_of(mailed).values():
         assert properties["AlarmActions"] == properties["OKActions"] == [{"Ref": topic}]
+
+
+def test_cloudwatch_may_publish_the_alarms_of_this_account_and_nobody_else_may():
+    """https://docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html"""
+    mailed = synthesise("dev", alarmEmail="ops@example.com")
+    (topic,) = resources(mailed, "AWS::SNS::Topic")
+    (policy,) = resources(mailed, "AWS::SNS::TopicPolicy").values()
+    statements = policy["Properties"]["PolicyDocument"]["Statement"]
+    (allowed,) = [statement for statement in statements if statement["Effect"] == "Allow"]
+    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert (allowed["Action"], allowed["Resource"]) == ("sns:Publish", {"Ref": topic})
+    account = {"Ref": "AWS::AccountId"}
+    assert allowed["Condition"]["StringEquals"] == {"aws:SourceAccount": account}
+    source = allowed["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Join"][1]
+    assert source[-3:] == [":", account, ":alarm:*"]

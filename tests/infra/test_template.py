@@ -83,7 +83,7 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     dead_letter_queue = by_name(dev, "AWS::SQS::Queue", dead_letters)["Properties"]
     timeout = SETTINGS["functions"]["place_orders"]["timeoutSeconds"]
     assert queue["VisibilityTimeout"] >= 6 * timeout
-    assert queue["MessageRetentionPeriod"] == 4 * 86400
+    assert queue["MessageRetentionPeriod"] == 10 * 86400
     assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
     assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT
     for properties in (queue, dead_letter_queue):

@@ -46,7 +46,7 @@ def interrupt(shop, path, by, after):
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # Whoever runs the tests in the background has switched Ctrl-C off for their children.
+        # A shell that runs the tests in the background has switched Ctrl-C off for their children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     while shop.product(f"load-{after:04}") is None:
