@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import contenders, plan, workloads
 from bench.figures import Cell
 from bench.plan import FULL, QUICK, Size, Step
-from local.costs import Cost
+from local.pattern_costs import Cost
 from operations.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

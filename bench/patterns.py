@@ -14,8 +14,8 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
-from local import costs
-from local.costs import Cost
+from local import pattern_costs as costs
+from local.pattern_costs import Cost
 
 
 def measure(engine: Engine) -> dict[str, Cost]:

@@ -18,7 +18,7 @@ from bench import PLOTS, RESULTS, contenders, prices
 from bench.figures import Cell
 from bench.goals import Goal
 from bench.overhead import USUAL, Overhead
-from local.costs import RIVALS, Cost
+from local.pattern_costs import RIVALS, Cost
 
 _TITLES = {
     "hot": "one hot product",

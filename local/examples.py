@@ -366,7 +366,7 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
 
 def decrement_modes(sandbox: Sandbox) -> ExampleResult:
     """The cost of a plain decrement with 8 rivals: optimistic (read, decide, write) and atomic (no read)."""
-    from local import costs  # noqa: PLC0415
+    from local import pattern_costs as costs  # noqa: PLC0415
 
     result = ExampleResult()
     for mode in costs.DECREMENT_MODES:
@@ -381,7 +381,7 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
     """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with claims."""
-    from local import costs  # noqa: PLC0415
+    from local import pattern_costs as costs  # noqa: PLC0415
 
     result = ExampleResult()
     for name, claims in (("retries only", False), ("with claims", True)):
