@@ -14,7 +14,7 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
-from local import pattern_costs as costs
+from local import pattern_costs
 from local.pattern_costs import Cost
 
 
@@ -40,12 +40,12 @@ def _use(environment: Mapping[str, str]) -> None:
 def _measure(tables: Mapping[Table, str]) -> dict[str, Cost]:
     products = Products(Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables))
     found = {}
-    for mode in costs.DECREMENT_MODES:
-        products.create(NewProduct(mode, costs.PLENTY))
-        found[f"decrement {mode}"] = costs.decrements(tables, mode, mode)
+    for mode in pattern_costs.DECREMENT_MODES:
+        products.create(NewProduct(mode, pattern_costs.PLENTY))
+        found[f"decrement {mode}"] = pattern_costs.decrements(tables, mode, mode)
     for name, claims in (("retries only", False), ("with claims", True)):
         product_id = name.replace(" ", "-")
-        products.create(NewProduct(product_id, costs.ORDERS))
-        cost = costs.hot_product(tables, product_id, claims=claims)
+        products.create(NewProduct(product_id, pattern_costs.ORDERS))
+        cost = pattern_costs.hot_product(tables, product_id, claims=claims)
         found[f"hot product {name}"] = cost
     return found

@@ -366,11 +366,11 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
 
 def decrement_modes(sandbox: Sandbox) -> ExampleResult:
     """The cost of a plain decrement with 8 rivals: optimistic (read, decide, write) and atomic (no read)."""
-    from local import pattern_costs as costs  # noqa: PLC0415
+    from local import pattern_costs  # noqa: PLC0415
 
     result = ExampleResult()
-    for mode in costs.DECREMENT_MODES:
-        cost = costs.decrements(sandbox.tables, sandbox.create(costs.PLENTY), mode)
+    for mode in pattern_costs.DECREMENT_MODES:
+        cost = pattern_costs.decrements(sandbox.tables, sandbox.create(pattern_costs.PLENTY), mode)
         result.ours(
             f"{mode:10}  {cost.requests:.2f} requests, {cost.write_units:.1f} write units, "
             f"{cost.conflicts:.2f} conflicts per decrement; {cost.done} of {cost.wanted} applied",
@@ -381,12 +381,12 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
     """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with claims."""
-    from local import pattern_costs as costs  # noqa: PLC0415
+    from local import pattern_costs  # noqa: PLC0415
 
     result = ExampleResult()
     for name, claims in (("retries only", False), ("with claims", True)):
-        product_id = sandbox.create(costs.ORDERS)
-        cost = costs.hot_product(sandbox.tables, product_id, claims=claims)
+        product_id = sandbox.create(pattern_costs.ORDERS)
+        cost = pattern_costs.hot_product(sandbox.tables, product_id, claims=claims)
         result.ours(
             f"{name:13}  {cost.requests:.2f} requests per order, "
             f"{cost.lost_transactions:.2f} lost transactions per batch; {cost.done} of {cost.wanted} placed",
