@@ -156,5 +156,5 @@ node_modules/installed: package.json package-lock.json
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \
 		|| { echo "Node 20 or later is needed: the CDK command line runs on it" >&2; exit 1; }
 	@echo "Setting up the CDK command line in node_modules" >&2
-	@npm ci --loglevel=error --no-audit --no-fund >/dev/null
+	@npm ci --loglevel=error --no-audit --no-fund --no-update-notifier >/dev/null
 	@touch $@

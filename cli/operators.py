@@ -139,9 +139,11 @@ def audit(
         )
     if wrong:
         raise typer.Exit(1)
+    delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
-        f"[green]The books balance:[/] {len(chosen) - len(unsettled):,} products, "
-        f"{len(books.adjustments):,} adjustments, {len(books.orders):,} orders, no difference."
+        f"[green]The books balance:[/] {len(chosen) - len(unsettled):,} products ({delisted:,} of them delisted), "
+        f"no difference. [dim]{len(books.adjustments):,} adjustments and {len(books.orders):,} orders were read.[/]",
+        soft_wrap=True,
     )
 
 
@@ -231,7 +233,8 @@ def redrive(
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
-            f"{back:,} sent back. [dim]`inventory-orders status` shows what happens to them.[/]"
+            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+            soft_wrap=True,
         )
     else:
         option = "--send" if account else "--send (with make: SEND=1)"
@@ -303,7 +306,8 @@ def send(
     seconds = time.monotonic() - began
     screen.print(
         f"{count:,} messages sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        f"[dim]`inventory-orders status` shows what happens to them.[/]"
+        f"[dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+        soft_wrap=True,
     )
 
 

@@ -71,7 +71,8 @@ def up() -> None:
     running = _up(screen, fill=True)
     screen.print(
         f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
-        f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
+        f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]',
+        soft_wrap=True,
     )
 
 

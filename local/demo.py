@@ -318,7 +318,7 @@ class _Patience:
             self._seen, self._since = value, now
         elif now - self._since > _QUIET_SECONDS:
             raise UserError(
-                f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `inventory-orders status` "
+                f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `.venv/bin/inventory-orders status` "
                 "and .local/logs/emulator.log"
             )
 
