@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
@@ -67,7 +66,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
         event, runtime.queues(), runtime.time_left(context)
     )
-    events = batch.parse(partial(_parse, SystemClock()))
+    events = batch.parse(_parse)
     outcomes = [_apply(products, event, deadline) for event in events]
     batch.settle(outcomes, RULES)
     emit_messages(batch)
@@ -75,8 +74,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     return batch.response
 
 
-def _parse(clock: SystemClock, body: str, _group: str | None) -> CatalogueEvent:
-    return parse_catalogue_event(body, clock.now())
+def _parse(body: str, _group: str | None) -> CatalogueEvent:
+    return parse_catalogue_event(body, SystemClock().now())
 
 
 def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> ChangeOutcome:

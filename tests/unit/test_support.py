@@ -35,6 +35,7 @@ def test_who_waits_does_not_give_up_while_messages_move(monkeypatch, clock):
 def test_a_delivery_is_a_movement_too(monkeypatch, clock):
     queues_at(monkeypatch, lambda: Depth(1, 0) if int(clock.now) // 60 % 2 else Depth(0, 1))
     stack.wait_until(None, lambda: clock.now >= 600)
+    assert clock.now == 600 > stack.QUIET_SECONDS
 
 
 def test_who_waits_gives_up_when_nothing_has_moved_for_a_while(monkeypatch, clock):
