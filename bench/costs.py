@@ -1,7 +1,7 @@
 """What a month of orders costs on AWS, by kind of order: the table in docs/costs.md.
 
 The units of each kind follow from DynamoDB's rules and from how the service writes; a test measures them on the handler
-itself. Prices are those of `bench.prices`.
+itself. Prices are those of `operations.prices`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bench import prices
-from bench.prices import Bill
+from operations import prices
+from operations.prices import Bill
 
 MONTHS = (1_000_000, 10_000_000, 100_000_000)
 SECONDS_OF_AN_INVOCATION = 0.1

@@ -11,8 +11,8 @@ from moto import mock_aws
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.invocation import runtime
-from local import emf
 from local.invoke import FakeContext, load_handler, moto_stack
+from operations import emf
 from tests.support.messages import order_body, sqs_event
 from tests.support.template import alarms_of, resources, synthesise
 

@@ -7,9 +7,10 @@ import boto3
 import pytest
 
 from inventory_orders.invocation import runtime
-from local import ROOT, emf
+from local import ROOT
 from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
+from operations import emf
 from operations.queues import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
 
