@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import boto3
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -68,10 +69,13 @@ def verify(
     delisted at the end, also after Ctrl-C.
     """
     from operations.verify import verify as run_checks  # noqa: PLC0415 - slow to import
-    from operations.verify.report import Report  # noqa: PLC0415
+    from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415
 
     run, endpoint = _run_on(_account_of(account, stage))
-    deployed = run.deployed
+    try:
+        deployed = run.deployed
+    except (BotoCoreError, ClientError) as error:
+        raise UserError(f"{run.stack_name}: {what_went_wrong(error)}") from error
     place = {
         "embedded": run.embedded,
         "account": deployed.place["account"],
@@ -187,6 +191,8 @@ def _figures(report: Report) -> list[str]:
             f"[bold]{middle:,.0f} ms[/] cold start, p50; at most {figures['coldStartMaxMilliseconds']:,.0f} ms "
             f"[dim]({figures['coldStarts']:.0f} workers were started)[/]"
         )
+    elif "coldStarts" in figures:
+        texts.append("[dim]No worker was started, so there is no cold start to measure[/]")
     if dollars := figures.get("dollars"):
         texts.append(
             f"[bold]${dollars:.4f}[/] for {figures['orders']:,.0f} orders on AWS "

@@ -32,7 +32,9 @@ def run_check(name: str, run: Run) -> list[Line]:
     """Run one check. Whatever goes wrong is a red line."""
     try:
         return CHECKS[name](run)
-    except (CheckFailedError, UserError, StoreError, BotoCoreError, ClientError) as error:
+    except (CheckFailedError, UserError) as error:
+        return [Line(name, State.FAILED, str(error))]
+    except (StoreError, BotoCoreError, ClientError) as error:
         return [Line(name, State.FAILED, what_went_wrong(error))]
 
 

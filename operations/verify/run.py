@@ -266,8 +266,10 @@ class Run:
                 created_at = row["createdAt"]
                 delist = {"action": "delist", "productId": product_id, "createdAt": created_at}
                 answer = self.invoke("ManageProducts", delist)
-            except (BotoCoreError, ClientError, CheckFailedError) as error:
+            except (BotoCoreError, ClientError) as error:
                 return f"{product_id}: {what_went_wrong(error)}"
+            except CheckFailedError as error:
+                return f"{product_id}: {error}"
             if answer.get("result") in ("APPLIED", "STALE"):
                 return ""
             if answer.get("result") != "RETRY_LATER" or time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Checks of what AWS says of the stack: is everything as it was deployed, and does monitoring work?"""
+"""Checks of what AWS says of the stack: all is as it was deployed, and monitoring works."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ _DENIED = {
     "dynamodb": ("dynamodb:Scan", "dynamodb:DeleteTable"),
     "sqs": ("sqs:PurgeQueue", "sqs:SetQueueAttributes"),
 }
+
+
+def deployment(run: Run) -> list[Line]:
+    """The last deployment came through."""
+    stack = run.deployed.stack
+    status = stack["StackStatus"]
+    problems = []
+    if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+        problems.append(f"{run.stack_name} is {status}: deploy it again, or wait for it")
+    at = stack.get("LastUpdatedTime", stack["CreationTime"])
+    return [judged("deployment", problems, f"{status} since {at:%Y-%m-%d %H:%M} UTC")]
 
 
 def functions(run: Run) -> list[Line]:
@@ -201,7 +212,7 @@ def tables(run: Run) -> list[Line]:
         judged("tables", problems, saw),
         not_here(
             "tables are protected",
-            "the embedded AWS does not keep encryption, recovery and deletion protection",
+            "not on the embedded AWS: it drops encryption, recovery and deletion protection",
         )
         if run.embedded
         else judged(
@@ -311,7 +322,10 @@ def alarms(run: Run) -> list[Line]:
         problems += differences(title, wanted | {"ActionsEnabled": True}, actual)
     lines = [judged("alarms", problems, f"{len(found)} as deployed, their actions switched on")]
     if run.embedded:
-        return [*lines, not_here("alarms are off", "the embedded AWS evaluates no alarm")]
+        return [
+            *lines,
+            not_here("alarms are off", "not on the embedded AWS: it evaluates no alarm"),
+        ]
     return [*lines, _states(run, title_of)]
 
 
@@ -435,7 +449,7 @@ def metrics(run: Run) -> list[Line]:
         return [
             not_here(
                 "metrics arrive",
-                "the embedded AWS makes no metrics: neither of what handlers log, nor of queues and tables",
+                "not on the embedded AWS: it makes no metrics of what handlers log, nor of queues and tables",
             )
         ]
     if not run.placed:
@@ -523,7 +537,7 @@ def _missing(run: Run, wanted: Mapping[str, tuple[Metric, float]]) -> dict[str, 
 CHECKS = {
     check.__name__: check
     for check in (
-        *(functions, mappings, roles, queues, tables, logs),
+        *(deployment, functions, mappings, roles, queues, tables, logs),
         *(dashboard, notifies, metrics, alarms),
     )
 }

@@ -20,7 +20,7 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
-from operations.logs import Tail
+from operations.logs import Event, Tail
 from operations.orders_file import OrderMessage
 from operations.verify.report import CheckFailedError, Line, judged, passed
 from operations.verify.run import Run, expect, names
@@ -29,7 +29,7 @@ _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 # Shorter than an invocation, so that the handler waits for its end and need not return the order.
 _COUNT_SECONDS = 20
 _HOT_SHARE = 0.6
-_LOG_SECONDS = 30.0
+_LOG_SECONDS, _LOG_SECONDS_EMBEDDED = 30.0, 3.0
 
 
 def leftovers(run: Run) -> list[Line]:
@@ -373,16 +373,19 @@ def invocations_of(lines: Iterable[str]) -> Invocations:
 
 
 def _measure(run: Run, since: int, answered: int) -> None:
-    """Note what the functions' log says of the orders: conflicts, starts of workers, what it would cost."""
+    """Note what the log of place_orders says of the orders: conflicts, starts of workers, what it would cost."""
     run.say("the figures in the log of place_orders")
-    lines: list[str] = []
-    tail = Tail(run.aws.outputs["PlaceOrdersLogGroupName"], since)
-    until = time.monotonic() + min(run.patience, _LOG_SECONDS)
+    tail = Tail(run.aws.outputs["PlaceOrdersLogGroupName"], int(run.began * 1000))
+    events: list[Event] = []
+    until = time.monotonic() + (_LOG_SECONDS_EMBEDDED if run.embedded else _LOG_SECONDS)
     while True:
-        lines += [event.message for event in tail.read(run.aws)]
+        events += tail.read(run.aws)
+        lines = [event.message for event in events if event.timestamp >= since]
         samples = list(emf.parse(lines))
-        seen = sum(sum(emf.values_of(samples, name)) for name in ("OrdersPlaced", "OrdersRejected"))
-        if seen >= answered or time.monotonic() > until:
+        answers = ("OrdersPlaced", "OrdersRejected")
+        if sum(sum(emf.values_of(samples, name)) for name in answers) >= answered:
+            break
+        if time.monotonic() > until:
             break
         time.sleep(run.pause)
 
@@ -391,7 +394,8 @@ def _measure(run: Run, since: int, answered: int) -> None:
 
     attempts = total("ConditionalWrites")
     invocations = invocations_of(lines)
-    cold = invocations.cold
+    # The first orders of this run, before these, may have met workers that had to start.
+    cold = invocations_of(event.message for event in events).cold
     run.figures |= {
         "conflictRate": round(total("VersionConflict") / attempts, 4) if attempts else None,
         "commitAttempts": attempts,
