@@ -47,6 +47,7 @@ def verify(
     stage: Annotated[
         str | None,
         typer.Option(
+            metavar="STAGE",
             callback=checked_stage,
             help="As --account if your environment has AWS credentials; otherwise the embedded AWS, if that is its stage.",
         ),
@@ -65,8 +66,8 @@ def verify(
 ) -> None:
     """Verify a deployed stack with traffic of its own, and with what AWS says of it. Exit status 1 if a line is red.
 
-    It starts the embedded AWS if it is not running. All that it makes is named verify-..., and its products are
-    delisted at the end, also after Ctrl-C.
+    It starts the embedded AWS if it does not run. All that it makes is named verify-...; products are delisted at the
+    end, also after Ctrl-C.
     """
     from operations.verify import verify as run_checks  # noqa: PLC0415 - slow to import
     from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415
@@ -170,35 +171,31 @@ def show(report: Report, console: Console) -> None:
     for left in report.left:
         console.print(f"[bold red]Left:[/] {escape(left)}", soft_wrap=True)
     console.print()
-    for text in _figures(report):
-        console.print(text)
+    console.print(_figures(report))
     console.print(_verdict(report), soft_wrap=True)
 
 
-def _figures(report: Report) -> list[str]:
+def _figures(report: Report) -> Table:
     figures = report.figures
-    texts = []
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
     if speed := figures.get("ordersPerSecond"):
-        texts.append(
-            f"[bold]{speed:,.0f}[/] orders a second [dim]from the first one sent to the last answer[/]"
-        )
+        table.add_row("Orders", f"{speed:,.0f}/s", "from the first one sent to the last answer")
     if (rate := figures.get("conflictRate")) is not None:
-        texts.append(
-            f"[bold]{100 * rate:.1f} %[/] conflicts [dim]in {figures['commitAttempts']:,.0f} attempts to commit[/]"
-        )
+        attempts = f"of {figures['commitAttempts']:,.0f} attempts to commit met a faster rival"
+        table.add_row("Conflicts", f"{100 * rate:.1f} %", attempts)
     if middle := figures.get("coldStartP50Milliseconds"):
-        texts.append(
-            f"[bold]{middle:,.0f} ms[/] cold start, p50; at most {figures['coldStartMaxMilliseconds']:,.0f} ms "
-            f"[dim]({figures['coldStarts']:.0f} workers were started)[/]"
-        )
+        most, count = figures["coldStartMaxMilliseconds"], figures["coldStarts"]
+        workers = f"half of {count:.0f} workers of place_orders started faster; the slowest in {most:,.0f} ms"
+        table.add_row("Cold start", f"{middle:,.0f} ms", workers)
     elif "coldStarts" in figures:
-        texts.append("[dim]No worker was started, so there is no cold start to measure[/]")
+        table.add_row("Cold start", "none", "all workers were running")
     if dollars := figures.get("dollars"):
-        texts.append(
-            f"[bold]${dollars:.4f}[/] for {figures['orders']:,.0f} orders on AWS "
-            "[dim]estimated from what was measured, without free tier[/]"
-        )
-    return texts
+        what = f"for {figures['orders']:,.0f} such orders on AWS, estimated from what was measured"
+        table.add_row("Cost", f"${dollars:.4f}", what)
+    return table
 
 
 def _verdict(report: Report) -> str:
