@@ -81,7 +81,7 @@ class Deployed:
             return physical
         # A queue's physical id is its URL.
         name = physical.rsplit("/", 1)[-1] if kind == "AWS::SQS::Queue" else physical
-        return _ARNS[kind].format(**self.place, name=name)
+        return _ARNS.get(kind, "{name}").format(**self.place, name=name)
 
     def fill_in(self, value: Any) -> Any:
         """Replace references by what they refer to."""

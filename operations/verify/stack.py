@@ -141,7 +141,8 @@ def roles(run: Run) -> list[Line]:
 
 
 def _denied_on(resource: str) -> Sequence[str]:
-    return _DENIED.get(resource.split(":")[2], ())
+    # A permission may be on all resources: "*".
+    return _DENIED.get(next(iter(resource.split(":")[2:3]), ""), ())
 
 
 def _many(value: Any) -> list[Any]:

@@ -297,15 +297,18 @@ def hot(run: Run) -> list[Line]:
     wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
     problems = []
     if lost:
-        problems.append(f"{lost:,} of {run.orders:,} orders have no answer")
+        problems.append(
+            f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer, see its mapping"
+        )
     if statuses != Counter(wanted):
         problems.append(f"the answers are {dict(statuses)}, not {wanted}")
     if (stock := run.stock(product)) != 0:
         problems.append(f"{stock} units are left, not 0")
     run.figures["orders"] = len(rows)
     run.figures["seconds"] = round(seconds, 2)
-    run.figures["ordersPerSecond"] = round(len(rows) / seconds, 1)
-    _measure(run, since, len(rows))
+    run.figures["ordersPerSecond"] = round(len(rows) / seconds, 1) if rows else 0.0
+    if rows:
+        _measure(run, since, len(rows))
     saw = (
         f"{placed:,} placed, {run.orders - units:,} INSUFFICIENT_STOCK, none lost; "
         f"{run.figures['ordersPerSecond']:,.0f} orders a second"

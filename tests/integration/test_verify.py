@@ -14,7 +14,7 @@ import pytest
 from local import ROOT, STATE, stack
 from operations import queues, verify
 from operations.audit import read_rows
-from operations.errors import UserError
+from operations.aws import Aws
 from operations.verify.report import Report, State
 from operations.verify.run import PREFIX, Run
 from tests.support.by_hand import add_by_hand
@@ -116,6 +116,7 @@ def denied(aws, function, action, resource):
     ("check", "function", "queue"),
     [
         ("places", "PlaceOrders", queues.STANDARD),
+        ("hot", "PlaceOrders", queues.STANDARD),
         ("fifo", "PlaceOrders", queues.FIFO),
         ("cancels", "CancelOrders", queues.CANCELLATIONS),
         ("catalogue", "ManageProducts", queues.CATALOGUE),
@@ -168,6 +169,32 @@ def test_a_permission_that_is_missing_is_seen_by_its_traffic(
         monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
     with denied(aws, function, action, resource):
         assert says in red(check, run)
+
+
+def test_a_permission_that_the_operator_lacks_is_named(aws):
+    iam = boto3.client("iam")
+    denied_actions = ["cloudwatch:GetDashboard", "lambda:InvokeFunction"]
+    policy = [
+        {"Effect": "Allow", "Action": "*", "Resource": "*"},
+        {"Effect": "Deny", "Action": denied_actions, "Resource": "*"},
+    ]
+    iam.create_user(UserName="verify-operator")
+    iam.put_user_policy(
+        UserName="verify-operator",
+        PolicyName="some",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": policy}),
+    )
+    key = iam.create_access_key(UserName="verify-operator")["AccessKey"]
+    session = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"])
+    own = Aws.of_stack(stack.STACK_NAME, session)
+    theirs = Run(own, stack.STACK_NAME, session, embedded=True, patience=0.5)
+    for check, action in zip(("dashboard", "places"), denied_actions, strict=True):
+        assert red(check, theirs).startswith(f"not allowed: this needs {action}")
+    (line,) = verify.run_check("functions", theirs)
+    assert line.state is State.PASSED
+    iam.delete_access_key(UserName="verify-operator", AccessKeyId=key["AccessKeyId"])
+    iam.delete_user_policy(UserName="verify-operator", PolicyName="some")
+    iam.delete_user(UserName="verify-operator")
 
 
 def interrupted(aws):
@@ -394,11 +421,6 @@ def test_an_alarm_without_its_action_is_seen(run):
         for alarm in before:
             put(alarm)
         sns.delete_topic(TopicArn=topic)
-
-
-def test_a_stack_that_is_not_there_is_an_error_that_says_what_to_do(aws):
-    with pytest.raises(UserError, match="Deploy it first"):
-        type(aws).of_stack("InventoryOrders-none")
 
 
 def test_after_ctrl_c_no_product_is_left(aws):

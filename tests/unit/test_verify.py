@@ -1,6 +1,7 @@
 """Verification: how lines are judged, what only an account can tell, and what the command says."""
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from cli import main, verification
 from inventory_orders.errors import CancellationReason, TransactionCancelledError
+from local import ROOT
 from operations import account, verify
 from operations.errors import UserError
 from operations.verify import stack, traffic
@@ -218,6 +220,22 @@ def test_every_check_has_a_line_in_words_about_itself():
     assert set(verify.TITLES) <= set(verify.CHECKS)
 
 
+def test_the_reference_lists_every_check_and_every_field_of_the_json():
+    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    checks = page.split("### Checks of verify")[1].split("##")[0]
+    rows = [line.split("|")[1] for line in checks.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`([\w-]+)`", "".join(rows))) == set(verify.CHECKS)
+    fields = page.split("### verify.json")[1].split("##")[0]
+    rows = [line.split("|")[1] for line in fields.splitlines() if line.startswith("| `")]
+    documented = {
+        name.removeprefix("figures.") for name in re.findall(r"`([\w.]+)`", "".join(rows))
+    }
+    place = {"embedded", "account", "region", "stack", "production"}
+    figures = {"orders", "ordersPerSecond", "conflictRate", "commitAttempts", "dollars"}
+    figures |= {"coldStarts", "coldStartP50Milliseconds", "coldStartMaxMilliseconds"}
+    assert documented == report_of().as_json().keys() - {"figures"} | place | figures
+
+
 # ------------------------------------------------------------------ what was deployed
 
 
@@ -355,6 +373,33 @@ def test_a_subscription_that_nobody_confirmed_is_red(monkeypatch, run):
     assert line.saw == "ops@example.com has not confirmed: see AWS's mail"
     subscription["SubscriptionArn"] = f"{topic}:1"
     assert states(stack.notifies(run)) == [State.PASSED]
+
+
+def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
+    tracing = {"Effect": "Allow", "Action": "xray:PutTraceSegments", "Resource": "*"}
+    run.deployed.resources["Role"] = {"Type": "AWS::IAM::Role"}
+    run.deployed.resources["Policy"] = {
+        "Type": "AWS::IAM::Policy",
+        "Properties": {"Roles": [{"Ref": "Role"}], "PolicyDocument": {"Statement": [tracing]}},
+    }
+    run.deployed.physical["Role"] = "the-role"
+    asked = []
+
+    def simulate(**question):
+        asked.append(question)
+        return {
+            "EvaluationResults": [{"EvalActionName": tracing["Action"], "EvalDecision": "allowed"}]
+        }
+
+    clients(monkeypatch, run, iam=SimpleNamespace(simulate_principal_policy=simulate))
+    assert states(stack.roles(run)) == [State.PASSED]
+    assert asked == [
+        {
+            "PolicySourceArn": "arn:aws:iam::123456789012:role/the-role",
+            "ActionNames": ["xray:PutTraceSegments"],
+            "ResourceArns": ["*"],
+        }
+    ]
 
 
 # ------------------------------------------------------------------ traffic
