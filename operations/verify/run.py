@@ -80,6 +80,7 @@ class Run:
     dead_letters: dict[str, set[str]] = field(default_factory=dict)
     figures: dict[str, float | None] = field(default_factory=dict)
     _sent: int = 0
+    _clients: dict[str, Any] = field(default_factory=dict)
 
     @property
     def started_at(self) -> str:
@@ -87,9 +88,11 @@ class Run:
         return timestamp(datetime.fromtimestamp(self.began, UTC))
 
     def client(self, service: str) -> Any:
-        """Make a client of another service."""
-        make: Any = self.session.client
-        return make(service)
+        """A client of another service."""
+        if service not in self._clients:
+            make: Any = self.session.client
+            self._clients[service] = make(service)
+        return self._clients[service]
 
     @cached_property
     def deployed(self) -> Deployed:
