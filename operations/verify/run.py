@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,6 +30,9 @@ PREFIX = "verify-"
 
 A_RUN_LASTS = timedelta(minutes=15)
 """Older products of another run are left-overs. Younger ones may be in use."""
+
+# Nobody else's product or message looks so.
+_OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
 
 _BATCH = 10
 _HIDDEN_SECONDS = 60
@@ -290,7 +294,11 @@ class Run:
         )
         rows = [decode(item) for page in pages for item in page["Items"]]
         limit = timestamp(SystemClock().now() - A_RUN_LASTS)
-        others = [row for row in rows if not row["productId"].startswith(self.name)]
+        others = [
+            row
+            for row in rows
+            if _OF_A_RUN.match(row["productId"]) and not row["productId"].startswith(self.name)
+        ]
         old = [row["productId"] for row in others if row["createdAt"] < limit]
         return old, len(others) - len(old)
 
@@ -305,13 +313,10 @@ class Run:
                 while found := hidden.receive():
                     for message in found:
                         sent = int(message["Attributes"]["SentTimestamp"])
-                        if sent < limit and message["Body"].startswith(_OUR_BODIES):
+                        if sent < limit and _OF_A_RUN.match(message["Body"]):
                             hidden.delete(message)
                             removed += 1
         return removed
-
-
-_OUR_BODIES = (PREFIX, f'{{"orderId": "{PREFIX}')
 
 
 def expect(holds: object, otherwise: str) -> None:

@@ -125,16 +125,18 @@ def replays(run: Run) -> list[Line]:
 def poison(run: Run) -> list[Line]:
     """What is no JSON leaves each queue for its dead-letter queue, with its cause."""
     body = f"{run.name} is no JSON"
+    sent = {}
     for source, target in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True):
-        ids = run.send(source, body, group=run.name)
-        run.dead_letters.setdefault(target, set()).update(ids)
+        (sent[target],) = run.send(source, body, group=run.name)
+        run.dead_letters.setdefault(target, set()).add(sent[target])
     problems = []
     until = time.monotonic() + run.patience
     for source, target in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True):
         run.say(f"a dead letter in {_of(target)}")
-        found = run.take_dead_letters(target, max(0.1, until - time.monotonic()))
+        taken = run.take_dead_letters(target, max(0.1, until - time.monotonic()))
+        found = [letter for letter in taken if letter.original_message_id == sent[target]]
         if not found:
-            problems.append(f"poison of {_of(source)} is not in {_of(target)}")
+            problems.append(f"poison of {_of(source)} is not in {_of(target)}, see its mapping")
         for letter in found:
             if letter.code != "INVALID_JSON":
                 problems.append(f"{_of(target)} says {letter.code}, not INVALID_JSON")
