@@ -74,6 +74,8 @@ class Run:
     embedded: bool
     orders: int = 1000
     patience: float = 60.0
+    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html: metrics of a
+    # queue that was quiet for hours come up to 15 minutes late.
     metrics_patience: float = 15 * 60.0
     say: Callable[[str], None] = lambda _: None
     name: str = field(default_factory=_new_name)

@@ -441,7 +441,9 @@ def token(run: Run) -> list[Line]:
     """A cancelled transaction leaves its token free: the same request is evaluated anew, and applied once.
 
     The engine repeats a request with its token while an earlier attempt may be in flight, also after a cancellation for
-    a reason that passes. If DynamoDB remembered the cancellation, such a request could never succeed.
+    a reason that passes. If DynamoDB remembered the cancellation, such a request could never succeed. AWS's page tells
+    what a token does after a success, and nothing of one after a cancellation:
+    docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
     """
     product = run.list_product("token", 1)
     store = Store(
