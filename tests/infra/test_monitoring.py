@@ -7,17 +7,20 @@ from datetime import UTC, datetime
 import pytest
 from moto import mock_aws
 
+from bench import costs
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.invocation import runtime
 from local import emf
 from local.dashboard.alarms import State, judge
-from local.dashboard.metrics import Metric, Samples
+from local.dashboard.body import evaluate
+from local.dashboard.metrics import Metric, Samples, Window
 from local.invoke import FakeContext, load_handler, moto_stack
 from tests.support.messages import order_body, sqs_event
 from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
+NOW = 1_790_000_000
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
@@ -175,6 +178,18 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
+def test_the_write_units_of_an_order_include_those_of_the_index(widgets):
+    (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
+    tables = {"TablesProducts": 2, "TablesOrders": 2}
+    samples = Samples()
+    for namespace, name, dimensions in metrics_of([capacity]):
+        index = "GlobalSecondaryIndexName" in dimensions
+        units = 1 if index else tables.get(dimensions.get("TableName", "")[:-8], 1)
+        samples.add(Metric(namespace, name, frozenset(dimensions.items())), NOW, [units])
+    (drawn,) = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
+    assert drawn["points"] == [costs.KINDS[0].write_units] == [5]
+
+
 def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     headings = [w["properties"]["markdown"] for w in widgets if w["type"] == "text"]
     titles = [text.splitlines()[0] for text in headings]
@@ -187,9 +202,6 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     for widget in widgets:
         assert 0 <= widget["x"] < 24
         assert widget["x"] + widget["width"] <= 24
-
-
-NOW = 1_790_000_000
 
 
 def judged(properties, samples, now=NOW):
@@ -307,6 +319,23 @@ def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
             assert logical_id.startswith(f"Monitoring{table}{own.split()[1].title()}"), logical_id
             checked += 1
     assert checked == 6
+
+
+def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(template, emitted):
+    mappings = [
+        m["Properties"] for m in resources(template, "AWS::Lambda::EventSourceMapping").values()
+    ]
+    assert all("MaximumConcurrency" in m["ScalingConfig"] for m in mappings), "five pollers each"
+    groups = resources(template, "AWS::Logs::LogGroup").values()
+    assert {group["Properties"]["RetentionInDays"] for group in groups} == {30}, "a month of logs"
+    fifo = sum("Fifo" in m["EventSourceArn"]["Fn::GetAtt"][0] for m in mappings)
+    assert {one.title: one.count for one in costs.STANDING} == {
+        "custom metrics": len(emitted),
+        "alarms": len(alarms_of(template)),
+        "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
+        "standard queues, polled while empty": len(mappings) - fifo,
+        "FIFO queues, polled while empty": fifo,
+    }
 
 
 def test_no_alarm_counts_logical_successes(template):
