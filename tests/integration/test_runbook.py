@@ -43,6 +43,11 @@ def log(aws, heading, operation="filter-log-events", instead=("", "")):
     return [event["message"] for event in run(aws, heading, operation, instead)["events"]]
 
 
+def emitted(aws, function, name, since):
+    """Read the values of a metric that a function has emitted since a time (Unix milliseconds)."""
+    return values_of(read_samples(aws, f"{function}LogGroupName", since), name)
+
+
 def status_of(aws, order_id):
     row = aws.dynamodb.get_item(
         TableName=aws.outputs["OrdersTableName"],
@@ -114,9 +119,11 @@ def mapping_of(aws, function, queue):
 def test_dead_letters_can_be_purged(aws):
     # test_redrive.py tests the redrive itself.
     url = aws.outputs["OrderDeadLetterQueueUrl"]
+    since = int(time.time() * 1000)
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="no order")
     wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 100))
     assert "INVALID_JSON" in cli("redrive", "--queue", "standard").stdout
+    wait_until(aws, lambda: sum(emitted(aws, "PlaceOrders", "MessagesDeadLettered", since)) == 1)
     run(aws, "DeadLetters", "purge-queue")
     assert "There are no dead letters." in cli("redrive", "--queue", "standard").stdout
 
@@ -140,6 +147,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     receipt = {"adjustmentId": "rb-1", "productId": "rb-early", "delta": 3, "reason": "RECEIPT"}
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STOCK], MessageBody=json.dumps(receipt))
     other = ("PlaceOrders", "AdjustStock")
+    since = int(time.time() * 1000)
 
     def returned():
         lines = [json.loads(line) for line in log(aws, "OldestMessage", instead=other)]
@@ -147,6 +155,13 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
 
     wait_until(aws, returned)
     assert returned() == {"UNKNOWN_PRODUCT"}
+    # Its first delay is at least a second.
+    wait_until(
+        aws,
+        lambda: any(
+            age >= 1 for age in emitted(aws, "AdjustStock", "TimeSinceFirstReceive", since)
+        ),
+    )
     create(aws, "rb-early", 1)
     wait_until_settled(aws)
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]

@@ -213,6 +213,9 @@ def test_a_standard_queue_may_carry_groups_without_order():
         (["1790000002000", None], 1790000002.0),
         (["soon", "inf"], None),
         (["9" * 400, None], None),
+        (["0", "1790000002000"], 1790000002.0),
+        (["-1", "1545082649185"], None),
+        (["1790000011000", None], None),
     ],
 )
 def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatch):
@@ -225,6 +228,15 @@ def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatc
     batch = bench.process(event)
     assert ends(batch) == [Disposition.APPLIED] * 2
     assert batch.age == (1790000010.0 - since if since else 0.0)
+
+
+def test_poison_that_stays_in_its_queue_has_an_age_too(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1790000010.0)
+    event = sqs_event("poison", order_body("a", {"p": 1}))
+    event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000001000"
+    batch = Bench(product("p", 9), sqs=FakeSqs(fail=True)).process(event)
+    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
+    assert batch.age == 9
 
 
 def test_messages_returned_together_get_the_same_delay():

@@ -349,6 +349,23 @@ class TestCountStock:
         assert call("count_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
 
 
+@pytest.mark.parametrize(
+    "name", ["place_orders", "adjust_stock", "cancel_orders", "manage_products"]
+)
+def test_every_queue_handler_says_how_long_ago_a_message_was_first_received(
+    call, capsys, monkeypatch, name
+):
+    monkeypatch.setattr("time.time", lambda: 1790001800.5)
+    first, second = sample(name)["Records"][:2]
+    first["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790001000000"
+    second["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000000000"
+    capsys.readouterr()
+    for records in ([first, second], [first], []):
+        call(name, {"Records": records})
+    ages = emf.values_of(metrics_of(capsys), "TimeSinceFirstReceive")
+    assert ages == [1800.5, 800.5, 0], "one value a batch, that of its oldest message"
+
+
 def test_every_sample_event_belongs_to_a_function_and_is_answered(call):
     functions = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
     for path in sorted((ROOT / "events").glob("*.json")):

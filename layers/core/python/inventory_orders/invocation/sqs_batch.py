@@ -46,6 +46,9 @@ class Disposition(Enum):
 
 RETURNED = Disposition.RETURNED
 
+# SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+LONGEST_RETENTION_SECONDS = 14 * 86400
+
 
 @dataclass(frozen=True, slots=True)
 class MessageResult(Generic[T]):
@@ -151,9 +154,10 @@ class SqsBatch(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the first of the parsed messages was first received; 0 if SQS does not say."""
-        received = [m.first_received for m in self._contents if m.first_received]
-        return max(0.0, time.time() - min(received)) if received else 0.0
+        """Seconds since the first of the messages was first received; 0 if SQS does not say, or says nonsense."""
+        now = time.time()
+        ages = [now - m.first_received for m in self._messages if m.first_received is not None]
+        return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules) -> None:
         """Bring every message to its end: the only place where an outcome becomes one.
