@@ -199,8 +199,8 @@ class SqsBatch(Generic[T]):
         if rejection is None or rejection.reason not in rules.may_be_early | rules.poison:
             return replace(result, disposition=Disposition.REJECTED)
         error = rejection_error(rejection)
-        is_missing = result.message.receive_count >= EARLY_DELIVERIES
-        if rejection.reason in rules.poison or is_missing:
+        is_last = result.message.receive_count >= EARLY_DELIVERIES
+        if rejection.reason in rules.poison or is_last:
             return _dead_letter(result, error)
         return replace(result, cause=error.code, detail=error.message)
 
