@@ -235,9 +235,8 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
             assert queues.depth(aws, queues.STANDARD).total == 1
             with given_up_at_once(aws):
                 wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total == 0)
-        assert "TOO_MANY_DELIVERIES" in cli("redrive", "--queue", "standard").stdout
         (back,) = (c for c in commands(sections()["Errors"]) if " redrive " in c)
-        assert "1 sent back" in cli(*back.split()[1:]).stdout
+        assert "1 sent back" in cli(*back.replace("--rate 0.1", "").split()[1:]).stdout
         wait_until(aws, lambda: status_of(aws, "rb-error-1") == "PENDING")
     wait_until_settled(aws)
 
