@@ -308,7 +308,6 @@ class _Simulation:
                 "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
                 "QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/000000000000/Orders",
                 "DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
-                "MAX_RECEIVE_COUNT": str(MAX_DELIVERIES),
                 "AWS_ACCESS_KEY_ID": "simulated",
                 "AWS_SECRET_ACCESS_KEY": "simulated",
                 "AWS_DEFAULT_REGION": "us-east-1",

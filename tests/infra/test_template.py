@@ -7,6 +7,7 @@ import pytest
 from aws_cdk.assertions import Template
 
 from infra.queues import MAX_RECEIVE_COUNT
+from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import KEYS, Table
 from tests.support.template import SETTINGS, resources, stack_of, synthesise
 
@@ -94,6 +95,24 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
             assert properties["FifoThroughputLimit"] == "perMessageGroupId"
 
 
+def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires():
+    slow = {
+        name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS["functions"]
+    }
+    template = synthesise("dev", functions=slow)
+    fed = [
+        q
+        for q in resources(template, "AWS::SQS::Queue").values()
+        if "RedrivePolicy" in q["Properties"]
+    ]
+    assert len(fed) == len(SETTINGS["queues"])
+    for properties in (queue["Properties"] for queue in fed):
+        deliveries = properties["RedrivePolicy"]["maxReceiveCount"]
+        assert deliveries >= EARLY_DELIVERIES
+        seconds = deliveries * properties["VisibilityTimeout"]
+        assert seconds <= properties["MessageRetentionPeriod"] / 2
+
+
 def test_event_sources_come_from_the_configuration(dev):
     sources = [
         source["Properties"]
@@ -129,7 +148,6 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert "LogGroup" in properties["LoggingConfig"]
         variables = properties["Environment"]["Variables"]
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
-        assert variables["MAX_RECEIVE_COUNT"] == str(MAX_RECEIVE_COUNT)
     for group in resources(dev, "AWS::Logs::LogGroup").values():
         assert group["Properties"]["RetentionInDays"] == 30
 

@@ -211,7 +211,28 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
     wait_until_settled(aws)
 
 
-def test_errors_end_once_the_environment_is_restored(aws):
+@contextmanager
+def given_up_at_once(aws):
+    """Have SQS give up what was delivered before."""
+    named = run(aws, "Errors", "get-queue-attributes")["Attributes"]
+
+    def set_to(count):
+        instead = ('maxReceiveCount\\": 5', f'maxReceiveCount\\": {count}')
+        run(aws, "Errors", "set-queue-attributes", instead, ARN=named["QueueArn"])
+
+    url = aws.outputs[queues.STANDARD]
+    own = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
+    set_to(1)
+    try:
+        yield
+    finally:
+        set_to(1000)
+    after = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
+    before, now = (json.loads(found["Attributes"]["RedrivePolicy"]) for found in (own, after))
+    assert now == before
+
+
+def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored(aws):
     create(aws, "rb-error", 5)
 
     def broken(own):
@@ -227,6 +248,10 @@ def test_errors_end_once_the_environment_is_restored(aws):
             assert "PRODUCTS_TABLE_NAME" not in shown
             assert status_of(aws, "rb-error-1") is None
             assert queues.depth(aws, queues.STANDARD).total == 1
+            with given_up_at_once(aws):
+                wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total == 0)
+        (back,) = (c for c in commands(sections()["Errors"]) if " redrive " in c)
+        assert "1 sent back" in cli(*back.replace("--rate 0.1", "").split()[1:]).stdout
         wait_until(aws, lambda: status_of(aws, "rb-error-1") == "PENDING")
     wait_until_settled(aws)
 

@@ -248,6 +248,24 @@ def test_messages_returned_together_get_the_same_delay():
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
+def test_a_returned_group_comes_back_together_when_its_first_message_does():
+    bench = Bench(product("p", 9))
+    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
+    event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}), group="p")
+    event["Records"][0]["attributes"]["ApproximateReceiveCount"] = "12"
+    assert ends(bench.process(event)) == [Disposition.RETURNED] * 2
+    first, second = (bench.sqs.visibility[f"r-{number}"][1] for number in range(2))
+    assert 450 <= first <= 900
+    assert second == first
+
+
+def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
+    bench = Bench(product("p", 5))
+    bench.store.lock("p", 1_000_000)
+    bench.process(sqs_event(order_body("a", {"p": 1})))
+    assert bench.sqs.visibility["r-0"] == ("queue", 900)
+
+
 def test_an_empty_batch_returns_no_failures():
     assert Bench().process({"Records": []}).response == {"batchItemFailures": []}
 

@@ -40,7 +40,6 @@ class Settings:
         queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
-        max_receive_count: `MAX_RECEIVE_COUNT`: deliveries after which SQS gives a message up.
     """
 
     products_table: str
@@ -48,7 +47,6 @@ class Settings:
     stock_adjustments_table: str
     queue: Queue | None
     fifo_queue: Queue | None
-    max_receive_count: int
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -70,16 +68,12 @@ class Settings:
                 return None
             return Queue(required(f"{prefix}QUEUE_URL"), required(f"{prefix}DEAD_LETTER_QUEUE_URL"))
 
-        receive_count = values.get("MAX_RECEIVE_COUNT", "20")
-        if not receive_count.isdecimal():
-            raise ConfigurationError(f"MAX_RECEIVE_COUNT is {receive_count!r}, not a number")
         return cls(
             products_table=required("PRODUCTS_TABLE_NAME"),
             orders_table=required("ORDERS_TABLE_NAME"),
             stock_adjustments_table=required("STOCK_ADJUSTMENTS_TABLE_NAME"),
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
-            max_receive_count=int(receive_count),
         )
 
 
@@ -138,7 +132,7 @@ def _queues(settings: Settings) -> Queues:
     if settings.queue is None:
         raise ConfigurationError("the environment variable QUEUE_URL is not set")
     client = boto3.client("sqs", config=sqs.CLIENT_CONFIG)
-    return Queues(client, settings.queue, settings.fifo_queue, settings.max_receive_count)
+    return Queues(client, settings.queue, settings.fifo_queue)
 
 
 def time_left(context: Any) -> Callable[[], float]:
