@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -36,8 +37,6 @@ from operations.errors import UserError
 from operations.orders_file import OrderMessage, count_orders, read_orders
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from operations.audit import Account, Entry
     from operations.load import Load
     from operations.redrive import Findings
@@ -90,11 +89,8 @@ def status(account: OnAccount = None) -> None:
         depth = queues.depth(aws, name)
         depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
     screen.print(depths)
-    dead_letters = [
-        dead_letter
-        for name in queues.DEAD_LETTERS
-        for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
-    ]
+    with aside.status("Reading dead letters"):
+        dead_letters = queues.dead_letters(aws, 1000)
     if dead_letters:
         causes = Counter(dead_letter.code for dead_letter in dead_letters)
         example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
@@ -203,32 +199,37 @@ def redrive(
             f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
         )
     aws = aws_of(account)
-    findings: dict[str, redrives.Findings] = {}
     pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
-    for name, dead_letters, source in pairs:
-        if queue not in (None, name):
-            continue
+    chosen = [pair for pair in pairs if queue in (None, pair[0])]
+
+    def read(pair: tuple[AnyQueue, str, str]) -> redrives.Findings:
+        name, dead_letters, source = pair
         url = aws.outputs[dead_letters]
-        with aside.status(f"Reading the dead letters of {name}") as spinner:
 
-            def progress(
-                so_far: redrives.Findings, name: str = name, spinner: Status = spinner
-            ) -> None:
-                back = so_far.count(redrives.Decision.SEND_BACK)
-                spinner.update(f"{name}: {back:,} sent back")
+        def progress(so_far: redrives.Findings) -> None:
+            back = so_far.count(redrives.Decision.SEND_BACK)
+            spinner.update(f"{name}: {back:,} sent back")
 
-            try:
-                findings[name] = (
-                    redrives.redrive(
-                        aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
-                    )
-                    if send
-                    else redrives.look(aws.sqs, url, causes)
-                )
-            except (BotoCoreError, ClientError) as error:
-                raise UserError(
-                    f"{name}: {error}. Nothing is lost: fix this, then run the command again"
-                ) from error
+        try:
+            if not send:
+                return redrives.look(aws.sqs, url, causes)
+            return redrives.redrive(
+                aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise UserError(
+                f"{name}: {error}. Nothing is lost: fix this, then run the command again"
+            ) from error
+
+    with (
+        aside.status("Reading the dead letters") as spinner,
+        ThreadPoolExecutor(len(chosen)) as pool,
+    ):
+        # Whoever only looks waits for all queues at once. Sending is at one rate for all, and Ctrl-C ends it at once.
+        found = (map if send else pool.map)(read, chosen)
+        findings: dict[str, redrives.Findings] = {
+            name: each for (name, _, _), each in zip(chosen, found, strict=True)
+        }
     _show_dead_letters(findings)
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
