@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -29,9 +30,10 @@ from rich.progress import (
 from rich.table import Table
 
 from cli.common import OnAccount, aside, aws_of, checked_stage, screen, stack_name
+from infra.settings import Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
-from operations import queues
+from operations import preflight, queues
 from operations.account import AwsAccount
 from operations.errors import UserError
 from operations.orders_file import OrderMessage, count_orders, read_orders
@@ -450,19 +452,33 @@ def synth(stage: _Stage = "dev") -> None:
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def diff(stage: _Stage) -> None:
     """Show what `deploy` would change on the AWS account of your environment."""
-    _cdk_of_stage("diff", stage)
+    _cdk(_announced("diff", stage), "diff", "-c", f"stage={stage}")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def deploy(stage: _Stage) -> None:
-    """Deploy the stack to the AWS account of your environment."""
-    _cdk_of_stage("deploy", stage)
+    """Deploy the stack to the AWS account of your environment.
+
+    First looks whether the account has room for the settings in cdk.json.
+    """
+    account = _announced("deploy", stage)
+    settings = _settings(stage)
+    warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
+    concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
+    notes = (
+        preflight.check_warm_throughput(account, settings.stack_name, warm),
+        preflight.check_concurrency(account, concurrency),
+    )
+    for note in filter(None, notes):
+        aside.print(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)
+    _cdk(account, "deploy", "-c", f"stage={stage}")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def destroy(stage: _Stage) -> None:
     """Remove the stack from the AWS account of your environment. Asks first."""
-    _cdk_of_stage("destroy", stage, "--force", ask=True)
+    account = _announced("destroy", stage, ask=True)
+    _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
 
 
 def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
@@ -472,14 +488,24 @@ def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator
     )
 
 
-def _cdk_of_stage(command: str, stage: str, *options: str, ask: bool = False) -> None:
+def _announced(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
+    """Find the account of the environment, and say what is about to happen where."""
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:
         typer.confirm(f"{command.capitalize()} {place}?", abort=True)
     else:
         aside.print(f"{command}: {place}")
-    _cdk(account, command, "-c", f"stage={stage}", *options)
+    return account
+
+
+def _settings(stage: str) -> Settings:
+    """Read what the CDK will read."""
+    context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
+    try:
+        return Settings.from_context(stage, context["settings"])
+    except SettingsError as error:
+        raise UserError(str(error)) from None
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:
