@@ -30,13 +30,15 @@ def check_warm_throughput(
         wanted: `warmThroughput` of the settings, by table.
 
     Returns:
-        Why it could not be checked; None if it was.
+        Why it could not be checked; None if it was, or if nothing is wanted.
 
     Raises:
         UserError: A table or an index has more than the settings want.
     """
+    if not wanted:
+        return None
     try:
-        names = _outputs(account, stack_name) if wanted else {}
+        names = _outputs(account, stack_name)
         tables = {name: names.get(f"{name}TableName") for name in wanted}
         dynamodb: DynamoDBClient = account.client("dynamodb")
         described = {

@@ -112,25 +112,28 @@ ORDERS = {
 def account(monkeypatch):
     """The answers of an account that has room for everything, by operation; each may be replaced, or be an error."""
     answers = {
-        "GetCallerIdentity": {"Account": "123456789012"},
-        "GetAccountSettings": {
+        "get_caller_identity": {"Account": "123456789012"},
+        "get_account_settings": {
             "AccountLimit": {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 900}
         },
-        "DescribeStacks": {
+        "describe_stacks": {
             "Stacks": [
                 {"Outputs": [{"OutputKey": "OrdersTableName", "OutputValue": "Shop-Orders"}]}
             ]
         },
-        "DescribeTable": {"Table": ORDERS},
+        "describe_table": {"Table": ORDERS},
     }
 
-    def answer(_client, operation, _request):
-        found = answers[operation]
-        if isinstance(found, Exception):
-            raise found
-        return found
+    class Client:
+        def __getattr__(self, operation):
+            return lambda **_: self._answer(answers[operation])
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+        def _answer(self, found):
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+    monkeypatch.setattr(AwsAccount, "client", lambda self, service: Client())
     return answers
 
 
@@ -158,16 +161,16 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
 @pytest.mark.parametrize(
     ("operation", "answer", "note"),
     [
-        ("DescribeTable", {"Table": ORDERS}, None),
-        ("DescribeTable", {"Table": {"TableName": "Shop-Orders"}}, None),
+        ("describe_table", {"Table": ORDERS}, None),
+        ("describe_table", {"Table": {"TableName": "Shop-Orders"}}, None),
         (
-            "DescribeTable",
+            "describe_table",
             refusal("AccessDeniedException"),
             "warmThroughput fits the tables cannot",
         ),
-        ("DescribeStacks", refusal("ValidationError", "Stack with id X does not exist"), None),
-        ("DescribeStacks", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
-        ("DescribeStacks", {"Stacks": [{}]}, None),
+        ("describe_stacks", refusal("ValidationError", "Stack with id X does not exist"), None),
+        ("describe_stacks", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
+        ("describe_stacks", {"Stacks": [{}]}, None),
     ],
 )
 def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
@@ -182,14 +185,14 @@ def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
 
 
 def test_without_warm_throughput_in_the_settings_no_table_is_asked_for(cdk, account):
-    account["DescribeStacks"] = account["DescribeTable"] = AssertionError("asked")
+    account["describe_stacks"] = account["describe_table"] = AssertionError("asked")
     CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1
 
 
 @pytest.mark.parametrize(("free", "said"), [(10, True), (60, True), (61, False)])
 def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, said):
-    account["GetAccountSettings"] = {
+    account["get_account_settings"] = {
         "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
     }
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
@@ -202,7 +205,7 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
 
 
 def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
-    account["GetAccountSettings"] = refusal("AccessDeniedException")
+    account["get_account_settings"] = refusal("AccessDeniedException")
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert "61 concurrent executions" in done.stderr
     assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
