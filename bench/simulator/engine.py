@@ -334,7 +334,10 @@ class _Simulation:
         """Replace a function that caches its result once per process by one that caches it once per worker."""
 
         def call(*args: Any) -> Any:
-            worker: _Worker = self._scheduler.owner
+            worker: _Worker | None = self._scheduler.owner
+            if worker is None:
+                # The first import, before any worker.
+                return cached.__wrapped__(*args)
             if name not in worker.caches:
                 worker.caches[name] = functools.cache(cached.__wrapped__)
             return worker.caches[name](*args)

@@ -71,7 +71,7 @@ class Pair:
 @pytest.fixture(autouse=True)
 def no_long_polling(monkeypatch):
     """Skip long polling: the embedded AWS has one server, so an empty response means an empty queue."""
-    monkeypatch.setattr(redrive, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(redrive, "POLL_SECONDS", 0)
 
 
 @pytest.fixture(params=[False, True], ids=["standard", "fifo"])

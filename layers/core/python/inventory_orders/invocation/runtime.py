@@ -77,6 +77,24 @@ class Settings:
         )
 
 
+def prepare() -> None:
+    """Make the objects that the invocations share. Each handler calls it when it is imported.
+
+    Lambda imports a handler in its init phase, in which a function has more CPU than its memory gives it later, and
+    making the clients takes longer than all the rest of a first batch. Sends nothing.
+
+    Makes nothing where the environment lacks a setting, so that a handler can be imported anywhere; an invocation then
+    says which one.
+    """
+    try:
+        settings = Settings.from_environment()
+    except ConfigurationError:
+        return
+    _atomic_decrement(settings)
+    if settings.queue is not None:
+        _queues(settings)
+
+
 def store() -> Store:
     """The tables of the environment."""
     return _store(Settings.from_environment())
