@@ -17,11 +17,12 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Cancellation, Order
-from inventory_orders.domain.product import NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
     LeaseLostError,
+    RequestInvalidError,
     StoreError,
     StoreUnavailableError,
 )
@@ -195,6 +196,21 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
     assert set(tables.unexplained().values()) == {0}
 
 
+def test_orders_that_others_made_huge_are_cancelled_all_the_same(tables):
+    """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
+    tables.create("p", stock=20)
+    worker = tables.worker()
+    assert statuses(tables.apply(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
+    orders = tables.aws.dynamodb.tables["Orders"].items
+    for key, row in list(orders.items()):
+        orders[key] = row | {
+            "othersAttribute": {"S": "x" * (LARGEST_ROW if key == ("o0",) else 300_000)}
+        }
+    ended = statuses(tables.apply(worker, *(Cancellation(f"o{n}") for n in range(20))))
+    assert ended == [INVALID] + [APPLIED] * 19
+    assert (tables.stock("p"), tables.unexplained()) == (19, {"p": 0})
+
+
 @pytest.mark.parametrize("contested", [False, True])
 def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
     """An order adds `lastUpdatedAt` to a row that has none, a claim adds a lock: neither fits."""
@@ -220,6 +236,20 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
     assert "maximum allowed size" in report.outcomes[0].detail
     assert len(tables.calls) <= 4, "the row is recognised, not searched for by halves"
     assert report.failure is None
+
+
+@pytest.mark.parametrize("change", ["count", "details"])
+def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, change):
+    tables.create("full", size=LARGEST_ROW)
+    before, deadline = tables.row("full"), Deadline.after(60, SystemClock())
+    event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
+    changes = {
+        "count": lambda: Lease.acquire(tables.store, "full", 30, deadline=deadline),
+        "details": lambda: Products(tables.store).change_details(event, deadline),
+    }
+    with pytest.raises(RequestInvalidError, match="maximum allowed size"):
+        changes[change]()
+    assert tables.row("full") == before
 
 
 # ---------------------------------------------------------------- a throttled product

@@ -125,10 +125,11 @@ class Claims:
                 self._contention.observe_conflict(product_id, rival.lock_wait)
                 if seen is None or seen[0] != rival.lock_time:
                     seen = rival.lock_time, clock.monotonic()
-                if clock.monotonic() - seen[1] > CLAIM_SECONDS:
+                watched = clock.monotonic() - seen[1]
+                if watched > CLAIM_SECONDS:
                     # By the clock of its owner or of this process it would last for as long as that clock is wrong.
                     raise ThrottledError("CONTENTION", "a claim outlasts its time") from failed
-                lasted = CLAIM_SECONDS - rival.lease_left(now)
+                lasted = max(CLAIM_SECONDS - rival.lease_left(now), watched)
                 if lasted >= _DEAD * CLAIM_SECONDS:
                     in_line = clock.monotonic()
                 delay = max(self._next_delay(product_id, waited), lasted * _DOUBT)

@@ -9,6 +9,7 @@ Its rules:
 - On contested products, one is claimed before the next attempt (`claims.py`), and the last write of the chain releases
   it. One claim covers a whole chain, because its rivals want the same popular products. Where that is not enough, one
   more is claimed after each loss, all in the order of their ids, so that no two batches wait for each other.
+- What is throttled waits until all others are through, and is tried without them.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
 
@@ -477,7 +478,9 @@ class _Batch:
         most = self._client.policy.max_attempts
         out = [c for key, c in self._pending.items() if self._retries.get(key, 0) >= most]
         if out:
-            self._give_up(out, "CONTENTION", "lost against rivals in every attempt")
+            self._give_up(
+                out, "CONTENTION", "lost against rivals, or was throttled, in every attempt"
+            )
 
     def _return_undecidable(self, held: Iterable[Change], now: float) -> None:
         """Return held changes for which there is nothing to wait for, with those behind them in their group."""
