@@ -1,6 +1,6 @@
 """The simulated AWS compared with the embedded AWS and with Dynoxide: the same random calls get the same answers and errors.
 
-The calls avoid cases in which these are known to do otherwise than AWS (docs/exploration.md); unit tests cover those.
+The calls avoid cases in which these are known to do otherwise than AWS (docs/contributing.md); unit tests cover those.
 """
 
 import random

@@ -6,7 +6,6 @@ import time
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from local import ROOT
 from local.endpoint import environment_without_aws, opener_of
@@ -38,7 +37,8 @@ def running() -> Iterator[Server]:
     try:
         give_up_at = time.monotonic() + _START_SECONDS
         while not _is_ready(server):
-            assert process.poll() is None and time.monotonic() < give_up_at, tail(log)
+            assert process.poll() is None, tail(log)
+            assert time.monotonic() < give_up_at, tail(log)
             time.sleep(0.01)
         yield server
     finally:

@@ -49,9 +49,7 @@ def each_store(request):
 
 
 def checked_client():
-    return boto3.client(
-        "dynamodb", config=CLIENT_CONFIG.merge(Config(parameter_validation=True))
-    )
+    return boto3.client("dynamodb", config=CLIENT_CONFIG.merge(Config(parameter_validation=True)))
 
 
 def create_tables(client):

@@ -110,7 +110,7 @@ def requested(dynoxide):
     client.delete_table(TableName="Items")
 
 
-# AWS's documentation has it as the simulated AWS does: docs/exploration.md.
+# AWS's documentation has it as the simulated AWS does: docs/contributing.md.
 OTHERWISE_ON_DYNOXIDE = {
     "_version = :3",
     "attribute_type(n, :te)",
