@@ -29,17 +29,20 @@ def moto_store():
         yield Store(client, TABLES)
 
 
+@pytest.fixture(scope="session")
+def dynoxide_client(dynoxide):
+    return boto3.client("dynamodb", endpoint_url=dynoxide.endpoint)
+
+
 @pytest.fixture
-def dynoxide_store(dynoxide, monkeypatch):
+def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
     """A store on empty tables of Dynoxide. It remembers the tokens of transactions from one test to the next."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", dynoxide.endpoint)
-    client = checked_client()
-    create_tables(client)
-    yield Store(client, TABLES)
-    # Not by the same client: a test may have made it lose responses.
-    other = checked_client()
+    create_tables(dynoxide_client)
+    yield Store(checked_client(), TABLES)
+    # Not by the store's client: a test may have made that one lose responses.
     for name in TABLES.values():
-        other.delete_table(TableName=name)
+        dynoxide_client.delete_table(TableName=name)
 
 
 @pytest.fixture(params=["moto", "dynoxide"])

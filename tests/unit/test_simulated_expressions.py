@@ -2,7 +2,6 @@
 
 import re
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -103,11 +102,10 @@ class Requested:
 
 
 @pytest.fixture(scope="module")
-def requested(dynoxide):
-    client = boto3.client("dynamodb", endpoint_url=dynoxide.endpoint)
-    create_table(client, Table.PRODUCTS, "Items")
-    yield Requested(client)
-    client.delete_table(TableName="Items")
+def requested(dynoxide_client):
+    create_table(dynoxide_client, Table.PRODUCTS, "Items")
+    yield Requested(dynoxide_client)
+    dynoxide_client.delete_table(TableName="Items")
 
 
 # AWS's documentation has it as the simulated AWS does: docs/contributing.md.
