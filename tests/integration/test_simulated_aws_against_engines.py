@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from simulated_aws import ManualClock, SimulatedAws, answered_by
 
-CALLS = 1_200
+CALLS = 1_500
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
 
 NAMES = {"#n": "n", "#s": "s", "#l": "l", "#m": "m", "#x": "x", "#t": "t"}
