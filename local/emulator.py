@@ -17,7 +17,7 @@ from pathlib import Path
 
 from local import ROOT, STATE
 from local.endpoint import environment_without_aws, opener_of
-from local.process import LOGS, Server, run_logged, start_server, tail
+from local.process import LOGS, Server, free_port, run_logged, start_server, tail
 from operations.errors import UserError
 
 _FOLDER = STATE / "emulator"
@@ -82,7 +82,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     _clean()
     _TEMPORARY.mkdir(parents=True)
     LOGS.mkdir(parents=True, exist_ok=True)
-    port = _kept_port() or _free_port()
+    port = _kept_port() or free_port()
     environment = environment_without_aws() | {
         "GATEWAY_PORT": str(port),
         "BIND_HOST": "127.0.0.1",
@@ -218,13 +218,6 @@ def _kept_port() -> int | None:
                 "with `make down`"
             ) from None
     return port
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _is_ready(emulator: Emulator) -> bool:

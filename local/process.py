@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -87,6 +88,14 @@ class Server:
             survivor.kill()
         psutil.wait_procs(left, timeout=seconds)
         _STARTED[:] = [started for started in _STARTED if started.poll() is None]
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 # Python warns about a running child that is no longer referenced, and servers outlive the command that starts them.

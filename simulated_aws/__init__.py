@@ -1,13 +1,13 @@
 """Simulated AWS: DynamoDB and SQS in memory, exact in everything that the service relies on.
 
-Tests compare it with the embedded AWS by random calls. It has no latency, no throttling and no transactions in flight:
+Tests compare it with the embedded AWS and with Dynoxide by random calls. It has no latency, no throttling and no transactions in flight:
 each call is one atomic step. The exploration and the simulator decide in their answer function when a step happens and
 which faults occur.
 
     clock = ManualClock()
     aws = SimulatedAws(clock.now)
     aws.dynamodb.answer("CreateTable", {...})
-    aws.sqs.create("Queue", visibility=180, dead_letters=aws.sqs.create("DeadLetters"), max_receive_count=20)
+    aws.sqs.create("Queue", visibility=180, dead_letters=aws.sqs.create("DeadLetters"), max_receive_count=1000)
     with virtual_time(clock), answered_by(aws.answer):
         boto3.client("dynamodb").get_item(...)          # any client: ours, PynamoDB's, Powertools'
 

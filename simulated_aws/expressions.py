@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Context
 from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
@@ -34,6 +35,8 @@ _RESERVED = frozenset(File(__file__).with_name("reserved_words.txt").read_text("
 _KEYWORDS = {"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "REMOVE", "ADD", "DELETE"}
 _TYPES = {"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"}
 _ORDERED = {"S", "N", "B"}
+# Holds every digit of the sum of any two numbers. Python's own context has only 28, DynamoDB stores 38.
+_ANY_SUM = Context(prec=300)
 
 Steps = tuple[str | int, ...]
 """A resolved path: attribute names and list indexes."""
@@ -164,7 +167,7 @@ def _required(operand: Operand, scope: Scope) -> Value:
 
 def _sum(first: Value, second: Value) -> Value:
     try:
-        return {"N": text_of(number(first) + number(second))}
+        return {"N": text_of(_ANY_SUM.add(number(first), number(second)))}
     except ServiceError as error:
         raise UpdateError(error.message) from error
 
@@ -803,8 +806,9 @@ class _Parser:
             def check(values: Mapping[str, Value]) -> None:
                 if not _compare(values[low.name], "<=", values[high.name]):
                     raise invalid(
-                        f"Invalid {kind}: The BETWEEN operator requires bounds of one type, the upper one greater "
-                        "than or equal to the lower one"
+                        f"Invalid {kind}: The BETWEEN operator requires upper bound to be greater than or equal to "
+                        f"lower bound; lower bound operand: {values[low.name]}, upper bound operand: "
+                        f"{values[high.name]}"
                     )
 
             self.checks.append(check)

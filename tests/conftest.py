@@ -14,6 +14,7 @@ from local import stack as local_stack
 from local.emulator import Emulator
 from local.endpoint import use_embedded
 from operations.aws import Aws
+from tests.support import dynoxide as second_engine
 from tests.support.roles import name_batches_as_the_embedded_aws_does
 
 
@@ -35,6 +36,15 @@ def embedded_aws() -> Any:
         os.environ.update(before)
     finally:
         local_stack.down()
+
+
+@pytest.fixture(scope="session")
+def dynoxide() -> Any:
+    """Start an empty DynamoDB of another implementation for the tests of one process, and stop it at the end."""
+    if not second_engine.is_installed():
+        pytest.skip(second_engine.MISSING)
+    with second_engine.running() as server:
+        yield server
 
 
 ON_THE_EMBEDDED_AWS = ("integration", "e2e")

@@ -1,12 +1,34 @@
-"""The deployed tables on the embedded AWS."""
+"""The deployed tables on the embedded AWS, and the same tables on Dynoxide."""
 
 from typing import Any
 
 import pytest
 
+from local import stack
+from local.invoke import create_table
+from operations.aws import Aws
 from tests.support.shop import Shop
 
 
 @pytest.fixture(scope="session")
 def shop(embedded_aws: Any) -> Shop:
     return Shop(embedded_aws[0])
+
+
+@pytest.fixture
+def shop_on_dynoxide(shop: Shop, dynoxide: Any, monkeypatch: Any) -> Any:
+    """The same shop with empty tables on Dynoxide. Its queues stay on the embedded AWS."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynoxide.endpoint)
+    moved = Shop(Aws.of_stack(stack.STACK_NAME))
+    for table, name in moved.tables.items():
+        create_table(moved.aws.dynamodb, table, name)
+    yield moved
+    for name in moved.tables.values():
+        moved.aws.dynamodb.delete_table(TableName=name)
+
+
+@pytest.fixture(params=["shop", "shop_on_dynoxide"], ids=["embedded AWS", "Dynoxide"])
+def each_shop(request: Any) -> Shop:
+    """The shop on one implementation of DynamoDB after the other."""
+    found: Shop = request.getfixturevalue(request.param)
+    return found

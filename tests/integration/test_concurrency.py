@@ -16,26 +16,19 @@ from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
 from local.examples import Sandbox
-from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.audit import read_books
-from tests.support.messages import order_body, sqs_event
-from tests.support.parallel import in_processes, in_threads, set_environment
+from tests.support.messages import order_body
+from tests.support.parallel import call_handlers, in_processes, in_threads
 
 
 def soon():
     return Deadline.after(60, SystemClock())
 
 
-def call_handler(environment, batches):
-    """Act as one Lambda environment: one invocation after the other."""
-    set_environment(environment)
-    handler = load_handler("place_orders")
-    returned = 0
-    for batch in batches:
-        answer = handler.lambda_handler(sqs_event(*batch), FakeContext("place_orders"))
-        returned += len(answer["batchItemFailures"])
-    return returned
+def placing(environment, batches):
+    """The arguments of `call_handlers` for batches of orders."""
+    return environment, [("place_orders", batch) for batch in batches]
 
 
 def statuses(shop, prefix):
@@ -52,13 +45,13 @@ def assert_books_balance(shop, prefix):
 def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
     shop.create("last-100", 100)
     arguments = [
-        (
+        placing(
             shop.environment,
             [[order_body(f"last-100-{worker}-{n}", {"last-100": 1})] for n in range(10)],
         )
         for worker in range(20)
     ]
-    assert sum(in_processes(call_handler, arguments)) == 0
+    assert sum(in_processes(call_handlers, arguments)) == 0
     assert statuses(shop, "last-100-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product("last-100")
     assert product.stock_count == 0
@@ -69,13 +62,13 @@ def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
 def test_batches_take_one_write_of_the_product_each(shop):
     shop.create("batch-100", 100)
     arguments = [
-        (
+        placing(
             shop.environment,
             [[order_body(f"batch-100-{worker}-{n}", {"batch-100": 1}) for n in range(10)]],
         )
         for worker in range(20)
     ]
-    assert sum(in_processes(call_handler, arguments)) == 0
+    assert sum(in_processes(call_handlers, arguments)) == 0
     assert statuses(shop, "batch-100-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product("batch-100")
     assert (product.stock_count, product.version) == (0, 1 + 10)
@@ -97,12 +90,57 @@ def test_duplicates_from_many_processes_are_placed_once(shop):
         mixed = chance.sample(orders, len(orders))
         return [mixed[start : start + 20] for start in range(0, len(mixed), 20)]
 
-    returned = in_processes(call_handler, [(shop.environment, batches()) for _ in range(8)])
+    returned = in_processes(call_handlers, [placing(shop.environment, batches()) for _ in range(8)])
     assert sum(returned) == 0
     assert sum(statuses(shop, "mix-order-").values()) == 160
     assert statuses(shop, "mix-order-")["PENDING"] > 0
     assert all(shop.product(product_id).stock_count >= 0 for product_id in ids)
     assert_books_balance(shop, "mix-")
+
+
+def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dynoxide):
+    """Each message comes twice, to any of them. Each process begins from nothing, with clients of its own."""
+    shop, chance = shop_on_dynoxide, random.Random(11)
+    ids = [f"all-{n}" for n in range(5)]
+    for product_id in ids:
+        shop.create(product_id, 20)
+    orders = {
+        f"all-order-{n}": {i: chance.randint(1, 3) for i in chance.sample(ids, 2)}
+        for n in range(90)
+    }
+    cancelled = chance.sample(list(orders), 30)
+    receipts = {f"all-receipt-{n}": (chance.choice(ids), chance.randint(1, 4)) for n in range(30)}
+    bodies = {
+        "place_orders": [order_body(order_id, lines) for order_id, lines in orders.items()],
+        "cancel_orders": [{"orderId": order_id} for order_id in cancelled],
+        "adjust_stock": [
+            {"adjustmentId": key, "productId": i, "delta": units, "reason": "RECEIPT"}
+            for key, (i, units) in receipts.items()
+        ],
+    }
+
+    def batches(worker):
+        found = []
+        for name, sent in twice.items():
+            mine = sent[worker::6]
+            found += [(name, mine[start : start + 6]) for start in range(0, len(mine), 6)]
+        return chance.sample(found, len(found))
+
+    twice = {name: chance.sample(sent * 2, len(sent) * 2) for name, sent in bodies.items()}
+    arguments = [(shop.environment, batches(worker)) for worker in range(6)]
+    assert sum(in_processes(call_handlers, arguments, start="spawn")) == 0
+
+    books = read_books(shop.aws)
+    rows = {key: row for key, row in books.orders.items() if key.startswith("all-order-")}
+    assert rows.keys() == orders.keys()
+    assert {rows[key]["status"] for key in cancelled} <= {"CANCELLED", "REJECTED"}
+    placed = [key for key, row in rows.items() if row["status"] == "PENDING"]
+    assert placed
+    for product_id in ids:
+        received = sum(units for i, units in receipts.values() if i == product_id)
+        sold = sum(orders[key].get(product_id, 0) for key in placed)
+        assert shop.product(product_id).stock_count == 20 + received - sold >= 0
+    assert_books_balance(shop, "all-")
 
 
 def test_5_threads_that_add_10_each_to_one_row_add_50(shop):

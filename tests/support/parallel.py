@@ -2,9 +2,12 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from local.invoke import FakeContext, load_handler
+from tests.support.messages import sqs_event
 
 
 def _call(barrier: Any, results: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -12,9 +15,17 @@ def _call(barrier: Any, results: Any, work: Callable[..., Any], arguments: tuple
     results.put(work(*arguments))
 
 
-def in_processes(work: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
-    """Run a function in one process per tuple of arguments, all started at the same moment."""
-    context = multiprocessing.get_context("fork")
+def in_processes(
+    work: Callable[..., Any], arguments: list[tuple[Any, ...]], start: str = "fork"
+) -> list[Any]:
+    """Run a function in one process per tuple of arguments, all started at the same moment.
+
+    Args:
+        work: The function. Another process has to be able to import it if they are spawned.
+        arguments: Of each process.
+        start: `fork`: each inherits what is loaded. `spawn`: each begins from nothing, as an environment of Lambda does.
+    """
+    context: Any = multiprocessing.get_context(start)
     barrier, results = context.Barrier(len(arguments)), context.Queue()
     processes = [context.Process(target=_call, args=(barrier, results, work, a)) for a in arguments]
     for process in processes:
@@ -26,11 +37,23 @@ def in_processes(work: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> 
     return answers
 
 
+def call_handlers(environment: dict[str, str], batches: Sequence[tuple[str, Sequence[Any]]]) -> int:
+    """Invoke handlers one after the other, as Lambda does in one environment. Returns how many messages they returned.
+
+    Args:
+        environment: Variables of the functions.
+        batches: The function's name and the bodies of its batch.
+    """
+    os.environ.update(environment)
+    handlers = {name: load_handler(name) for name, _ in batches}
+    returned = 0
+    for name, bodies in batches:
+        answer = handlers[name].lambda_handler(sqs_event(*bodies), FakeContext(name))
+        returned += len(answer["batchItemFailures"])
+    return returned
+
+
 def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
     """Run a function in several threads."""
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, range(count)))
-
-
-def set_environment(environment: dict[str, str]) -> None:
-    os.environ.update(environment)

@@ -1,4 +1,4 @@
-"""Fixtures with moto, which checks expressions strictly, for tests in one thread."""
+"""Fixtures with moto, for tests in one thread, and with Dynoxide: both check expressions strictly."""
 
 import os
 
@@ -11,22 +11,53 @@ from inventory_orders.store.rows import Table
 from local.invoke import create_table, moto_stack
 from tests.support.moto_aws import moto_aws, put_rows, rows_of
 
+TABLES = {table: table.value for table in Table}
+
 
 @pytest.fixture(autouse=True)
 def no_endpoint(monkeypatch):
-    """moto answers for AWS's own addresses only, so an endpoint of the embedded AWS must not be set."""
+    """moto answers for AWS's own addresses only, so an endpoint must not be set."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
 
 
 @pytest.fixture
 def moto_store():
-    """A store on empty tables."""
+    """A store on empty tables of moto."""
     with moto_aws():
-        checked = CLIENT_CONFIG.merge(Config(parameter_validation=True))
-        client = boto3.client("dynamodb", config=checked)
-        for table in Table:
-            create_table(client, table, table.value)
-        yield Store(client, {table: table.value for table in Table})
+        client = checked_client()
+        create_tables(client)
+        yield Store(client, TABLES)
+
+
+@pytest.fixture(scope="session")
+def dynoxide_client(dynoxide):
+    return boto3.client("dynamodb", endpoint_url=dynoxide.endpoint)
+
+
+@pytest.fixture
+def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
+    """A store on empty tables of Dynoxide. It remembers the tokens of transactions from one test to the next."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", dynoxide.endpoint)
+    create_tables(dynoxide_client)
+    yield Store(checked_client(), TABLES)
+    # Not by the store's client: a test may have made that one lose responses.
+    for name in TABLES.values():
+        dynoxide_client.delete_table(TableName=name)
+
+
+@pytest.fixture(params=["moto", "dynoxide"])
+def each_store(request):
+    """A store on empty tables, of one implementation after the other: each is strict in its own places."""
+    return request.getfixturevalue(f"{request.param}_store")
+
+
+def checked_client():
+    return boto3.client("dynamodb", config=CLIENT_CONFIG.merge(Config(parameter_validation=True)))
+
+
+def create_tables(client):
+    for table, name in TABLES.items():
+        create_table(client, table, name)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
-"""Product changes and leases on moto, which checks expressions strictly, with an injected clock."""
+"""Product changes and leases on moto and Dynoxide, which check expressions strictly, with an injected clock."""
 
 import itertools
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -83,8 +84,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(moto_store):
-    return Bench(moto_store)
+def bench(each_store):
+    return Bench(each_store)
 
 
 def state(bench):
@@ -172,7 +173,7 @@ def event(number, seconds, **details):
     return CatalogueEvent("p", f"e-{number}", timestamp(moment), details)
 
 
-def test_events_in_any_order_end_with_the_newest(moto_store):
+def test_events_in_any_order_end_with_the_newest(each_store):
     events = [
         event(1, 100, name="One", price=100),
         event(2, 200, name="Two", price=200),
@@ -181,7 +182,7 @@ def test_events_in_any_order_end_with_the_newest(moto_store):
     ]
     finals = set()
     for number, order in enumerate(itertools.permutations(events)):
-        bench = Bench(moto_store)
+        bench = Bench(each_store)
         product_id = f"p{number}"
         bench.products.create(NewProduct(product_id, 1))
         for item in order:
@@ -213,7 +214,8 @@ def test_many_products_are_created_as_one_is(bench):
         create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
         for table, keys in KEYS.items():
             found = boto3.client("dynamodb").scan(TableName=table)["Items"]
-            rows.setdefault(table, []).append(sorted(map(str, found)))
+            texts = sorted(json.dumps(row, sort_keys=True) for row in found)
+            rows.setdefault(table, []).append(texts)
             for row in found:
                 key = {name: row[name] for name in keys}
                 boto3.client("dynamodb").delete_item(TableName=table, Key=key)

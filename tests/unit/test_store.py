@@ -1,6 +1,7 @@
-"""The store: every expression on moto, which is stricter than the emulator, and the meaning of each error."""
+"""The store: every expression on moto and Dynoxide, which are stricter than the emulator, and each error's meaning."""
 
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import boto3
 import pytest
@@ -37,7 +38,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def write(store, changes, shelf, now=NOW):
     for transaction in plan(changes, shelf).transactions:
-        store.write(store.transaction_request(transaction, now), "token")
+        store.write(store.transaction_request(transaction, now), str(uuid4()))
 
 
 def put_product(value, **more):
@@ -49,14 +50,14 @@ def read_product(store, product_id="p"):
     return store.read([product_id]).products[product_id]
 
 
-def test_an_order_and_its_decrement_are_written_together(moto_store):
-    Products(moto_store).create(NewProduct("p", 10, low_stock_threshold=8))
-    before = read_product(moto_store)
+def test_an_order_and_its_decrement_are_written_together(each_store):
+    Products(each_store).create(NewProduct("p", 10, low_stock_threshold=8))
+    before = read_product(each_store)
     order = Order("o", "u", {"p": 3})
-    write(moto_store, [order], {"p": before})
-    after = read_product(moto_store)
+    write(each_store, [order], {"p": before})
+    after = read_product(each_store)
     assert (after.stock_count, after.version, after.status) == (7, 2, ProductStatus.LOW_STOCK)
-    record = moto_store.read([order.record_key]).records[order.record_key]
+    record = each_store.read([order.record_key]).records[order.record_key]
     assert record.lines[0].product_version == 2
     assert record.lines[0].product_created_at == before.created_at
     assert record.created_at == "2026-01-02T03:04:05.000000+00:00"
@@ -78,83 +79,83 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
     assert len(asked) == 1
 
 
-def test_a_moved_version_cancels_and_returns_the_item(moto_store):
-    Products(moto_store).create(NewProduct("p", 10))
-    stale = read_product(moto_store)
-    write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
+def test_a_moved_version_cancels_and_returns_the_item(each_store):
+    Products(each_store).create(NewProduct("p", 10))
+    stale = read_product(each_store)
+    write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
     with pytest.raises(TransactionCancelledError) as caught:
-        write(moto_store, [Order("b", "u", {"p": 1})], {"p": stale})
+        write(each_store, [Order("b", "u", {"p": 1})], {"p": stale})
     first, second = caught.value.reasons
     assert first.code == "ConditionalCheckFailed"
     assert first.found.stock_count == 9
     assert second.code == "None"
-    assert read_product(moto_store).stock_count == 9
+    assert read_product(each_store).stock_count == 9
 
 
-def test_another_incarnation_cancels_although_the_version_is_the_same(moto_store):
+def test_another_incarnation_cancels_although_the_version_is_the_same(each_store):
     put_product(product("p", 10, created_at="2026-01-01T00:00:00.000000+00:00"))
     stale = product("p", 10, created_at="2025-01-01T00:00:00.000000+00:00")
     with pytest.raises(TransactionCancelledError):
-        write(moto_store, [Order("a", "u", {"p": 1})], {"p": stale})
+        write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
 
 
-def test_an_update_does_not_create_a_product_that_is_gone(moto_store):
+def test_an_update_does_not_create_a_product_that_is_gone(each_store):
     with pytest.raises(TransactionCancelledError) as caught:
-        write(moto_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
+        write(each_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
     assert caught.value.reasons[0].found is None
-    assert read_product(moto_store) is None
+    assert read_product(each_store) is None
 
 
 @pytest.mark.parametrize(
     ("lock_offset", "locked"), [(30, True), (0.5, True), (0, False), (-5, False)]
 )
-def test_a_live_lease_cancels_and_an_expired_one_does_not(moto_store, lock_offset, locked):
+def test_a_live_lease_cancels_and_an_expired_one_does_not(each_store, lock_offset, locked):
     value = product("p", 10)
     put_product(
         value, lockTime={"N": str(NOW.timestamp() + lock_offset)}, lockedBy={"S": "somebody"}
     )
     if locked:
         with pytest.raises(TransactionCancelledError):
-            write(moto_store, [Order("a", "u", {"p": 1})], {"p": value})
+            write(each_store, [Order("a", "u", {"p": 1})], {"p": value})
     else:
-        write(moto_store, [Order("a", "u", {"p": 1})], {"p": value})
-    assert read_product(moto_store).stock_count == (10 if locked else 9)
+        write(each_store, [Order("a", "u", {"p": 1})], {"p": value})
+    assert read_product(each_store).stock_count == (10 if locked else 9)
 
 
-def test_a_used_order_id_cancels_and_returns_the_row(moto_store):
-    Products(moto_store).create(NewProduct("p", 10))
+def test_a_used_order_id_cancels_and_returns_the_row(each_store):
+    Products(each_store).create(NewProduct("p", 10))
     order = Order("o", "u", {"p": 1})
-    write(moto_store, [order], {"p": read_product(moto_store)})
+    write(each_store, [order], {"p": read_product(each_store)})
     with pytest.raises(TransactionCancelledError) as caught:
-        write(moto_store, [order], {"p": read_product(moto_store)})
+        write(each_store, [order], {"p": read_product(each_store)})
     assert [reason.code for reason in caught.value.reasons] == ["None", "ConditionalCheckFailed"]
     assert caught.value.reasons[1].found.order_id == "o"
 
 
-def test_an_adjustment_and_its_row_are_written_together(moto_store):
-    Products(moto_store).create(NewProduct("p", 1))
+def test_an_adjustment_and_its_row_are_written_together(each_store):
+    Products(each_store).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
-    write(moto_store, [receipt], {"p": read_product(moto_store)})
-    record = moto_store.read([receipt.record_key]).records[receipt.record_key]
+    write(each_store, [receipt], {"p": read_product(each_store)})
+    record = each_store.read([receipt.record_key]).records[receipt.record_key]
     assert receipt.recognise(record) is IdempotencyMatch.SAME_REQUEST
     assert record.product_version == 2
     assert record.applied_at == "2026-01-02T03:04:05.000000+00:00"
 
 
-def test_a_product_is_created_once_and_its_opening_stock_is_booked(moto_store):
-    created, _ = Products(moto_store).create(NewProduct("p", 7, name="Tea", price=450))
-    again, existing = Products(moto_store).create(NewProduct("p", 99))
+def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
+    created, _ = Products(each_store).create(NewProduct("p", 7, name="Tea", price=450))
+    again, existing = Products(each_store).create(NewProduct("p", 99))
     assert (created, again) == (True, False)
     assert existing.stock_count == 7
-    assert read_product(moto_store).stock_count == 7
+    assert read_product(each_store).stock_count == 7
     rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
     assert [(row["delta"], row["reason"]) for row in rows] == [({"N": "7"}, {"S": "OPENING"})]
-    assert rows[0]["productCreatedAt"]["S"] == read_product(moto_store).created_at
+    assert rows[0]["productCreatedAt"]["S"] == read_product(each_store).created_at
 
 
-def test_times_sort_as_text(moto_store):
-    Products(moto_store).create(NewProduct("p", 7))
-    created_at = read_product(moto_store).created_at
+def test_times_sort_as_text(each_store):
+    Products(each_store).create(NewProduct("p", 7))
+    created_at = read_product(each_store).created_at
     assert len(created_at) == len("2026-01-02T03:04:05.000000+00:00")
     assert created_at.endswith("+00:00")
 
@@ -169,11 +170,11 @@ def test_times_sort_as_text(moto_store):
         {"createdAt": None},
     ],
 )
-def test_a_corrupt_product_is_unreadable_and_others_are_not(moto_store, broken):
+def test_a_corrupt_product_is_unreadable_and_others_are_not(each_store, broken):
     item = {k: v for k, v in {**stored(product("p", 7)), **broken}.items() if v is not None}
     boto3.client("dynamodb").put_item(TableName="Products", Item=item)
     put_product(product("q", 3))
-    snapshot = moto_store.read(["p", "q", "r"])
+    snapshot = each_store.read(["p", "q", "r"])
     assert list(snapshot.unreadable) == ["p"]
     assert snapshot.products["q"].stock_count == 3
     assert snapshot.products["r"] is None
