@@ -18,7 +18,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard up down env invoke audit redrive example bootstrap synth diff deploy destroy lint format unit test newest explore soak bench browser screenshot lock
+.PHONY: help setup demo dashboard up down env invoke audit redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ diff: setup ## show what a deployment would change on your AWS account: STAGE=de
 
 deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of your own; STAGE=prod is protected
 	@$(STAGED) deploy --stage '$(STAGE)'
+
+verify: setup ## convince yourself of a stack: of the embedded AWS, or STAGE=dev on your AWS account
+	@$(RUN) verify $(if $(STAGE),--stage '$(STAGE)')
 
 destroy: setup ## remove the stack from your AWS account: STAGE=dev, or a name of your own
 	@$(STAGED) destroy --stage '$(STAGE)'

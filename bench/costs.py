@@ -1,7 +1,7 @@
 """What a month costs on AWS, by kind of order, and without any: the tables in docs/costs.md.
 
 The units of each kind follow from DynamoDB's rules and from how the service writes; a test measures them and the log on
-the handler itself. Another test counts what stands in the template. Prices are those of `bench.prices`.
+the handler itself. Another test counts what stands in the template. Prices are those of `operations.prices`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench import prices
-from bench.prices import Bill
+from operations import prices
+from operations.prices import Bill
 
 MONTHS = (1_000_000, 10_000_000, 100_000_000)
 SECONDS_OF_AN_INVOCATION = 0.1

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.capacity import Call, Exchange
-from bench.prices import Bill
 from bench.workloads import Workload
+from operations.prices import Bill
 
 
 @dataclass(slots=True)

@@ -14,11 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import PLOTS, RESULTS, contenders, prices
+from bench import PLOTS, RESULTS, contenders
 from bench.figures import Cell
 from bench.goals import Goal
 from bench.overhead import USUAL, Overhead
 from local.pattern_costs import RIVALS, Cost
+from operations import prices
 
 _TITLES = {
     "hot": "one hot product",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Annotated
 
 import typer
@@ -66,3 +67,24 @@ def aws_of(account: str | None) -> Aws:
         )
     use_embedded(running.endpoint)
     return Aws.of_stack(stack.STACK_NAME)
+
+
+def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
+    """Start and deploy what is not up to date. The shelf is filled after that, and always with `fill`."""
+    began = time.monotonic()
+    steps = 0
+    with console.status("Looking for the embedded AWS") as spinner:
+
+        def report(step: str) -> None:
+            nonlocal steps
+            steps += 1
+            spinner.update(step)
+            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
+
+        running = stack.up(report)
+        if steps or fill:
+            from local import shelf  # noqa: PLC0415 - boto3 is slow to import
+
+            use_embedded(running.endpoint)
+            shelf.fill(Aws.of_stack(stack.STACK_NAME))
+        return running

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from operations.redrive import Findings
 
 app = typer.Typer()
-_PANEL = "Operators (the embedded AWS, or --account STAGE)"
+PANEL = "Operators (the embedded AWS, or --account STAGE)"
 _ACCOUNT_PANEL = "Your AWS account"
 _CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
 _Stage = Annotated[
@@ -55,7 +55,7 @@ _Stage = Annotated[
         help="Name of the deployed copy: 1 to 20 lowercase letters, digits or hyphens.",
     ),
 ]
-_INTERRUPTED = 130
+INTERRUPTED = 130
 """Exit status of a command that Ctrl-C has ended, as shells have it."""
 
 
@@ -76,7 +76,7 @@ class AnyQueue(StrEnum):
     CATALOGUE = "catalogue"
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=PANEL)
 def status(account: OnAccount = None) -> None:
     """Count the rows of the tables and the messages of the queues, and show why messages were dead-lettered."""
     aws = aws_of(account)
@@ -102,7 +102,7 @@ def status(account: OnAccount = None) -> None:
         screen.print("", table)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=PANEL)
 def audit(
     product: Annotated[
         str | None, typer.Argument(help="Also list every change of this product's stock.")
@@ -163,7 +163,7 @@ def _show_history(account: Account, entries: list[Entry]) -> None:
     screen.print(table)
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=PANEL)
 def redrive(
     send: Annotated[
         bool,
@@ -258,7 +258,7 @@ def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
     screen.print(table if table.row_count else "There are no dead letters.")
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=PANEL)
 def send(
     file: Annotated[
         Path,
@@ -314,7 +314,7 @@ def send(
     )
 
 
-@app.command(rich_help_panel=_PANEL)
+@app.command(rich_help_panel=PANEL)
 def load(
     file: Annotated[
         Path,
@@ -374,7 +374,7 @@ def load(
         try:
             (work.check if check else work.run)()
         except KeyboardInterrupt:
-            failure, status = "it was interrupted", _INTERRUPTED
+            failure, status = "it was interrupted", INTERRUPTED
         except StoreError as error:
             failure = f"DynamoDB failed ({error})"
     _show_load(work, time.monotonic() - began, check=check)

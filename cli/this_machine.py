@@ -6,15 +6,13 @@ import json
 import os
 import shlex
 import sys
-import time
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from cli.common import aside, screen
+from cli.common import aside, screen, start_embedded
 from local import emulator, stack
 from local.dashboard import background
 from local.endpoint import embedded_settings, use_embedded
@@ -39,7 +37,7 @@ def demo(
     if orders is not None and not orders.is_file():
         what = "is a directory" if orders.is_dir() else "does not exist"
         raise UserError(f"{orders} {what}; name a file of orders, one in each line")
-    running = _up(screen)
+    running = start_embedded(screen)
     # Start the dashboard before the orders: a queue's depth is not stored anywhere, so it must be watched.
     page = background.start()
     # Imported late, so that the first output appears at once.
@@ -68,7 +66,7 @@ def demo(
 @app.command(rich_help_panel=_PANEL)
 def up() -> None:
     """Start the embedded AWS, deploy the stack and list the sample products, unless all is up to date."""
-    running = _up(screen, fill=True)
+    running = start_embedded(screen, fill=True)
     screen.print(
         f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
         f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]',
@@ -125,7 +123,7 @@ def dashboard(
     ] = False,
 ) -> None:
     """Show the CloudWatch dashboard of the stack on this machine, live. `make down` stops it."""
-    _up(aside)
+    start_embedded(aside)
     page = background.start()
     if png is not None:
         from local.dashboard import browser  # noqa: PLC0415 - slow to import
@@ -211,7 +209,7 @@ def example(
         if name is not None:
             raise UserError(f"there is no example {name}")
         return
-    running = _up(screen)
+    running = start_embedded(screen)
     use_embedded(running.endpoint)
     result = examples.EXAMPLES[name](examples.Sandbox.of(Aws.of_stack(stack.STACK_NAME)))
     screen.print(f"\n[bold]{name}[/]")
@@ -220,24 +218,3 @@ def example(
     screen.print(f"\n[dim]docs/patterns.md#{name} explains it.[/]")
     if not result.as_expected:
         raise typer.Exit(1)
-
-
-def _up(console: Console, *, fill: bool = False) -> emulator.Emulator:
-    """Start and deploy what is not up to date. The shelf is filled after that, and always with `fill`."""
-    began = time.monotonic()
-    steps = 0
-    with console.status("Looking for the embedded AWS") as spinner:
-
-        def report(step: str) -> None:
-            nonlocal steps
-            steps += 1
-            spinner.update(step)
-            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
-
-        running = stack.up(report)
-        if steps or fill:
-            from local import shelf  # noqa: PLC0415 - boto3 is slow to import
-
-            use_embedded(running.endpoint)
-            shelf.fill(Aws.of_stack(stack.STACK_NAME))
-        return running

@@ -30,9 +30,9 @@ from inventory_orders.messages.parse import parse_order
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table, read_order
-from local import STATE, emf, sample_orders
+from local import STATE, sample_orders
 from local.emulator import Emulator
-from operations import orders_file, queues
+from operations import emf, orders_file, queues
 from operations.audit import Account, Books, read_books
 from operations.aws import Aws
 from operations.errors import UserError

@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def has_account(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment has credentials for a real account: it does not point at this machine."""
+    try:
+        refuse_loopback(environment)
+        return boto3.Session().get_credentials() is not None
+    except UserError:
+        return False
+    except BotoCoreError:
+        # There are some, and they cannot be read: `AwsAccount` says why.
+        return True
+
+
 @dataclass(frozen=True)
 class AwsAccount:
     """Where the commands for an account act.

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.clock import timestamp
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
 from inventory_orders.store.rows import decode
 from operations.aws import Aws
 
@@ -125,6 +126,25 @@ def read_books(aws: Aws) -> Books:
         ),
         orders,
         adjustments,
+    )
+
+
+def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
+    """Read the accounts of some products, without reading whole tables.
+
+    Args:
+        aws: The stack.
+        product_ids: The products.
+        order_ids: All orders that may have taken their stock.
+    """
+    wanted = list(product_ids)
+    looks = [_look_at(aws, product_id) for product_id in wanted]
+    return add_up(
+        [look.product for look in looks if look.product is not None],
+        [row for look in looks for row in look.adjustments],
+        read_orders(aws, order_ids).values(),
+        unsettled={look.product_id for look in looks if not look.settled},
+        product_ids=wanted,
     )
 
 
@@ -349,6 +369,23 @@ def _by_version(found: Iterable[_Movement]) -> list[_Movement]:
         position = next((i for i, m in enumerate(result) if m.at > movement.at), len(result))
         result.insert(position, movement)
     return result
+
+
+def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Read some orders with strong consistency. Returns those that exist, by id."""
+    table = aws.outputs["OrdersTableName"]
+    left = [{"orderId": {"S": order_id}} for order_id in order_ids]
+    found: dict[str, dict[str, Any]] = {}
+    while left:
+        now, left = left[:BATCH_GET_LIMIT], left[BATCH_GET_LIMIT:]
+        answer: Any = aws.dynamodb.batch_get_item(
+            RequestItems={table: {"Keys": now, "ConsistentRead": True}}
+        )
+        for item in answer["Responses"].get(table, []):
+            row = decode(item)
+            found[row["orderId"]] = row
+        left += answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+    return found
 
 
 def _read_orders(aws: Aws) -> dict[str, dict[str, Any]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from inventory_orders.invocation import telemetry
-from local import emf
 from local.dashboard.metrics import RETENTION_SECONDS, Metric, Samples
 from local.endpoint import opener_of
-from local.logs import Event, Tail
+from operations import emf
 from operations.aws import Aws
+from operations.logs import Event, Tail
 from operations.queues import DEAD_LETTERS, QUEUES, depth
 
 _LOG_GROUP = "LogGroupName"

@@ -11,11 +11,11 @@ from bench import costs
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.invocation import runtime
-from local import emf
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window
 from local.invoke import FakeContext, load_handler, moto_stack
+from operations import emf
 from tests.support.messages import order_body, sqs_event
 from tests.support.template import alarms_of, resources, synthesise
 

@@ -15,8 +15,8 @@ from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
-from local import emf
 from local.examples import Sandbox
+from operations import emf
 from operations.audit import read_books
 from tests.support.messages import order_body
 from tests.support.parallel import call_handlers, in_processes, in_threads

@@ -9,10 +9,10 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.emf import parse, read_samples, values_of
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.audit import read_books
+from operations.emf import parse, read_samples, values_of
 from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads

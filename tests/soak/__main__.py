@@ -29,12 +29,12 @@ import psutil  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from local import emf, sample_orders, stack  # noqa: E402
+from local import sample_orders, stack  # noqa: E402
 from local.demo import progress_bar, stock_up  # noqa: E402
 from local.emulator import Emulator  # noqa: E402
 from local.endpoint import use_embedded  # noqa: E402
 from local.process import LOGS  # noqa: E402
-from operations import queues  # noqa: E402
+from operations import emf, queues  # noqa: E402
 from operations.audit import Books, read_books, read_rows  # noqa: E402
 from operations.aws import Aws  # noqa: E402
 from operations.errors import UserError  # noqa: E402

@@ -10,8 +10,8 @@ from bench import figures, goals
 from bench.capacity import Exchange
 from bench.figures import Audit, Observed
 from bench.overhead import Overhead
-from bench.prices import Bill
 from bench.workloads import Workload, hot_product, sqs_event
+from operations.prices import Bill
 
 
 def order(order_id, **lines):

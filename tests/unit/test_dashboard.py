@@ -14,7 +14,7 @@ from local.dashboard.collector import Invocation, InvocationReader, at_once, unk
 from local.dashboard.expressions import Expression
 from local.dashboard.metrics import DashboardError, Metric, Samples, Traffic, Window, statistic
 from local.dashboard.service import RANGES, short_name, window_of
-from local.logs import Event, Tail
+from operations.logs import Event, Tail
 
 NAMESPACE = "InventoryOrders"
 SERVICE = ("service", "s")
@@ -362,7 +362,7 @@ def test_a_tail_reads_each_event_once_in_any_order_of_arrival(found, first):
 
 
 def test_a_tail_continues_after_a_truncated_response(monkeypatch):
-    monkeypatch.setattr("local.logs._MOST_EVENTS", 100)
+    monkeypatch.setattr("operations.logs._MOST_EVENTS", 100)
     logs = FakeLogs(100)
     logs.events = [("s", 1000 + 40 * n, f"{n}") for n in range(950)]
     read = [event.message for event in Tail("group", 0).read(SimpleNamespace(logs=logs))]

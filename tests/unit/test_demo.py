@@ -10,8 +10,8 @@ from rich.console import Console
 
 from inventory_orders.domain.product import NewProduct
 from local import demo
-from local.emf import Sample
 from operations.audit import Account, Books
+from operations.emf import Sample
 from operations.errors import UserError
 from operations.orders_file import order_message
 from operations.queues import DeadLetter, Depth

@@ -15,8 +15,9 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Settings
-from local import ROOT, emf
+from local import ROOT
 from local.invoke import FakeContext, function_names, is_good, load_handler, readable
+from operations import emf
 from operations.queues import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
 

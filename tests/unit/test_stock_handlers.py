@@ -8,9 +8,10 @@ import pytest
 
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import EARLY_DELIVERIES
-from local import ROOT, emf
+from local import ROOT
 from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
+from operations import emf
 from operations.queues import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.invocation.telemetry import NAMESPACE
-from local.logs import Tail
 from operations.aws import Aws
+from operations.logs import Tail
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,217 @@
+"""The command `verify`: convinces whoever has deployed a stack that it works, and prints what it saw."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import boto3
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cli.common import OnAccount, aside, checked_stage, screen, stack_name, start_embedded
+from cli.operators import INTERRUPTED, PANEL
+from local import STATE, stack
+from local.endpoint import use_embedded
+from operations.account import AwsAccount, has_account
+from operations.aws import Aws
+from operations.errors import UserError
+
+if TYPE_CHECKING:
+    from operations.verify.report import Report
+    from operations.verify.run import Run
+
+app = typer.Typer()
+_PRODUCTION_ORDERS = 10
+_FILE = STATE / "verify.json"
+
+
+def _known_checks(only: list[str] | None) -> list[str]:
+    from operations.verify import CHECKS  # noqa: PLC0415 - slow to import
+
+    unknown = [name for name in only or () if name not in CHECKS]
+    if unknown:
+        raise typer.BadParameter(
+            f"there is no check {unknown[0]}; the checks are {', '.join(CHECKS)}"
+        )
+    return only or []
+
+
+@app.command(rich_help_panel=PANEL)
+def verify(
+    account: OnAccount = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STAGE",
+            callback=checked_stage,
+            help="As --account if your environment has AWS credentials; otherwise the embedded AWS, if that is its stage.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before sending orders to a production stage.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHECK",
+            callback=_known_checks,
+            help="Run only this check; can be repeated. Default: all.",
+        ),
+    ] = None,
+) -> None:
+    """Verify a deployed stack with traffic of its own, and with what AWS says of it. Exit status 1 if a line is red.
+
+    It starts the embedded AWS if it does not run. All that it makes is named verify-...; products are delisted at the
+    end, also after Ctrl-C.
+    """
+    from operations.verify import verify as run_checks  # noqa: PLC0415 - slow to import
+    from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415
+
+    run, endpoint = _run_on(_account_of(account, stage))
+    try:
+        deployed = run.deployed
+    except (BotoCoreError, ClientError) as error:
+        raise UserError(f"{run.stack_name}: {what_went_wrong(error)}") from error
+    place = {
+        "embedded": run.embedded,
+        "account": deployed.place["account"],
+        "region": deployed.place["region"],
+        "stack": run.stack_name,
+        "production": deployed.protected,
+    }
+    where = f"The embedded AWS at {endpoint}" if run.embedded else "AWS"
+    screen.print(
+        f"[bold]{where}[/]: account {place['account']}, {place['region']}, stack {run.stack_name}",
+        soft_wrap=True,
+    )
+    screen.print(f"[dim]Products, orders and users of this run: {run.name}-...[/]")
+    if deployed.protected:
+        run.orders = _PRODUCTION_ORDERS
+        if not yes:
+            typer.confirm(
+                f"{run.stack_name} is protected against deletion, so it is in production. Send it some dozens of orders "
+                f"of the user {run.name}-user?",
+                abort=True,
+            )
+    report = Report(place, run.name, run.started_at)
+    with aside.status("") as spinner:
+
+        def say(what: str) -> None:
+            spinner.update(f"{len(report.lines)} lines; now: {what}")
+
+        run.say = say
+        try:
+            run_checks(run, report, only or ())
+        except KeyboardInterrupt:
+            aside.print("[bold red]Interrupted[/]")
+    show(report, screen)
+    _FILE.parent.mkdir(exist_ok=True)
+    _FILE.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
+    screen.print(f"[dim]The same is in {os.path.relpath(_FILE)}.[/]")
+    if not report.good:
+        raise typer.Exit(1 if report.finished else INTERRUPTED)
+
+
+def _account_of(account: str | None, stage: str | None) -> str | None:
+    """Decide which stage's stack on an account is meant; None is the embedded AWS.
+
+    Raises:
+        UserError: The stage is on no AWS that can be reached.
+    """
+    if account is not None or stage is None:
+        return account
+    if has_account():
+        return stage
+    if stack_name(stage) == stack.STACK_NAME:
+        return None
+    raise UserError(
+        f"there are no AWS credentials for stage {stage}: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY. The embedded AWS has the stage dev only"
+    )
+
+
+def _run_on(account: str | None) -> tuple[Run, str]:
+    """Find the stack. Returns a run, and the endpoint of the embedded AWS."""
+    from operations.verify.run import Run  # noqa: PLC0415 - slow to import
+
+    if account is not None:
+        session, name = AwsAccount.of_environment().session, stack_name(account)
+        return Run(Aws.of_stack(name, session), name, session, embedded=False), ""
+    running = start_embedded(aside)
+    use_embedded(running.endpoint)
+    aws = Aws.of_stack(stack.STACK_NAME)
+    return Run(aws, stack.STACK_NAME, boto3.Session(), embedded=True), running.endpoint
+
+
+_MARKS = {"passed": "[green]ok[/]", "failed": "[bold red]RED[/]", "not here": "[dim]--[/]"}
+
+
+def show(report: Report, console: Console) -> None:
+    """Print a report: lines, figures, and the verdict."""
+    from operations.verify import TITLES  # noqa: PLC0415
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(no_wrap=True)
+    table.add_column()
+    previous = ""
+    for check, line in report.lines:
+        if check in TITLES and check != previous:
+            table.add_row("", "")
+            table.add_row("", f"[bold]{TITLES[check]}[/]")
+        previous = check
+        style = "bold red" if line.state == "failed" else "dim" if line.state == "not here" else ""
+        table.add_row(_MARKS[line.state.value], escape(line.name), escape(line.saw), style=style)
+    console.print(table)
+    for left in report.left:
+        console.print(f"[bold red]Left:[/] {escape(left)}", soft_wrap=True)
+    console.print()
+    console.print(_figures(report))
+    console.print(_verdict(report), soft_wrap=True)
+
+
+def _figures(report: Report) -> Table:
+    figures = report.figures
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    if speed := figures.get("ordersPerSecond"):
+        table.add_row("Orders", f"{speed:,.0f}/s", "from the first one sent to the last answer")
+    if (rate := figures.get("conflictRate")) is not None:
+        attempts = f"of {figures['commitAttempts']:,.0f} attempts to commit met a faster rival"
+        table.add_row("Conflicts", f"{100 * rate:.1f} %", attempts)
+    if middle := figures.get("coldStartP50Milliseconds"):
+        most, count = figures["coldStartMaxMilliseconds"], figures["coldStarts"]
+        workers = f"half of {count:.0f} workers of place_orders started faster; the slowest in {most:,.0f} ms"
+        table.add_row("Cold start", f"{middle:,.0f} ms", workers)
+    elif "coldStarts" in figures:
+        table.add_row("Cold start", "none", "all workers were running")
+    if dollars := figures.get("dollars"):
+        what = f"for {figures['orders']:,.0f} such orders on AWS, estimated from what was measured"
+        table.add_row("Cost", f"${dollars:.4f}", what)
+    return table
+
+
+def _verdict(report: Report) -> str:
+    green, red, hidden = (
+        sum(line.state == state for _, line in report.lines)
+        for state in ("passed", "failed", "not here")
+    )
+    seen = f"{green} of {green + red} lines are green in {report.seconds:.0f} s"
+    if hidden:
+        seen += f"; {hidden} cannot be seen here"
+    if report.good:
+        return f"[bold green]Verified:[/] {seen}."
+    if not report.finished:
+        kept = "" if report.left else " Its products are delisted and its dead letters removed."
+        return (
+            f"[bold red]Not finished:[/] {seen}.{kept} Orders that were sent and not answered will be rejected: "
+            "their products are gone."
+        )
+    return f"[bold red]Not verified:[/] {seen}."

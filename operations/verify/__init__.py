@@ -1,0 +1,71 @@
+"""Verification of a deployed stack: what it answers to traffic of its own, and what AWS says of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from inventory_orders.errors import StoreError
+from operations.errors import UserError
+from operations.verify import stack, traffic
+from operations.verify.report import (
+    CheckFailedError,
+    Line,
+    Report,
+    State,
+    what_went_wrong,
+)
+from operations.verify.run import Run
+
+Check = Callable[[Run], list[Line]]
+
+CHECKS: Mapping[str, Check] = traffic.CHECKS | stack.CHECKS
+"""All checks by name, in the order in which they run. Each can be called on its own."""
+
+TITLES = {next(iter(traffic.CHECKS)): "Traffic", next(iter(stack.CHECKS)): "The stack"}
+"""Headings, by the check before which they stand."""
+
+
+def run_check(name: str, run: Run) -> list[Line]:
+    """Run one check. Whatever goes wrong is a red line."""
+    try:
+        return CHECKS[name](run)
+    except (CheckFailedError, UserError) as error:
+        return [Line(name, State.FAILED, str(error))]
+    except (StoreError, BotoCoreError, ClientError) as error:
+        return [Line(name, State.FAILED, what_went_wrong(error))]
+
+
+def verify(
+    run: Run,
+    report: Report,
+    only: Collection[str] = (),
+    on_line: Callable[[str, Line], None] = lambda _, __: None,
+) -> None:
+    """Run the checks in their order, and clean up whatever happens.
+
+    Args:
+        run: Against which stack.
+        report: Filled while the checks run, so that it can be used after an interruption.
+        only: Names of checks; all if there are none.
+        on_line: Called with each line and the check that it belongs to.
+    """
+    began = time.monotonic()
+    try:
+        for name in CHECKS:
+            if only and name not in only:
+                continue
+            run.say(name)
+            for line in run_check(name, run):
+                report.lines.append((name, line))
+                on_line(name, line)
+        report.finished = True
+    finally:
+        run.say("cleaning up")
+        report.figures = run.figures
+        # In case that this is interrupted, too.
+        report.left = [f"{product_id}: still listed" for product_id in run.products]
+        report.left = run.clean_up()
+        report.seconds = time.monotonic() - began

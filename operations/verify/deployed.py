@@ -1,0 +1,140 @@
+"""The template that a stack was deployed with, its references filled in: what everything should be like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Properties = Mapping[str, Any]
+
+_ARNS = {
+    "AWS::SQS::Queue": "arn:{partition}:sqs:{region}:{account}:{name}",
+    "AWS::DynamoDB::GlobalTable": "arn:{partition}:dynamodb:{region}:{account}:table/{name}",
+    "AWS::Lambda::Function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
+    "AWS::Logs::LogGroup": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*",
+    "AWS::CloudWatch::Alarm": "arn:{partition}:cloudwatch:{region}:{account}:alarm:{name}",
+    "AWS::IAM::Role": "arn:{partition}:iam::{account}:role/{name}",
+}
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A deployed stack.
+
+    Attributes:
+        stack: What CloudFormation says of it.
+        resources: Of its template, by logical id.
+        physical: Physical ids of its resources, by logical id.
+    """
+
+    stack: Mapping[str, Any]
+    resources: Mapping[str, Mapping[str, Any]]
+    physical: Mapping[str, str]
+
+    @classmethod
+    def of(cls, client: Any, name: str) -> Deployed:
+        """Ask CloudFormation, by a client of it, for the stack of a name."""
+        body = client.get_template(StackName=name)["TemplateBody"]
+        pages = client.get_paginator("list_stack_resources").paginate(StackName=name)
+        return cls(
+            stack=client.describe_stacks(StackName=name)["Stacks"][0],
+            resources=(json.loads(body) if isinstance(body, str) else body)["Resources"],
+            physical={
+                resource["LogicalResourceId"]: resource["PhysicalResourceId"]
+                for page in pages
+                for resource in page["StackResourceSummaries"]
+            },
+        )
+
+    @cached_property
+    def place(self) -> dict[str, str]:
+        """Where it is: partition, region and account."""
+        _, partition, _, region, account, *_ = self.stack["StackId"].split(":")
+        return {"partition": partition, "region": region, "account": account}
+
+    @property
+    def protected(self) -> bool:
+        """Whether it is protected against deletion, as the stack of a production stage is."""
+        return bool(self.stack.get("EnableTerminationProtection"))
+
+    def of_type(self, kind: str) -> dict[str, Properties]:
+        """The properties of all resources of a type, references filled in, by logical id."""
+        return {
+            logical: self.fill_in(resource.get("Properties", {}))
+            for logical, resource in self.resources.items()
+            if resource["Type"] == kind
+        }
+
+    def title(self, logical: str) -> str:
+        """What the CDK's code calls a resource; its logical id if that is not known."""
+        path = self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical)
+        parts = path.removesuffix("/Resource").split("/")
+        return str(parts[-1])
+
+    def arn(self, logical: str) -> str:
+        """The ARN of a resource."""
+        kind, physical = self.resources[logical]["Type"], self.physical[logical]
+        if physical.startswith("arn:"):
+            return physical
+        # A queue's physical id is its URL.
+        name = physical.rsplit("/", 1)[-1] if kind == "AWS::SQS::Queue" else physical
+        return _ARNS.get(kind, "{name}").format(**self.place, name=name)
+
+    def fill_in(self, value: Any) -> Any:
+        """Replace references by what they refer to."""
+        if isinstance(value, list):
+            return [self.fill_in(item) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        if value.keys() == {"Ref"}:
+            return self._ref(value["Ref"])
+        if value.keys() == {"Fn::Join"}:
+            separator, parts = value["Fn::Join"]
+            return separator.join(str(self.fill_in(part)) for part in parts)
+        if value.keys() == {"Fn::GetAtt"}:
+            logical, attribute = value["Fn::GetAtt"]
+            if attribute == "QueueName":
+                return self.physical[logical].rsplit("/", 1)[-1]
+            return self.arn(logical) if attribute == "Arn" else f"{logical}.{attribute}"
+        return {name: self.fill_in(item) for name, item in value.items()}
+
+    def _ref(self, name: str) -> str:
+        pseudo = {
+            "AWS::Partition": "partition",
+            "AWS::Region": "region",
+            "AWS::AccountId": "account",
+        }
+        return self.place[pseudo[name]] if name in pseudo else self.physical.get(name, name)
+
+
+def differences(what: str, deployed: Any, found: Any) -> list[str]:
+    """Say in which values something differs from what was deployed; what was not deployed may be anything."""
+    if isinstance(deployed, Mapping):
+        found = found if isinstance(found, Mapping) else {}
+        return [
+            difference
+            for name, value in deployed.items()
+            for difference in differences(f"{what} {name}", value, found.get(name))
+        ]
+    if _plain(deployed) == _plain(found):
+        return []
+    return [f"{what} is {found}, deployed was {deployed}"]
+
+
+def _plain(value: Any) -> Any:
+    """Spell a value as it is compared: the APIs give numbers and truths as text or not."""
+    if isinstance(value, list):
+        return sorted(json.dumps(_plain(item), sort_keys=True) for item in value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(float(value))
+    try:
+        return str(float(value))
+    except (TypeError, ValueError):
+        return value

@@ -1,0 +1,120 @@
+"""What the checks of a deployed stack saw: lines, figures and the verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """How a line ends."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_HERE = "not here"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the report.
+
+    Attributes:
+        name: What was looked at.
+        state: Whether it is as it should be; `NOT_HERE` if that cannot be seen on this stack.
+        saw: What was seen, in words and numbers; for `NOT_HERE` why it cannot be.
+    """
+
+    name: str
+    state: State
+    saw: str
+
+
+class CheckFailedError(Exception):
+    """What a check saw is not what it should have seen; the message says both."""
+
+
+def passed(name: str, saw: str) -> Line:
+    """Make a line for what is as it should be."""
+    return Line(name, State.PASSED, saw)
+
+
+def not_here(name: str, why: str) -> Line:
+    """Make a line for what cannot be seen on this stack."""
+    return Line(name, State.NOT_HERE, why)
+
+
+def judged(name: str, problems: Sequence[str], saw: str) -> Line:
+    """Make a line that is red if there are problems."""
+    if not problems:
+        return passed(name, saw)
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return Line(name, State.FAILED, "; ".join(problems[:_SHOWN]) + more)
+
+
+_SHOWN = 4
+
+
+def what_went_wrong(error: Exception) -> str:
+    """Put an error of AWS into words, and name the permission where one is missing."""
+    said = str(error)
+    denied = re.search(r"not authorized to perform: ([\w:*]+)(?: on resource: (\S+))?", said)
+    if denied is None:
+        return said
+    where = f" on {denied[2]}" if denied[2] else ""
+    return f"not allowed: this needs {denied[1]}{where}. Give it to the credentials that you use"
+
+
+@dataclass
+class Report:
+    """One run of the checks.
+
+    Attributes:
+        place: Which AWS, account, region and stack.
+        run: Id of the run: the prefix of its products, orders and users.
+        started_at: ISO 8601.
+        lines: In order, each with the check that it belongs to.
+        figures: What was measured, by name; None where it could not be.
+        seconds: How long it took.
+        finished: Whether all checks ran.
+        left: What could not be cleaned up, in words.
+    """
+
+    place: dict[str, Any]
+    run: str
+    started_at: str
+    lines: list[tuple[str, Line]] = field(default_factory=list)
+    figures: dict[str, float | None] = field(default_factory=dict)
+    seconds: float = 0.0
+    finished: bool = False
+    left: list[str] = field(default_factory=list)
+
+    def count(self, state: State) -> int:
+        """Count the lines that ended so."""
+        return sum(line.state is state for _, line in self.lines)
+
+    @property
+    def good(self) -> bool:
+        """Whether all checks ran, no line is red, and nothing was left."""
+        return self.finished and not self.left and not self.count(State.FAILED)
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of `.local/verify.json`."""
+        return {
+            **self.place,
+            "run": self.run,
+            "startedAt": self.started_at,
+            "seconds": round(self.seconds, 1),
+            "verdict": "passed" if self.good else "failed" if self.finished else "interrupted",
+            "passed": self.count(State.PASSED),
+            "failed": self.count(State.FAILED),
+            "notHere": self.count(State.NOT_HERE),
+            "figures": self.figures,
+            "left": self.left,
+            "lines": [
+                {"check": check, "name": line.name, "state": line.state.value, "saw": line.saw}
+                for check, line in self.lines
+            ],
+        }

@@ -1,0 +1,386 @@
+"""One run against a stack: products and orders of its own, waiting with bounds, and cleaning up."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, TypeVar
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.store.rows import decode
+from operations import queues
+from operations.audit import read_orders
+from operations.aws import Aws
+from operations.orders_file import OrderMessage
+from operations.verify.deployed import Deployed
+from operations.verify.report import CheckFailedError, what_went_wrong
+
+PREFIX = "verify-"
+"""Of all products, orders and users of a run: consumers of `Orders` filter users that begin so."""
+
+A_RUN_LASTS = timedelta(minutes=15)
+"""Older products of another run are left-overs. Younger ones may be in use."""
+
+# Nobody else's product or message looks so.
+_OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
+
+_BATCH = 10
+_HIDDEN_SECONDS = 60
+_CLEAN_UP_SECONDS = 20.0
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+
+def _new_name() -> str:
+    return f"{PREFIX}{datetime.now(UTC):%y%m%d-%H%M%S}-{uuid.uuid4().hex[:4]}"
+
+
+@dataclass
+class Run:
+    """What the checks share.
+
+    Attributes:
+        aws: The stack.
+        stack_name: Its name in CloudFormation.
+        session: Makes further clients.
+        embedded: Whether it is the embedded AWS.
+        orders: How many orders the hot product gets.
+        patience: Most seconds to wait for the service to answer.
+        metrics_patience: Most seconds to wait for CloudWatch.
+        say: Called with what is being waited for.
+        name: Id of the run, and prefix of all that it makes.
+        began: Unix seconds.
+        products: Ids of its products that may be listed.
+        order_ids: Ids of its orders.
+        placed: How many of them were seen to be placed.
+        dead_letters: Message ids that will be in a dead-letter queue, by output of the queue.
+        figures: What was measured.
+    """
+
+    aws: Aws
+    stack_name: str
+    session: boto3.Session
+    embedded: bool
+    orders: int = 1000
+    patience: float = 60.0
+    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html: metrics of a
+    # queue that was quiet for hours come up to 15 minutes late.
+    metrics_patience: float = 15 * 60.0
+    say: Callable[[str], None] = lambda _: None
+    name: str = field(default_factory=_new_name)
+    began: float = field(default_factory=time.time)
+    products: list[str] = field(default_factory=list)
+    order_ids: list[str] = field(default_factory=list)
+    placed: int = 0
+    dead_letters: dict[str, set[str]] = field(default_factory=dict)
+    figures: dict[str, float | None] = field(default_factory=dict)
+    _sent: int = 0
+    _clients: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def started_at(self) -> str:
+        """When it began, ISO 8601."""
+        return timestamp(datetime.fromtimestamp(self.began, UTC))
+
+    def client(self, service: str) -> Any:
+        """A client of another service."""
+        if service not in self._clients:
+            make: Any = self.session.client
+            self._clients[service] = make(service)
+        return self._clients[service]
+
+    @cached_property
+    def deployed(self) -> Deployed:
+        """The template that the stack was deployed with."""
+        return Deployed.of(self.client("cloudformation"), self.stack_name)
+
+    @cached_property
+    def pause(self) -> float:
+        """Seconds between two looks."""
+        return 0.05 if self.embedded else 0.5
+
+    # ------------------------------------------------------------------ asking
+
+    def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Invoke a function with a command, and get its answer.
+
+        Args:
+            function: As in the stack's outputs, such as `CountStock`.
+            command: The event.
+
+        Raises:
+            CheckFailedError: It raised an exception.
+        """
+        done = self.aws.functions.invoke(
+            FunctionName=self.aws.outputs[f"{function}FunctionName"],
+            Payload=json.dumps(command).encode(),
+        )
+        answer = json.loads(done["Payload"].read() or b"null")
+        if "FunctionError" in done or not isinstance(answer, dict):
+            raise CheckFailedError(f"{function} failed: {answer}")
+        return answer
+
+    def command(self, function: str, command: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+        """Invoke a function with a command that has to have a certain `result`.
+
+        Raises:
+            CheckFailedError: It answered something else.
+        """
+        answer = self.invoke(function, command)
+        what = f"{function} answered {command.get('action', 'a command')} with"
+        expect(answer.get("result") == wanted, f"{what} {_short(answer)}, not {wanted}")
+        return answer
+
+    def list_product(self, name: str, stock: int) -> str:
+        """Create a product of this run. Returns its id."""
+        product_id = f"{self.name}-{name}"
+        # First, so that it is delisted whatever happens.
+        self.products.append(product_id)
+        create = {"action": "create", "productId": product_id, "openingStock": stock}
+        self.command("ManageProducts", create, "APPLIED")
+        return product_id
+
+    def product(self, product_id: str) -> dict[str, Any] | None:
+        """Read a product's row, strongly consistent."""
+        found = self.aws.dynamodb.get_item(
+            TableName=self.aws.outputs["ProductsTableName"],
+            Key={"productId": {"S": product_id}},
+            ConsistentRead=True,
+        ).get("Item")
+        return None if found is None else decode(found)
+
+    def stock(self, product_id: str) -> int:
+        """Read a product's stock.
+
+        Raises:
+            CheckFailedError: It is gone.
+        """
+        row = self.product(product_id)
+        if row is None:
+            raise CheckFailedError(f"{product_id} is gone")
+        return int(row["stockCount"])
+
+    def order(self, name: str, lines: Mapping[str, int]) -> dict[str, Any]:
+        """Make an order of this run."""
+        order_id = f"{self.name}-{name}"
+        self.order_ids.append(order_id)
+        items = [{"productId": p, "quantity": quantity} for p, quantity in lines.items()]
+        return {"orderId": order_id, "userId": f"{self.name}-user", "items": items}
+
+    def send(self, queue: str, *bodies: Mapping[str, Any] | str, group: str = "") -> list[str]:
+        """Send messages to a queue. Returns their ids.
+
+        Args:
+            queue: Name of the stack output with its URL.
+            bodies: JSON, or text as it is.
+            group: On the FIFO queue.
+        """
+        messages = []
+        for body in bodies:
+            self._sent += 1
+            text = body if isinstance(body, str) else json.dumps(body)
+            messages.append(OrderMessage(text, None, group, f"{self.name}-{self._sent}"))
+        return queues.send(self.aws, queue, messages)
+
+    # ------------------------------------------------------------------ waiting
+
+    def wait(self, look: Callable[[], T | None], what: str, seconds: float | None = None) -> T:
+        """Look until there is something to see.
+
+        Raises:
+            CheckFailedError: There was nothing in time.
+        """
+        seconds = self.patience if seconds is None else seconds
+        until = time.monotonic() + seconds
+        while True:
+            found = look()
+            if found:
+                return found
+            if time.monotonic() >= until:
+                raise CheckFailedError(f"{what}: nothing after {seconds:.0f} s")
+            time.sleep(self.pause)
+
+    def row(self, order: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Read an order's row, strongly consistent."""
+        return read_orders(self.aws, [order["orderId"]]).get(order["orderId"])
+
+    def answer(self, order: Mapping[str, Any], queue: str = "OrderQueue") -> dict[str, Any]:
+        """Wait for an order's row.
+
+        Raises:
+            CheckFailedError: There is none in time.
+        """
+        row = self.wait(
+            lambda: self.row(order), f"no answer to an order through {queue}, see its mapping"
+        )
+        self.placed += row["status"] == "PENDING"
+        return row
+
+    # ------------------------------------------------------------------ dead letters
+
+    def take_dead_letters(self, queue: str, seconds: float) -> list[queues.DeadLetter]:
+        """Take the dead letters of this run out of a queue, and leave all others there.
+
+        Args:
+            queue: Name of the stack output of the dead-letter queue.
+            seconds: How long to look for those that were announced in `dead_letters`.
+        """
+        wanted = self.dead_letters.setdefault(queue, set())
+        until = time.monotonic() + seconds
+        taken: list[queues.DeadLetter] = []
+        with _Hidden(self.aws, queue) as hidden:
+            while wanted and time.monotonic() < until:
+                for message in hidden.receive():
+                    letter = queues.read_dead_letter(message)
+                    if letter.original_message_id in wanted:
+                        hidden.delete(message)
+                        wanted.remove(letter.original_message_id)
+                        taken.append(letter)
+        return taken
+
+    # ------------------------------------------------------------------ cleaning up
+
+    def clean_up(self) -> list[str]:
+        """Delist all products of this run, and remove its dead letters. Returns what is left, in words."""
+        left = [left for product_id in self.products if (left := self._delist(product_id))]
+        self.products = [p for p in self.products if any(text.startswith(f"{p}:") for text in left)]
+        for queue, wanted in self.dead_letters.items():
+            try:
+                self.take_dead_letters(queue, _CLEAN_UP_SECONDS)
+            except (BotoCoreError, ClientError) as error:
+                left.append(f"{queue.removesuffix('Url')}: {what_went_wrong(error)}")
+            if wanted:
+                left.append(f"{queue.removesuffix('Url')}: {len(wanted)} dead letters to come")
+        return left
+
+    def _delist(self, product_id: str) -> str:
+        """Delist a product if it is listed. Returns why it is still listed, or nothing."""
+        until = time.monotonic() + _CLEAN_UP_SECONDS
+        while True:
+            try:
+                row = self.product(product_id)
+                if row is None:
+                    return ""
+                created_at = row["createdAt"]
+                delist = {"action": "delist", "productId": product_id, "createdAt": created_at}
+                answer = self.invoke("ManageProducts", delist)
+            except (BotoCoreError, ClientError) as error:
+                return f"{product_id}: {what_went_wrong(error)}"
+            except CheckFailedError as error:
+                return f"{product_id}: {error}"
+            if answer.get("result") in ("APPLIED", "STALE"):
+                return ""
+            if answer.get("result") != "RETRY_LATER" or time.monotonic() > until:
+                return f"{product_id}: {_short(answer)}"
+            time.sleep(min(1.0, answer.get("retryAfterSeconds", 1.0)))
+
+    def leftovers(self) -> tuple[list[str], int]:
+        """Find products of other runs. Returns those of runs that are over, and how many may still be in use."""
+        pages = self.aws.dynamodb.get_paginator("scan").paginate(
+            TableName=self.aws.outputs["ProductsTableName"],
+            FilterExpression="begins_with(#productId, :prefix)",
+            ProjectionExpression="#productId, #createdAt",
+            ExpressionAttributeNames={"#productId": "productId", "#createdAt": "createdAt"},
+            ExpressionAttributeValues={":prefix": {"S": PREFIX}},
+        )
+        rows = [decode(item) for page in pages for item in page["Items"]]
+        limit = timestamp(SystemClock().now() - A_RUN_LASTS)
+        others = [
+            row
+            for row in rows
+            if _OF_A_RUN.match(row["productId"]) and not row["productId"].startswith(self.name)
+        ]
+        old = [row["productId"] for row in others if row["createdAt"] < limit]
+        return old, len(others) - len(old)
+
+    def remove_old_dead_letters(self) -> int:
+        """Remove what runs that are over left in the dead-letter queues. Returns how many there were."""
+        limit = (time.time() - A_RUN_LASTS.total_seconds()) * 1000
+        removed = 0
+        for queue in queues.DEAD_LETTERS:
+            if not queues.depth(self.aws, queue).waiting:
+                continue
+            with _Hidden(self.aws, queue) as hidden:
+                while found := hidden.receive():
+                    for message in found:
+                        sent = int(message["Attributes"]["SentTimestamp"])
+                        if sent < limit and _OF_A_RUN.match(message["Body"]):
+                            hidden.delete(message)
+                            removed += 1
+        return removed
+
+
+def expect(holds: object, otherwise: str) -> None:
+    """Check what a check has seen.
+
+    Raises:
+        CheckFailedError: It does not hold.
+    """
+    if not holds:
+        raise CheckFailedError(otherwise)
+
+
+def _short(answer: object) -> str:
+    return json.dumps(answer)[:300]
+
+
+class _Hidden:
+    """The messages of a queue that this run looks at. In the end those that were not deleted are visible again."""
+
+    def __init__(self, aws: Aws, queue: str) -> None:
+        self._aws = aws
+        self._url = aws.outputs[queue]
+        self._handles: dict[str, str] = {}
+
+    def __enter__(self) -> _Hidden:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        handles = list(self._handles.values())
+        for start in range(0, len(handles), _BATCH):
+            # What fails here becomes visible by itself.
+            with suppress(BotoCoreError, ClientError):
+                self._aws.sqs.change_message_visibility_batch(
+                    QueueUrl=self._url,
+                    Entries=[
+                        {"Id": str(index), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                        for index, handle in enumerate(handles[start : start + _BATCH])
+                    ],
+                )
+
+    def receive(self) -> Sequence[Mapping[str, Any]]:
+        """Receive messages; none if there was none for a second."""
+        messages = self._aws.sqs.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=_BATCH,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["SentTimestamp"],
+            VisibilityTimeout=_HIDDEN_SECONDS,
+            # Asks all servers of SQS, and returns as soon as there is something.
+            WaitTimeSeconds=1,
+        ).get("Messages", [])
+        self._handles |= {message["MessageId"]: message["ReceiptHandle"] for message in messages}
+        return messages
+
+    def delete(self, message: Mapping[str, Any]) -> None:
+        """Delete a message."""
+        self._aws.sqs.delete_message(
+            QueueUrl=self._url, ReceiptHandle=self._handles.pop(message["MessageId"])
+        )
+
+
+def names(found: Collection[str]) -> str:
+    """List a few names."""
+    first = sorted(found)[:3]
+    return ", ".join(first) + (f" and {len(found) - 3} more" if len(found) > 3 else "")

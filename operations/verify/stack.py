@@ -1,0 +1,545 @@
+"""Checks of what AWS says of the stack: all is as it was deployed, and monitoring works."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from inventory_orders.invocation.telemetry import NAMESPACE
+from operations.verify.deployed import Deployed, differences
+from operations.verify.report import Line, judged, not_here
+from operations.verify.run import Run, names
+from operations.verify.traffic import places
+
+_LOOK_SECONDS = 10.0
+
+# What no function needs, by the service of a resource.
+_DENIED = {
+    "dynamodb": ("dynamodb:Scan", "dynamodb:DeleteTable"),
+    "sqs": ("sqs:PurgeQueue", "sqs:SetQueueAttributes"),
+}
+
+
+def deployment(run: Run) -> list[Line]:
+    """The last deployment came through."""
+    stack = run.deployed.stack
+    status = stack["StackStatus"]
+    problems = []
+    if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+        problems.append(f"{run.stack_name} is {status}: deploy it again, or wait for it")
+    at = stack.get("LastUpdatedTime", stack["CreationTime"])
+    return [judged("deployment", problems, f"{status} since {at:%Y-%m-%d %H:%M} UTC")]
+
+
+def functions(run: Run) -> list[Line]:
+    """Every function is active, and as it was deployed."""
+    deployed = run.deployed
+    found = deployed.of_type("AWS::Lambda::Function")
+    problems = []
+    runtimes = set()
+    for logical, properties in found.items():
+        title, name = deployed.title(logical), deployed.physical[logical]
+        actual = run.aws.functions.get_function_configuration(FunctionName=name)
+        wanted = {
+            "State": "Active",
+            "LastUpdateStatus": "Successful",
+            **{p: properties[p] for p in _OF_A_FUNCTION if p in properties},
+        }
+        layers = [layer["Arn"] for layer in actual.get("Layers", [])]
+        problems += differences(title, wanted, {**actual, "Layers": layers})
+        limit = run.aws.functions.get_function_concurrency(FunctionName=name)
+        if limit.get("ReservedConcurrentExecutions") == 0:
+            problems.append(f"{title} is stopped: its reserved concurrency is 0")
+        runtimes.add(f"{actual['Runtime']}, {' '.join(actual.get('Architectures', []))}")
+    saw = f"{len(found)} Active, updated; {names(runtimes)}; layer, role, memory, timeout, environment as deployed"
+    return [judged("functions", problems, saw)]
+
+
+_OF_A_FUNCTION = (
+    *("Runtime", "Handler", "MemorySize", "Timeout", "Role", "Layers"),
+    *("Environment", "Architectures", "TracingConfig"),
+)
+
+
+def mappings(run: Run) -> list[Line]:
+    """Every queue feeds its function."""
+    deployed = run.deployed
+    found = deployed.of_type("AWS::Lambda::EventSourceMapping")
+    problems = []
+    for logical, properties in found.items():
+        uuid = deployed.physical[logical]
+        actual: Any = run.aws.functions.get_event_source_mapping(UUID=uuid)
+        queue = _queue_of(deployed, properties["EventSourceArn"])
+        wanted = {"State": "Enabled"}
+        wanted |= {p: properties[p] for p in _OF_A_MAPPING if p in properties}
+        problems += differences(f"the mapping of {queue}", wanted, actual)
+    saw = f"{len(found)} Enabled; batch size, window, concurrency and partial responses as deployed"
+    return [judged("queues feed functions", problems, saw)]
+
+
+_OF_A_MAPPING = (
+    *("BatchSize", "MaximumBatchingWindowInSeconds", "ScalingConfig"),
+    *("FunctionResponseTypes", "EventSourceArn"),
+)
+
+
+def _queue_of(deployed: Deployed, arn: str) -> str:
+    logical = next(
+        name for name in deployed.of_type("AWS::SQS::Queue") if deployed.arn(name) == arn
+    )
+    return deployed.title(logical)
+
+
+def roles(run: Run) -> list[Line]:
+    """Every function may do what it has to, and not what it need not, by IAM's policy simulator."""
+    deployed = run.deployed
+    needed: dict[str, dict[str, set[str]]] = {}
+    for policy in deployed.of_type("AWS::IAM::Policy").values():
+        for role in policy["Roles"]:
+            for statement in policy["PolicyDocument"]["Statement"]:
+                if statement["Effect"] == "Allow":
+                    for resource in _many(statement["Resource"]):
+                        actions = needed.setdefault(role, {}).setdefault(resource, set())
+                        actions |= set(_many(statement["Action"]))
+    role_of = {deployed.physical[name]: name for name in deployed.of_type("AWS::IAM::Role")}
+    iam = run.client("iam")
+
+    def simulate(question: tuple[str, str]) -> dict[str, bool]:
+        role, resource = question
+        answer = iam.simulate_principal_policy(
+            PolicySourceArn=deployed.arn(role_of[role]),
+            ActionNames=sorted({*needed[role][resource], *_denied_on(resource)}),
+            # Any stream of a log group stands for all of them.
+            ResourceArns=[resource.replace(":*", ":log-stream:any")],
+        )
+        return {
+            result["EvalActionName"]: result["EvalDecision"] == "allowed"
+            for result in answer["EvaluationResults"]
+        }
+
+    questions = [(role, resource) for role in needed for resource in needed[role]]
+    problems, yes, no = [], 0, 0
+    with ThreadPoolExecutor(4) as pool:
+        for (role, resource), answers in zip(questions, pool.map(simulate, questions), strict=True):
+            title = deployed.title(role_of[role])
+            where = f"on {resource.removesuffix(':*').rsplit(':', 1)[-1].rsplit('/', 1)[-1]}"
+            for action in sorted(needed[role][resource]):
+                yes += 1
+                if not answers.get(action):
+                    problems.append(f"{title} may not {action} {where}, and has to")
+            for action in _denied_on(resource):
+                no += 1
+                if answers.get(action):
+                    problems.append(f"{title} may {action} {where}, and need not")
+    saw = f"{len(needed)} roles: {yes} permissions that are needed are there, {no} that are not needed are not"
+    return [judged("roles", problems, saw)]
+
+
+def _denied_on(resource: str) -> Sequence[str]:
+    # A permission may be on all resources: "*".
+    return _DENIED.get(next(iter(resource.split(":")[2:3]), ""), ())
+
+
+def _many(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def queues(run: Run) -> list[Line]:
+    """Every queue is encrypted, takes TLS only, and hands what fails to its dead-letter queue."""
+    deployed = run.deployed
+    found = deployed.of_type("AWS::SQS::Queue")
+    problems, redriven = [], 0
+    for logical, properties in found.items():
+        title = deployed.title(logical)
+        attributes: Any = run.aws.sqs.get_queue_attributes(
+            QueueUrl=deployed.physical[logical], AttributeNames=["All"]
+        )["Attributes"]
+        actual = {
+            **attributes,
+            "RedrivePolicy": json.loads(attributes.get("RedrivePolicy", "{}")),
+        }
+        redriven += "RedrivePolicy" in properties
+        wanted = {name: value for name, value in properties.items() if name != "Tags"}
+        problems += differences(title, wanted, actual)
+        if actual.get("SqsManagedSseEnabled") != "true" and not actual.get("KmsMasterKeyId"):
+            problems.append(f"{title} is not encrypted")
+        if not _tls_only(actual.get("Policy", "{}")):
+            problems.append(f"{title} takes messages without TLS: its policy does not deny them")
+    saw = (
+        f"{len(found)} encrypted, TLS only; retention and visibility as deployed; "
+        f"{redriven} redrive policies in place"
+    )
+    return [judged("queues", problems, saw)]
+
+
+def _tls_only(policy: str) -> bool:
+    """Whether a policy denies everybody everything without TLS."""
+    return any(
+        statement["Effect"] == "Deny"
+        and statement.get("Principal") in ("*", {"AWS": "*"})
+        and str(statement.get("Condition", {}).get("Bool", {}).get("aws:SecureTransport")).lower()
+        == "false"
+        for statement in json.loads(policy).get("Statement", [])
+    )
+
+
+def tables(run: Run) -> list[Line]:
+    """Every table has its keys, its index and its stream; and is encrypted, recoverable and protected as deployed."""
+    deployed = run.deployed
+    found = deployed.of_type("AWS::DynamoDB::GlobalTable")
+    problems, hidden = [], []
+    for logical, properties in found.items():
+        title, name = deployed.title(logical), deployed.physical[logical]
+        actual: Any = run.aws.dynamodb.describe_table(TableName=name)["Table"]
+        wanted: dict[str, Any] = {"TableStatus": "ACTIVE", "KeySchema": properties["KeySchema"]}
+        stream = properties.get("StreamSpecification")
+        if stream:
+            wanted["StreamSpecification"] = {"StreamEnabled": True, **stream}
+        problems += differences(title, wanted, actual)
+        indexes = {i["IndexName"]: i for i in actual.get("GlobalSecondaryIndexes", [])}
+        for index in properties.get("GlobalSecondaryIndexes", []):
+            seen = indexes.get(index["IndexName"], {})
+            if not seen or seen.get("IndexStatus", "ACTIVE") != "ACTIVE":
+                problems.append(f"the index {index['IndexName']} of {title} is not there")
+        if not run.embedded:
+            hidden += list(_protection(run, title, name, properties, actual))
+    saw = f"{len(found)} ACTIVE; keys, index and stream as deployed"
+    return [
+        judged("tables", problems, saw),
+        not_here(
+            "tables are protected",
+            "not on the embedded AWS: it drops encryption, recovery and deletion protection",
+        )
+        if run.embedded
+        else judged(
+            "tables are protected",
+            hidden,
+            f"{len(found)} encrypted, recoverable to any second; deletion protection as deployed",
+        ),
+    ]
+
+
+def _protection(
+    run: Run, title: str, name: str, properties: Mapping[str, Any], actual: Mapping[str, Any]
+) -> Iterator[str]:
+    if properties.get("SSESpecification", {}).get("SSEEnabled"):
+        wanted = {"Status": "ENABLED", "SSEType": properties["SSESpecification"]["SSEType"]}
+        yield from differences(f"{title} encryption", wanted, actual.get("SSEDescription"))
+    replica = properties["Replicas"][0]
+    protected = {"DeletionProtectionEnabled": replica.get("DeletionProtectionEnabled", False)}
+    yield from differences(title, protected, actual)
+    backups = run.aws.dynamodb.describe_continuous_backups(TableName=name)
+    status = backups["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+    if status["PointInTimeRecoveryStatus"] != "ENABLED":
+        yield f"{title} cannot be restored to a point in time: recovery is off"
+
+
+def logs(run: Run) -> list[Line]:
+    """Every log group is there, and keeps its events as long as was deployed."""
+    deployed = run.deployed
+    found = deployed.of_type("AWS::Logs::LogGroup")
+    problems, days = [], set()
+    for logical, properties in found.items():
+        name = deployed.physical[logical]
+        groups = run.aws.logs.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
+        kept = next((g.get("retentionInDays") for g in groups if g["logGroupName"] == name), None)
+        wanted = properties["RetentionInDays"]
+        days.add(str(wanted))
+        if kept != wanted:
+            problems.append(f"{deployed.title(logical)} keeps events for {kept} days, not {wanted}")
+    return [judged("logs", problems, f"{len(found)} log groups, kept for {names(days)} days")]
+
+
+def dashboard(run: Run) -> list[Line]:
+    """The dashboard is there as it was deployed."""
+    deployed = run.deployed
+    problems, drawn, known = [], 0, _known(deployed)
+    for logical, properties in deployed.of_type("AWS::CloudWatch::Dashboard").items():
+        name = deployed.physical[logical]
+        cloudwatch = run.client("cloudwatch")
+        body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
+        drawn += len(_drawn(body))
+        if body != json.loads(properties["DashboardBody"]):
+            problems.append(f"{name} was changed since it was deployed")
+        unknown = [
+            f"{metric} of {value}"
+            for _, metric, dimensions in _drawn(body)
+            for value in dimensions.values()
+            if value not in known
+        ]
+        if unknown:
+            problems.append(f"it draws what is not of this stack: {names(unknown)}")
+    return [judged("dashboard", problems, f"as deployed; draws {drawn} metrics, all of this stack")]
+
+
+def _known(deployed: Deployed) -> set[str]:
+    """Values that dimensions may have: names of the stack's resources, and what its functions send."""
+    known = {physical.rsplit("/", 1)[-1] for physical in deployed.physical.values()}
+    for properties in deployed.of_type("AWS::Lambda::Function").values():
+        known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
+    for properties in deployed.of_type("AWS::DynamoDB::GlobalTable").values():
+        known |= {index["IndexName"] for index in properties.get("GlobalSecondaryIndexes", [])}
+    return known | _REASONS
+
+
+_REASONS = {"INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT"}
+
+Metric = tuple[str, str, dict[str, str]]
+
+
+def _drawn(body: Mapping[str, Any]) -> list[Metric]:
+    """The metrics that a dashboard draws: namespace, name and dimensions."""
+    found = []
+    for widget in body["widgets"]:
+        for entry in widget["properties"].get("metrics", []):
+            path = [part for part in entry if isinstance(part, str)]
+            if path:
+                namespace, name, *dimensions = path
+                found.append(
+                    (namespace, name, dict(zip(dimensions[::2], dimensions[1::2], strict=True)))
+                )
+    return found
+
+
+def alarms(run: Run) -> list[Line]:
+    """Every alarm is as it was deployed, may act, knows its state, and is off."""
+    deployed = run.deployed
+    found = deployed.of_type("AWS::CloudWatch::Alarm")
+    title_of = {deployed.physical[logical]: deployed.title(logical) for logical in found}
+    problems = []
+    described = _describe_alarms(run, list(title_of))
+    for logical, properties in found.items():
+        actual = described.get(deployed.physical[logical])
+        title = deployed.title(logical)
+        if actual is None:
+            problems.append(f"{title} is gone")
+            continue
+        wanted = {name: value for name, value in properties.items() if name != "Tags"}
+        problems += differences(title, wanted | {"ActionsEnabled": True}, actual)
+    lines = [judged("alarms", problems, f"{len(found)} as deployed, their actions switched on")]
+    if run.embedded:
+        return [
+            *lines,
+            not_here("alarms are off", "not on the embedded AWS: it evaluates no alarm"),
+        ]
+    return [*lines, _states(run, title_of)]
+
+
+def _describe_alarms(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
+    client = run.client("cloudwatch")
+    return {
+        alarm["AlarmName"]: alarm
+        for start in range(0, len(wanted), 100)
+        for alarm in client.describe_alarms(AlarmNames=wanted[start : start + 100], MaxRecords=100)[
+            "MetricAlarms"
+        ]
+    }
+
+
+def _states(run: Run, title_of: Mapping[str, str]) -> Line:
+    """Wait until all alarms know their states, and those that this run itself has set off are off again."""
+
+    def wrong() -> dict[str, str]:
+        now = _describe_alarms(run, list(title_of))
+        return {name: why for name, alarm in now.items() if (why := _wrong_state(alarm))}
+
+    was_on = [
+        name
+        for name, alarm in _describe_alarms(run, list(title_of)).items()
+        if alarm["StateValue"] == "ALARM" and alarm["StateUpdatedTimestamp"].timestamp() < run.began
+    ]
+    # What was on before this run is no matter of waiting.
+    look = wrong if was_on else partial(_wait_for_metrics, run, wrong, _alarms_to_be_off)
+    left = look()
+    problems = [f"{title_of[name]} {why}" for name, why in sorted(left.items())]
+    return judged(
+        "alarms are off", problems, f"{len(title_of)} in OK, or waiting for a first value"
+    )
+
+
+def _alarms_to_be_off(wrong: Mapping[str, str]) -> str:
+    return f"{len(wrong)} alarms to be off"
+
+
+def _wrong_state(alarm: Mapping[str, Any]) -> str:
+    if alarm["StateValue"] == "ALARM":
+        return f"is on: {alarm['StateReason']}"
+    # Such an alarm keeps its state when data is missing, so before its metric's first value it has none.
+    keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing")
+    if alarm["StateValue"] == "INSUFFICIENT_DATA" and not keeps:
+        return "has never seen its metric"
+    return ""
+
+
+def _wait_for_metrics(
+    run: Run, look: Callable[[], dict[str, str]], what: Callable[[dict[str, str]], str]
+) -> dict[str, str]:
+    """Look until nothing is wrong, as long as CloudWatch may take. Returns what is still wrong."""
+    began = time.monotonic()
+    while wrong := look():
+        waited = time.monotonic() - began
+        if waited >= run.metrics_patience:
+            break
+        run.say(
+            f"CloudWatch: {what(wrong)} ({_minutes(waited)} of at most {_minutes(run.metrics_patience)})"
+        )
+        time.sleep(min(_LOOK_SECONDS, run.metrics_patience))
+    return wrong
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def notifies(run: Run) -> list[Line]:
+    """Every alarm tells somebody: CloudWatch may publish, and the subscription is confirmed."""
+    deployed = run.deployed
+    topics = {deployed.physical[logical] for logical in deployed.of_type("AWS::SNS::Topic")}
+    if not topics:
+        return [
+            not_here(
+                "alarms are mailed", "the stack mails nobody: `alarmEmail` is not set in cdk.json"
+            )
+        ]
+    problems = []
+    wanted = [deployed.physical[logical] for logical in deployed.of_type("AWS::CloudWatch::Alarm")]
+    described = _describe_alarms(run, wanted)
+    silent = [n for n in wanted if not topics & set(described.get(n, {}).get("AlarmActions", []))]
+    if silent:
+        problems.append(f"{len(silent)} alarms tell nobody: {names(silent)}")
+    sns = run.client("sns")
+    confirmed = 0
+    for topic in topics:
+        policy = sns.get_topic_attributes(TopicArn=topic)["Attributes"].get("Policy", "{}")
+        if not _lets_cloudwatch_publish(policy):
+            problems.append("CloudWatch may not publish to the topic, so no alarm is mailed")
+        subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+        if not subscriptions:
+            problems.append("nobody has subscribed to the topic")
+        for subscription in subscriptions:
+            if subscription["SubscriptionArn"].startswith("arn:"):
+                confirmed += 1
+            else:
+                problems.append(f"{subscription['Endpoint']} has not confirmed: see AWS's mail")
+    saw = (
+        f"{len(wanted)} alarms act, CloudWatch may publish, {confirmed} subscriptions are confirmed"
+    )
+    return [judged("alarms are mailed", problems, saw)]
+
+
+def _lets_cloudwatch_publish(policy: str) -> bool:
+    return any(
+        statement["Effect"] == "Allow"
+        and "cloudwatch.amazonaws.com" in _many(statement["Principal"].get("Service", []))
+        and any(
+            str(action).lower() in ("sns:publish", "sns:*") for action in _many(statement["Action"])
+        )
+        for statement in json.loads(policy).get("Statement", [])
+        if isinstance(statement.get("Principal"), Mapping)
+    )
+
+
+def metrics(run: Run) -> list[Line]:
+    """What this run did is in CloudWatch: the handlers' metrics, and those of AWS that the alarms and the dashboard use."""
+    if run.embedded:
+        return [
+            not_here(
+                "metrics arrive",
+                "not on the embedded AWS: it makes no metrics of what handlers log, nor of queues and tables",
+            )
+        ]
+    if not run.placed:
+        places(run)
+    deployed = run.deployed
+    wanted = _wanted_metrics(run, deployed)
+
+    def missing() -> dict[str, str]:
+        return _missing(run, wanted)
+
+    left = _wait_for_metrics(
+        run, missing, lambda m: f"{len(m)} metrics to arrive, such as {next(iter(m))}"
+    )
+    problems = [f"{metric} {why}" for metric, why in left.items()]
+    drawn = _drawn_by_handlers(deployed)
+    pages = run.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace=NAMESPACE)
+    there = drawn & {metric["MetricName"] for page in pages for metric in page["Metrics"]}
+    saw = (
+        f"{len(wanted)} have values of this run, OrdersPlaced {run.placed:,} or more; CloudWatch knows {len(there)} "
+        f"of {len(drawn)} metrics of the handlers that the dashboard draws, the others did not occur yet"
+    )
+    return [judged("metrics arrive", problems, saw)]
+
+
+def _drawn_by_handlers(deployed: Deployed) -> set[str]:
+    return {
+        name
+        for properties in deployed.of_type("AWS::CloudWatch::Dashboard").values()
+        for namespace, name, _ in _drawn(json.loads(properties["DashboardBody"]))
+        if namespace == NAMESPACE
+    }
+
+
+def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, float]]:
+    """Metrics that this run must have moved, with the least sum of each."""
+    (service,) = {
+        properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+        for properties in deployed.of_type("AWS::Lambda::Function").values()
+    }
+    outputs = run.aws.outputs
+    own = {"service": service}
+    queue = {"QueueName": outputs["OrderQueueUrl"].rsplit("/", 1)[-1]}
+    function = {"FunctionName": outputs["PlaceOrdersFunctionName"]}
+    table = {"TableName": outputs["OrdersTableName"]}
+    return {
+        "OrdersPlaced": ((NAMESPACE, "OrdersPlaced", own), run.placed),
+        "ConditionalWrites": ((NAMESPACE, "ConditionalWrites", own), 1),
+        "Invocations of place_orders": (("AWS/Lambda", "Invocations", function), 1),
+        "NumberOfMessagesSent of OrderQueue": (("AWS/SQS", "NumberOfMessagesSent", queue), 1),
+        "write units of Orders": (("AWS/DynamoDB", "ConsumedWriteCapacityUnits", table), 1),
+    }
+
+
+def _missing(run: Run, wanted: Mapping[str, tuple[Metric, float]]) -> dict[str, str]:
+    """Which metrics have not reached their sums, with what is there."""
+    begin = datetime.fromtimestamp(run.began, UTC).replace(second=0, microsecond=0)
+    queries = [
+        {
+            "Id": f"m{index}",
+            "MetricStat": {
+                "Metric": {
+                    "Namespace": namespace,
+                    "MetricName": name,
+                    "Dimensions": [{"Name": n, "Value": v} for n, v in dimensions.items()],
+                },
+                "Period": 60,
+                "Stat": "Sum",
+            },
+        }
+        for index, ((namespace, name, dimensions), _) in enumerate(wanted.values())
+    ]
+    answer = run.client("cloudwatch").get_metric_data(
+        MetricDataQueries=queries,
+        StartTime=begin,
+        EndTime=datetime.now(UTC) + timedelta(minutes=1),
+    )
+    sums = {result["Id"]: sum(result["Values"]) for result in answer["MetricDataResults"]}
+    return {
+        title: f"is at {sums.get(f'm{index}', 0):,.0f}, not {least:,.0f}"
+        for index, (title, (_, least)) in enumerate(wanted.items())
+        if sums.get(f"m{index}", 0) < least
+    }
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        *(deployment, functions, mappings, roles, queues, tables, logs),
+        *(dashboard, notifies, metrics, alarms),
+    )
+}
+"""By name, in the order in which they run: what waits for CloudWatch comes last."""

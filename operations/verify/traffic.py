@@ -1,0 +1,527 @@
+"""Checks by traffic: what the service answers to orders, receipts, cancellations, counts and poison."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.errors import TransactionCancelledError
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
+from operations import emf, prices, queues
+from operations.audit import read_accounts, read_orders
+from operations.logs import Event, Tail
+from operations.orders_file import OrderMessage
+from operations.verify.report import CheckFailedError, Line, judged, passed
+from operations.verify.run import Run, expect, names
+
+_FIFO_ORDERS, _FIFO_UNITS = 12, 7
+# Shorter than an invocation, so that the handler waits for its end and need not return the order.
+_COUNT_SECONDS = 20
+# So long the order that waits is seen to wait.
+_HELD_SECONDS = 1.5
+_HOT_SHARE = 0.6
+_LOG_SECONDS, _LOG_SECONDS_EMBEDDED = 30.0, 3.0
+
+
+def leftovers(run: Run) -> list[Line]:
+    """Clean up what an interrupted run left."""
+    old, young = run.leftovers()
+    run.products += old
+    letters = run.remove_old_dead_letters()
+    if not old and not young and not letters:
+        return [passed("left-overs", "none of an earlier run")]
+    saw = [
+        f"{len(old)} products and {letters} dead letters of an interrupted run are removed"
+        if old or letters
+        else "",
+        f"{young} products of a run that may go on are left alone" if young else "",
+    ]
+    left = run.clean_up()
+    return [judged("left-overs", left, "; ".join(filter(None, saw)))]
+
+
+def places(run: Run) -> list[Line]:
+    """One order through SQS is placed, takes its stock, and is found by its user."""
+    product = run.list_product("places", 5)
+    order = run.order("places", {product: 2})
+    began = time.monotonic()
+    run.send(queues.STANDARD, order)
+    row = run.answer(order)
+    seconds = time.monotonic() - began
+    expect(row["status"] == "PENDING", f"the order is {row['status']} {row.get('reason', '')}")
+    stock = run.stock(product)
+    expect(stock == 3, f"2 of 5 units were ordered, and {stock} are left, not 3")
+    run.wait(lambda: _of_user(run, order["userId"]), "no order of the user in the index byUser")
+    return [
+        passed(
+            "an order is placed",
+            f"PENDING {seconds:.1f} s after it was sent to OrderQueue; stock 5 to 3; found by its user",
+        )
+    ]
+
+
+def _of_user(run: Run, user: str) -> list[Any]:
+    return run.aws.dynamodb.query(
+        TableName=run.aws.outputs["OrdersTableName"],
+        IndexName="byUser",
+        KeyConditionExpression="#userId = :user",
+        ExpressionAttributeNames={"#userId": "userId"},
+        ExpressionAttributeValues={":user": {"S": user}},
+    )["Items"]
+
+
+def rejects(run: Run) -> list[Line]:
+    """An order for too many is rejected, and so is one for what is not listed."""
+    product = run.list_product("rejects", 1)
+    too_many = run.order("rejects-many", {product: 2})
+    unknown = run.order("rejects-unknown", {f"{run.name}-none": 1})
+    run.send(queues.STANDARD, too_many, unknown)
+    reasons = [run.answer(order).get("reason") for order in (too_many, unknown)]
+    wanted = ["INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT"]
+    expect(reasons == wanted, f"the reasons are {reasons}, not {wanted}")
+    stock = run.stock(product)
+    expect(stock == 1, f"a rejected order changed the stock from 1 to {stock}")
+    return [passed("orders are rejected", f"{' and '.join(wanted)}; no stock was taken")]
+
+
+def replays(run: Run) -> list[Line]:
+    """The same order twice changes nothing, and another one with its id is dead-lettered."""
+    product = run.list_product("replays", 5)
+    order = run.order("replays", {product: 1})
+    run.send(queues.FIFO, order, group=product)
+    first = run.answer(order, "OrderQueueFifo")
+    # Of one group, so what is behind them is answered after them.
+    another = order | {"items": [{"productId": product, "quantity": 2}]}
+    last = run.order("replays-last", {product: 1})
+    _, reused, _ = run.send(queues.FIFO, order, another, last, group=product)
+    dead_letters = "OrderFifoDeadLetterQueueUrl"
+    run.dead_letters.setdefault(dead_letters, set()).add(reused)
+    run.answer(last, "OrderQueueFifo")
+    expect(run.row(order) == first, "the row of an order changed when it was sent again")
+    stock = run.stock(product)
+    expect(stock == 3, f"2 orders for 1 of 5, one of them sent twice, left {stock}, not 3")
+    found = run.take_dead_letters(dead_letters, run.patience)
+    expect(found, f"no dead letter for the other order with the same id in {_of(dead_letters)}")
+    code, body = found[0].code, found[0].body
+    expect(code == "ORDER_ID_REUSED", f"its dead letter says {code}, not ORDER_ID_REUSED")
+    expect(body == json.dumps(another), "the body of its dead letter was changed")
+    return [
+        passed("an order sent twice", "its row is as it was, and stock was taken once"),
+        passed("another order, same id", f"{code} in {_of(dead_letters)}, body unchanged"),
+    ]
+
+
+def poison(run: Run) -> list[Line]:
+    """What is no JSON leaves each queue for its dead-letter queue, with its cause."""
+    body = f"{run.name} is no JSON"
+    sent = {}
+    for source, target in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True):
+        (sent[target],) = run.send(source, body, group=run.name)
+        run.dead_letters.setdefault(target, set()).add(sent[target])
+    problems = []
+    until = time.monotonic() + run.patience
+    for source, target in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True):
+        run.say(f"a dead letter in {_of(target)}")
+        taken = run.take_dead_letters(target, max(0.1, until - time.monotonic()))
+        found = [letter for letter in taken if letter.original_message_id == sent[target]]
+        if not found:
+            problems.append(f"poison of {_of(source)} is not in {_of(target)}, see its mapping")
+        for letter in found:
+            if letter.code != "INVALID_JSON":
+                problems.append(f"{_of(target)} says {letter.code}, not INVALID_JSON")
+            if letter.body != body:
+                problems.append(f"{_of(target)} has another body than was sent")
+    saw = f"INVALID_JSON in {len(queues.QUEUES)} of {len(queues.QUEUES)} dead-letter queues, bodies unchanged; removed again"
+    return [judged("poison is dead-lettered", problems, saw)]
+
+
+def _of(output: str) -> str:
+    return output.removesuffix("Url")
+
+
+def cancels(run: Run) -> list[Line]:
+    """A cancellation gives stock back, and one that comes before its order keeps it from being placed."""
+    product = run.list_product("cancels", 5)
+    order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
+    run.send(queues.STANDARD, order)
+    run.answer(order)
+    taken = run.stock(product)
+    run.send(queues.CANCELLATIONS, {"orderId": order["orderId"]}, {"orderId": later["orderId"]})
+    for each in (order["orderId"], later["orderId"]):
+        run.wait(
+            partial(_is_cancelled, run, each),
+            "an order was not cancelled through CancellationQueue, see its mapping",
+        )
+    stock = run.stock(product)
+    expect((taken, stock) == (3, 5), f"stock went from 5 to {taken} to {stock}, not to 3 and 5")
+    run.send(queues.STANDARD, later)
+    row = run.wait(
+        partial(_with_user, run, later),
+        "no answer to the order that was cancelled before it came",
+    )
+    expect(row["status"] == "CANCELLED", f"it was cancelled before it came, and is {row['status']}")
+    stock = run.stock(product)
+    expect(stock == 5, f"it was cancelled before it came, and left {stock} of 5 units")
+    return [
+        passed("an order is cancelled", "CANCELLED; stock 5 to 3, and back to 5"),
+        passed("cancelled before it came", "CANCELLED when it came; stock stays 5"),
+    ]
+
+
+def _is_cancelled(run: Run, order_id: str) -> bool:
+    row = read_orders(run.aws, [order_id]).get(order_id, {})
+    return row.get("status") == "CANCELLED"
+
+
+def _with_user(run: Run, order: dict[str, Any]) -> dict[str, Any] | None:
+    """The row of an order, if there is more than its cancellation."""
+    row = run.row(order)
+    return row if row is not None and "userId" in row else None
+
+
+def receives(run: Run) -> list[Line]:
+    """A receipt that comes three times is booked once."""
+    product = run.list_product("receives", 5)
+    receipt = {
+        "adjustmentId": f"{run.name}-receipt",
+        "productId": product,
+        "delta": 7,
+        "reason": "RECEIPT",
+    }
+    run.send(queues.STOCK, receipt, receipt)
+    run.wait(
+        lambda: run.stock(product) != 5,
+        "a receipt was not booked through StockQueue, see its mapping",
+    )
+    run.command("AdjustStock", receipt, "REPLAYED")
+    stock = run.stock(product)
+    expect(stock == 12, f"a receipt of 7 for 5 units made {stock} of them, not 12")
+    return [
+        passed("a receipt is booked once", "sent twice, then REPLAYED when invoked; stock 5 to 12")
+    ]
+
+
+def counts(run: Run) -> list[Line]:
+    """Orders for a product that is being counted wait, and none is rejected for it."""
+    product, other = run.list_product("counts", 10), run.list_product("counts-other", 5)
+    acquire = {"action": "acquire", "productId": product, "seconds": _COUNT_SECONDS}
+    acquire |= {"holder": run.name, "outliveInvocation": True}
+    lease = run.command("CountStock", acquire, "ACQUIRED")["lease"]
+    held = time.monotonic()
+    order, marker = run.order("counts", {product: 1}), run.order("counts-other", {other: 1})
+    run.send(queues.STANDARD, order, marker)
+    run.answer(marker)
+    while time.monotonic() < held + _HELD_SECONDS:
+        expect(run.row(order) is None, "an order did not wait for the stock count")
+        time.sleep(run.pause)
+    count = {"action": "commit", "lease": lease, "counted": 7, "adjustmentId": f"{run.name}-count"}
+    committed = run.command("CountStock", count, "COMMITTED")
+    seconds = time.monotonic() - held
+    row = run.answer(order)
+    expect(row["status"] == "PENDING", f"the order that waited is {row['status']}")
+    version = row["items"][0]["productVersion"]
+    expect(version > committed["version"], "the order was placed before the count")
+    stock = run.stock(product)
+    expect(stock == 6, f"7 were counted and 1 was ordered: {stock} are left, not 6")
+    return [
+        passed(
+            "a count under a lease",
+            f"10 units counted as 7; an order waited {seconds:.1f} s for it, then took 1",
+        )
+    ]
+
+
+def catalogue(run: Run) -> list[Line]:
+    """A catalogue event changes details, and an older one does not."""
+    product = run.list_product("catalogue", 0)
+    early, late = (timestamp(SystemClock().now()) for _ in range(2))
+    event = {"eventId": f"{run.name}-2", "eventTime": late, "productId": product}
+    details = {"name": "Verified", "price": 100}
+    run.send(queues.CATALOGUE, event | {"details": details})
+    run.wait(
+        lambda: (run.product(product) or {}).get("name") == details["name"],
+        "an event was not applied through CatalogueQueue, see its mapping",
+    )
+    stale = event | {"eventId": f"{run.name}-1", "eventTime": early, "details": {"name": "Older"}}
+    run.command("ManageProducts", {"action": "changeDetails", **stale}, "STALE")
+    row = run.product(product) or {}
+    found = {name: row.get(name) for name in details}
+    expect(found == details, f"the details are {found}, not {details}")
+    return [passed("a catalogue event", "name and price are set; an older event is STALE")]
+
+
+def fifo(run: Run) -> list[Line]:
+    """On the FIFO queue the first orders get the stock."""
+    product = run.list_product("fifo", _FIFO_UNITS)
+    orders = [run.order(f"fifo-{n:02}", {product: 1}) for n in range(_FIFO_ORDERS)]
+    run.send(queues.FIFO, *orders, group=product)
+    rows = [run.answer(order, "OrderQueueFifo") for order in orders]
+    placed = [n for n, row in enumerate(rows, 1) if row["status"] == "PENDING"]
+    wanted = list(range(1, _FIFO_UNITS + 1))
+    expect(placed == wanted, f"of {_FIFO_ORDERS} orders for {_FIFO_UNITS} units {placed} got them")
+    versions = [int(row["items"][0]["productVersion"]) for row in rows[:_FIFO_UNITS]]
+    expect(versions == sorted(versions), f"they were placed in another order: {versions}")
+    return [
+        passed(
+            "first come, first served",
+            f"{_FIFO_ORDERS} orders for {_FIFO_UNITS} units: the first {_FIFO_UNITS} got them, in order",
+        )
+    ]
+
+
+def hot(run: Run) -> list[Line]:
+    """Many orders at once for a product of which there are too few: exactly these few are placed."""
+    units = max(1, round(run.orders * _HOT_SHARE))
+    product = run.list_product("hot", units)
+    orders = [run.order(f"hot-{n}", {product: 1}) for n in range(run.orders)]
+    messages = [OrderMessage(json.dumps(order), None, "", "") for order in orders]
+    since = int(time.time() * 1000)
+    began = time.monotonic()
+    rows: dict[str, dict[str, Any]] = {}
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(queues.send, run.aws, queues.STANDARD, messages)
+        seconds = _wait_for_all(run, [order["orderId"] for order in orders], rows, began)
+        sending.result()
+    statuses = Counter(row.get("reason", row["status"]) for row in rows.values())
+    placed, lost = statuses["PENDING"], run.orders - len(rows)
+    run.placed += placed
+    wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
+    problems = []
+    if lost:
+        problems.append(
+            f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer, see its mapping"
+        )
+    if statuses != Counter(wanted):
+        problems.append(f"the answers are {dict(statuses)}, not {wanted}")
+    if (stock := run.stock(product)) != 0:
+        problems.append(f"{stock} units are left, not 0")
+    run.figures["orders"] = len(rows)
+    run.figures["seconds"] = round(seconds, 2)
+    run.figures["ordersPerSecond"] = round(len(rows) / seconds, 1) if rows else 0.0
+    if rows:
+        _measure(run, since, len(rows))
+    saw = (
+        f"{placed:,} placed, {run.orders - units:,} INSUFFICIENT_STOCK, none lost; "
+        f"{run.figures['ordersPerSecond']:,.0f} orders a second"
+    )
+    return [judged(f"{run.orders:,} orders for {units:,} units", problems, saw)]
+
+
+def _wait_for_all(
+    run: Run, order_ids: Sequence[str], rows: dict[str, dict[str, Any]], began: float
+) -> float:
+    """Read the orders until all are answered, or none was for a while. Returns the seconds until the last one."""
+    moved = began
+    while len(rows) < len(order_ids):
+        open_ids = [order_id for order_id in order_ids if order_id not in rows]
+        found = read_orders(run.aws, open_ids)
+        rows |= found
+        now = time.monotonic()
+        if found:
+            moved = now
+            run.say(f"answers: {len(rows):,} of {len(order_ids):,}")
+        elif now - moved > run.patience:
+            break
+        else:
+            time.sleep(run.pause)
+    return moved - began
+
+
+@dataclass(frozen=True, slots=True)
+class Invocations:
+    """What the log says of a function's invocations.
+
+    Attributes:
+        count: How many ended.
+        gigabyte_seconds: Billed for them.
+        cold: Milliseconds that each start of a worker took.
+    """
+
+    count: int
+    gigabyte_seconds: float
+    cold: Sequence[float]
+
+
+_REPORT = re.compile(
+    r"REPORT RequestId: (?P<id>\S+)\s.*?\bBilled Duration: (?P<billed>[\d.]+) ms\s.*?Memory Size: (?P<memory>\d+) MB"
+)
+_INIT = re.compile(r"Init Duration: ([\d.]+) ms")
+_COLD = re.compile(r'"cold_start":\s?true.*?"function_request_id":\s?"([^"]+)"')
+
+
+def invocations_of(lines: Iterable[str]) -> Invocations:
+    """Read the invocations in a function's log.
+
+    AWS says how long a worker took to start. The embedded AWS does not, and starts it within its first invocation: then
+    that counts as a whole.
+    """
+    billed: dict[str, float] = {}
+    init: list[float] = []
+    first: set[str] = set()
+    gigabyte_seconds = 0.0
+    for line in lines:
+        if found := _REPORT.search(line):
+            billed[found["id"]] = float(found["billed"])
+            gigabyte_seconds += float(found["billed"]) / 1000 * float(found["memory"]) / 1024
+            init += [float(text) for text in _INIT.findall(line)]
+        elif found := _COLD.search(line):
+            first.add(found[1])
+    cold = init or [billed[request] for request in first if request in billed]
+    return Invocations(len(billed), gigabyte_seconds, sorted(cold))
+
+
+def _measure(run: Run, since: int, answered: int) -> None:
+    """Note what the log of place_orders says of the orders: conflicts, starts of workers, what it would cost."""
+    run.say("the figures in the log of place_orders")
+    tail = Tail(run.aws.outputs["PlaceOrdersLogGroupName"], int(run.began * 1000))
+    events: list[Event] = []
+    until = time.monotonic() + (_LOG_SECONDS_EMBEDDED if run.embedded else _LOG_SECONDS)
+    while True:
+        events += tail.read(run.aws)
+        lines = [event.message for event in events if event.timestamp >= since]
+        samples = list(emf.parse(lines))
+        answers = ("OrdersPlaced", "OrdersRejected")
+        if sum(sum(emf.values_of(samples, name)) for name in answers) >= answered:
+            break
+        if time.monotonic() > until:
+            break
+        time.sleep(run.pause)
+
+    def total(*metrics: str) -> float:
+        return sum(sum(emf.values_of(samples, name)) for name in metrics)
+
+    attempts = total("ConditionalWrites")
+    invocations = invocations_of(lines)
+    # The first orders of this run, before these, may have met workers that had to start.
+    cold = invocations_of(event.message for event in events).cold
+    run.figures |= {
+        "conflictRate": round(total("VersionConflict") / attempts, 4) if attempts else None,
+        "commitAttempts": attempts,
+        "coldStarts": len(cold),
+        "coldStartP50Milliseconds": statistics.median(cold) if cold else None,
+        "coldStartMaxMilliseconds": max(cold) if cold else None,
+        "dollars": round(_dollars(run.orders, samples, invocations), 6),
+    }
+
+
+def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
+    """Estimate what so many orders for one product cost on AWS, by what the handlers did.
+
+    A transaction counts twice: each order's row, and the product's where one was placed. A lost one is charged too.
+    """
+    committed = emf.values_of(samples, "OrdersPerTransaction")
+    lost = sum(
+        sum(emf.values_of(samples, name)) for name in ("VersionConflict", "TransactionConflict")
+    )
+    claims = sum(sum(emf.values_of(samples, name)) for name in ("Claims", "ClaimsRefused"))
+    average = statistics.fmean(committed) if committed else 1.0
+    return prices.Bill(
+        write_units=3 * orders + 2 * len(committed) + lost * 2 * (average + 1) + claims,
+        read_units=0.5 * orders + invocations.count + lost,
+        invocations=invocations.count,
+        seconds=invocations.gigabyte_seconds / prices.MEMORY_GIGABYTES,
+        messages=-(-orders // 10),
+        deliveries=orders,
+        messages_per_poll=10,
+    ).dollars
+
+
+def token(run: Run) -> list[Line]:
+    """A cancelled transaction leaves its token free: the same request is evaluated anew, and applied once.
+
+    The engine repeats a request with its token while an earlier attempt may be in flight, also after a cancellation for
+    a reason that passes. If DynamoDB remembered the cancellation, such a request could never succeed. AWS's page tells
+    what a token does after a success, and nothing of one after a cancellation:
+    docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+    """
+    product = run.list_product("token", 1)
+    store = Store(
+        run.session.client("dynamodb", config=CLIENT_CONFIG),
+        {table: run.aws.outputs[f"{table.value}TableName"] for table in Table},
+    )
+    rename = store.product_action(
+        product,
+        "SET #name = :name, #_version = :after",
+        "#_version = :before",
+        {"name": "Verified", "before": 2, "after": 3},
+    )
+    same = uuid.uuid4().hex
+    try:
+        store.write([rename], same)
+    except TransactionCancelledError as cancelled:
+        (reason,) = cancelled.reasons
+        expect(reason.code == "ConditionalCheckFailed", f"it was cancelled for {reason.code}")
+        expect(getattr(reason.found, "version", None) == 1, "the item did not come back with it")
+    else:
+        raise CheckFailedError("a transaction was applied although its condition did not hold")
+    price = {"action": "changePrice", "productId": product, "price": 1, "leastAgeMinutes": 0}
+    run.command("ManageProducts", price, "APPLIED")
+    versions = []
+    for _ in range(2):
+        try:
+            store.write([rename], same)
+        except TransactionCancelledError as cancelled:
+            raise CheckFailedError(
+                f"the same request with the same token was cancelled again ({cancelled}), although its condition holds: "
+                "DynamoDB remembers a cancelled token"
+            ) from cancelled
+        versions.append((run.product(product) or {}).get("_version"))
+    expect(versions == [3, 3], f"applied twice it made the versions {versions}, not [3, 3]")
+    return [
+        passed(
+            "a token after a cancellation",
+            "cancelled with its item, then evaluated anew and applied, then recognised",
+        )
+    ]
+
+
+def books(run: Run) -> list[Line]:
+    """Every unit of this run's products is explained by its adjustments and orders."""
+    if not run.products:
+        places(run)
+    run.say("the books of this run")
+    accounts = read_accounts(run.aws, run.products, run.order_ids)
+    problems = [
+        f"{account.product_id} has {account.stock:,}, but its rows say "
+        f"{account.adjusted - account.sold:,}"
+        for account in accounts
+        if account.difference
+    ]
+    unsettled = [account.product_id for account in accounts if not account.settled]
+    if unsettled:
+        problems.append(f"{names(unsettled)} changed at every look")
+    return [
+        judged(
+            "the books balance",
+            problems,
+            f"{len(accounts)} products, {sum(account.adjusted for account in accounts):,} units received, "
+            f"{sum(account.sold for account in accounts):,} sold: no unit is unexplained",
+        )
+    ]
+
+
+def cleans_up(run: Run) -> list[Line]:
+    """All products of this run are delisted."""
+    count = len(run.products)
+    return [judged("cleaned up", run.clean_up(), f"{count} products are delisted again")]
+
+
+CHECKS = {
+    check.__name__.replace("_", "-"): check
+    for check in (
+        *(leftovers, places, rejects, replays, poison, cancels, receives, counts),
+        *(catalogue, fifo, hot, token, books, cleans_up),
+    )
+}
+"""By name, in the order in which they run."""

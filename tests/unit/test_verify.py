@@ -1,0 +1,563 @@
+"""Verification: how lines are judged, what only an account can tell, and what the command says."""
+
+import json
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from botocore.exceptions import ClientError
+from typer.testing import CliRunner
+
+from cli import main, verification
+from inventory_orders.errors import CancellationReason, TransactionCancelledError
+from local import ROOT
+from operations import account, verify
+from operations.errors import UserError
+from operations.verify import stack, traffic
+from operations.verify.deployed import Deployed, differences
+from operations.verify.report import Line, Report, State, judged, what_went_wrong
+from operations.verify.run import Run
+
+QUEUE_URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/Orders"
+ALARM = {"TreatMissingData": "notBreaching", "StateReason": "1 > 0"}
+OUTPUTS = {
+    "OrderQueueUrl": QUEUE_URL,
+    "OrdersTableName": "the-orders",
+    "PlaceOrdersFunctionName": "place",
+}
+
+
+def template():
+    return Deployed(
+        stack={
+            "StackId": "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-live/1",
+            "StackStatus": "UPDATE_COMPLETE",
+            "CreationTime": datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+        },
+        resources={
+            "Queue": {
+                "Type": "AWS::SQS::Queue",
+                "Metadata": {"aws:cdk:path": "InventoryOrders-live/Queues/OrderQueue/Resource"},
+            },
+            "Alarm": {
+                "Type": "AWS::CloudWatch::Alarm",
+                "Properties": {
+                    "Threshold": 0,
+                    "Dimensions": [{"Name": "Q", "Value": {"Fn::GetAtt": ["Queue", "QueueName"]}}],
+                },
+            },
+            "Place": {
+                "Type": "AWS::Lambda::Function",
+                "Properties": {
+                    "Environment": {
+                        "Variables": {"POWERTOOLS_SERVICE_NAME": "inventory-orders-live"}
+                    }
+                },
+            },
+            "Orders": {
+                "Type": "AWS::DynamoDB::GlobalTable",
+                "Properties": {
+                    "KeySchema": [],
+                    "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS"},
+                    "Replicas": [{"DeletionProtectionEnabled": True}],
+                },
+            },
+            "Dashboard": {
+                "Type": "AWS::CloudWatch::Dashboard",
+                "Properties": {
+                    "DashboardBody": json.dumps(
+                        {
+                            "widgets": [
+                                {
+                                    "properties": {
+                                        "metrics": [
+                                            ["InventoryOrders", "OrdersPlaced", "service", "s", {}],
+                                            ["InventoryOrders", "LowStock", "service", "s"],
+                                            [{"expression": "a + b"}],
+                                        ]
+                                    }
+                                }
+                            ]
+                        }
+                    )
+                },
+            },
+        },
+        physical={
+            "Queue": QUEUE_URL,
+            "Alarm": "the-alarm",
+            "Place": "place",
+            "Orders": "the-orders",
+            "Dashboard": "board",
+        },
+    )
+
+
+class CloudWatch:
+    """Answers each question with the next of its answers; the last one stays."""
+
+    def __init__(self, alarms=(), sums=()):
+        self.alarms, self.sums = list(alarms), list(sums)
+
+    def describe_alarms(self, AlarmNames, **_):
+        now = self.alarms.pop(0) if len(self.alarms) > 1 else self.alarms[0]
+        common = {"Threshold": 0.0, "Dimensions": [{"Name": "Q", "Value": "Orders"}]}
+        common |= {"ActionsEnabled": True, "StateUpdatedTimestamp": datetime.now(UTC)}
+        return {"MetricAlarms": [{"AlarmName": AlarmNames[0], **common, **ALARM, **now}]}
+
+    def get_metric_data(self, MetricDataQueries, **_):
+        now = self.sums.pop(0) if len(self.sums) > 1 else self.sums[0]
+        return {
+            "MetricDataResults": [
+                {"Id": query["Id"], "Values": [now]} for query in MetricDataQueries
+            ]
+        }
+
+    def get_paginator(self, _):
+        names = [{"MetricName": "OrdersPlaced"}, {"MetricName": "Other"}]
+        return SimpleNamespace(paginate=lambda **_: [{"Metrics": names}])
+
+
+@pytest.fixture
+def asked():
+    """What was waited for."""
+    return []
+
+
+@pytest.fixture
+def run(monkeypatch, asked):
+    """A run on an account, in which no time passes; its clients are put in by the tests."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    aws = SimpleNamespace(outputs=OUTPUTS)
+    made = Run(aws, "InventoryOrders-live", None, embedded=False, say=asked.append)
+    made.deployed = template()
+    made.placed = 7
+    return made
+
+
+def clients(monkeypatch, run, **services):
+    monkeypatch.setattr(run, "client", lambda service: services[service])
+
+
+def states(lines):
+    return [line.state for line in lines]
+
+
+# ------------------------------------------------------------------ the report
+
+
+def report_of(*states, finished=True):
+    report = Report({"stack": "s"}, "verify-1", "2026-01-01", finished=finished)
+    report.lines = [("check", Line(f"line {n}", state, "saw")) for n, state in enumerate(states)]
+    return report
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict"),
+    [
+        (report_of(State.PASSED, State.NOT_HERE), "passed"),
+        (report_of(State.PASSED, State.FAILED), "failed"),
+        (report_of(State.PASSED, finished=False), "interrupted"),
+    ],
+)
+def test_a_report_is_good_if_all_checks_ran_and_none_is_red(report, verdict):
+    assert report.good is (verdict == "passed")
+    assert report.as_json()["verdict"] == verdict
+
+
+def test_what_is_left_makes_a_report_bad():
+    report = report_of(State.PASSED)
+    report.left = ["verify-1-hot: still listed"]
+    assert not report.good
+    assert report.as_json()["verdict"] == "failed"
+
+
+def test_the_json_has_every_line_and_counts_them():
+    content = report_of(State.PASSED, State.FAILED, State.NOT_HERE, State.PASSED).as_json()
+    assert (content["passed"], content["failed"], content["notHere"]) == (2, 1, 1)
+    assert content["lines"][1] == {
+        "check": "check",
+        "name": "line 1",
+        "state": "failed",
+        "saw": "saw",
+    }
+
+
+def test_a_line_names_the_first_problems_and_counts_the_others():
+    line = judged("name", [f"problem {n}" for n in range(6)], "fine")
+    assert line.state is State.FAILED
+    assert line.saw == "problem 0; problem 1; problem 2; problem 3; and 2 more"
+    assert judged("name", [], "fine") == Line("name", State.PASSED, "fine")
+
+
+def test_a_permission_of_the_operator_that_is_missing_is_named(monkeypatch):
+    message = (
+        "User: arn:aws:iam::1:user/me is not authorized to perform: cloudwatch:GetDashboard on "
+        "resource: arn:aws:cloudwatch::1:dashboard/x because no identity-based policy allows it"
+    )
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": message}}, "GetDashboard")
+
+    def check(run):
+        raise denied
+
+    monkeypatch.setitem(verify.CHECKS, "dashboard", check)
+    (line,) = verify.run_check("dashboard", None)
+    assert line.state is State.FAILED
+    assert line.saw == (
+        "not allowed: this needs cloudwatch:GetDashboard on arn:aws:cloudwatch::1:dashboard/x. "
+        "Give it to the credentials that you use"
+    )
+    other = ClientError({"Error": {"Code": "Throttling", "Message": "slow down"}}, "GetDashboard")
+    assert "slow down" in what_went_wrong(other)
+
+
+def test_every_check_has_a_line_in_words_about_itself():
+    assert all((check.__doc__ or "").strip() for check in verify.CHECKS.values())
+    assert set(verify.TITLES) <= set(verify.CHECKS)
+
+
+def test_the_reference_lists_every_check_and_every_field_of_the_json():
+    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    checks = page.split("### Checks of verify")[1].split("##")[0]
+    rows = [line.split("|")[1] for line in checks.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`([\w-]+)`", "".join(rows))) == set(verify.CHECKS)
+    fields = page.split("### verify.json")[1].split("##")[0]
+    rows = [line.split("|")[1] for line in fields.splitlines() if line.startswith("| `")]
+    documented = {
+        name.removeprefix("figures.") for name in re.findall(r"`([\w.]+)`", "".join(rows))
+    }
+    place = {"embedded", "account", "region", "stack", "production"}
+    figures = {"orders", "ordersPerSecond", "conflictRate", "commitAttempts", "dollars"}
+    figures |= {"coldStarts", "coldStartP50Milliseconds", "coldStartMaxMilliseconds"}
+    assert documented == report_of().as_json().keys() - {"figures"} | place | figures
+
+
+# ------------------------------------------------------------------ what was deployed
+
+
+def test_references_of_the_template_are_filled_in():
+    deployed = template()
+    assert deployed.place == {
+        "partition": "aws",
+        "region": "eu-west-1",
+        "account": "123456789012",
+    }
+    assert deployed.title("Queue") == "OrderQueue"
+    arn = "arn:aws:sqs:eu-west-1:123456789012:Orders"
+    assert deployed.fill_in({"Fn::GetAtt": ["Queue", "Arn"]}) == arn
+    joined = {"Fn::Join": ["/", [{"Ref": "AWS::Region"}, {"Ref": "Queue"}]]}
+    assert deployed.fill_in([joined]) == [f"eu-west-1/{QUEUE_URL}"]
+    assert deployed.of_type("AWS::CloudWatch::Alarm")["Alarm"]["Dimensions"][0]["Value"] == "Orders"
+
+
+def test_only_what_differs_from_what_was_deployed_is_named():
+    deployed = {"BatchSize": 99, "Flag": True, "Types": ["a", "b"], "Nested": {"x": 1}}
+    found = {"BatchSize": "99", "Flag": "true", "Types": ["b", "a"], "Nested": {"x": 2}, "More": 1}
+    assert differences("it", deployed, found) == ["it Nested x is 2, deployed was 1"]
+    assert differences("it", {"Nested": {"x": 1}}, {}) == ["it Nested x is None, deployed was 1"]
+
+
+def test_a_deployment_that_did_not_come_through_is_red(run):
+    assert states(stack.deployment(run)) == [State.PASSED]
+    run.deployed.stack["StackStatus"] = "UPDATE_ROLLBACK_COMPLETE"
+    (line,) = stack.deployment(run)
+    assert line.state is State.FAILED
+    assert "is UPDATE_ROLLBACK_COMPLETE" in line.saw
+
+
+# ------------------------------------------------------------------ what only an account can tell
+
+
+def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
+    on, unknown, off = ({"StateValue": state} for state in ("ALARM", "INSUFFICIENT_DATA", "OK"))
+    clients(monkeypatch, run, cloudwatch=CloudWatch([off, on, on, unknown, off]))
+    assert states(stack.alarms(run)) == [State.PASSED, State.PASSED]
+    assert asked[0] == "CloudWatch: 1 alarms to be off (0:00 of at most 15:00)"
+
+
+@pytest.mark.parametrize(
+    ("alarm", "says"),
+    [
+        ({"StateValue": "ALARM"}, "Alarm is on: 1 > 0"),
+        ({"StateValue": "INSUFFICIENT_DATA"}, "Alarm has never seen its metric"),
+        ({"StateValue": "INSUFFICIENT_DATA", "TreatMissingData": "ignore"}, None),
+        ({"StateValue": "OK"}, None),
+    ],
+)
+def test_an_alarm_that_stays_on_or_blind_is_red(monkeypatch, run, asked, alarm, says):
+    clients(monkeypatch, run, cloudwatch=CloudWatch([alarm]))
+    line = stack.alarms(run)[1]
+    assert line.state is (State.FAILED if says else State.PASSED)
+    assert (line.saw == says) is (says is not None)
+    assert bool(asked) is (says is not None)
+
+
+def test_an_alarm_that_was_on_before_is_red_without_waiting(monkeypatch, run, asked):
+    before = datetime.fromtimestamp(run.began, UTC) - timedelta(minutes=1)
+    alarm = {"StateValue": "ALARM", "StateUpdatedTimestamp": before}
+    clients(monkeypatch, run, cloudwatch=CloudWatch([alarm]))
+    assert stack.alarms(run)[1].state is State.FAILED
+    assert asked == []
+
+
+def test_metrics_are_waited_for_until_they_have_the_values_of_the_run(monkeypatch, run, asked):
+    clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[0, 3, 7]))
+    (line,) = stack.metrics(run)
+    assert line.state is State.PASSED
+    assert "1 of 2 metrics of the handlers that the dashboard draws" in line.saw
+    assert [text.split(" (")[0] for text in asked] == [
+        "CloudWatch: 5 metrics to arrive, such as OrdersPlaced",
+        "CloudWatch: 1 metrics to arrive, such as OrdersPlaced",
+    ]
+
+
+def test_a_metric_that_never_arrives_is_red_after_fifteen_minutes(monkeypatch, run, asked):
+    clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[6]))
+    (line,) = stack.metrics(run)
+    assert line.state is State.FAILED
+    assert line.saw == "OrdersPlaced is at 6, not 7"
+    assert "(14:50 of at most 15:00)" in asked[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({}, None),
+        ({"SSEDescription": {}}, "Orders encryption Status is None, deployed was ENABLED"),
+        (
+            {"DeletionProtectionEnabled": False},
+            "Orders DeletionProtectionEnabled is False, deployed was True",
+        ),
+        ({"recovery": "DISABLED"}, "Orders cannot be restored to a point in time"),
+    ],
+)
+def test_a_table_without_protection_is_red(run, change, says):
+    table = {
+        "TableStatus": "ACTIVE",
+        "KeySchema": [],
+        "SSEDescription": {"Status": "ENABLED", "SSEType": "KMS"},
+        "DeletionProtectionEnabled": True,
+    }
+    recovery = {"PointInTimeRecoveryStatus": change.get("recovery", "ENABLED")}
+    run.aws.dynamodb = SimpleNamespace(
+        describe_table=lambda **_: {"Table": table | change},
+        describe_continuous_backups=lambda **_: {
+            "ContinuousBackupsDescription": {"PointInTimeRecoveryDescription": recovery}
+        },
+    )
+    shape, protection = stack.tables(run)
+    assert shape.state is State.PASSED
+    assert protection.state is (State.FAILED if says else State.PASSED)
+    assert (says or "recoverable") in protection.saw
+
+
+def test_a_subscription_that_nobody_confirmed_is_red(monkeypatch, run):
+    topic = "arn:aws:sns:eu-west-1:123456789012:Alarms"
+    run.deployed.resources["Topic"] = {"Type": "AWS::SNS::Topic"}
+    run.deployed.physical["Topic"] = topic
+    publish = {"Effect": "Allow", "Action": "SNS:Publish"}
+    publish["Principal"] = {"Service": "cloudwatch.amazonaws.com"}
+    subscription = {"SubscriptionArn": "PendingConfirmation", "Endpoint": "ops@example.com"}
+    sns = SimpleNamespace(
+        get_topic_attributes=lambda **_: {
+            "Attributes": {"Policy": json.dumps({"Statement": [publish]})}
+        },
+        list_subscriptions_by_topic=lambda **_: {"Subscriptions": [subscription]},
+    )
+    clients(monkeypatch, run, sns=sns, cloudwatch=CloudWatch([{"AlarmActions": [topic]}]))
+    (line,) = stack.notifies(run)
+    assert line.saw == "ops@example.com has not confirmed: see AWS's mail"
+    subscription["SubscriptionArn"] = f"{topic}:1"
+    assert states(stack.notifies(run)) == [State.PASSED]
+
+
+def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
+    tracing = {"Effect": "Allow", "Action": "xray:PutTraceSegments", "Resource": "*"}
+    run.deployed.resources["Role"] = {"Type": "AWS::IAM::Role"}
+    run.deployed.resources["Policy"] = {
+        "Type": "AWS::IAM::Policy",
+        "Properties": {"Roles": [{"Ref": "Role"}], "PolicyDocument": {"Statement": [tracing]}},
+    }
+    run.deployed.physical["Role"] = "the-role"
+    asked = []
+
+    def simulate(**question):
+        asked.append(question)
+        return {
+            "EvaluationResults": [{"EvalActionName": tracing["Action"], "EvalDecision": "allowed"}]
+        }
+
+    clients(monkeypatch, run, iam=SimpleNamespace(simulate_principal_policy=simulate))
+    assert states(stack.roles(run)) == [State.PASSED]
+    assert asked == [
+        {
+            "PolicySourceArn": "arn:aws:iam::123456789012:role/the-role",
+            "ActionNames": ["xray:PutTraceSegments"],
+            "ResourceArns": ["*"],
+        }
+    ]
+
+
+# ------------------------------------------------------------------ traffic
+
+
+def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
+    """What the engine relies on, and no emulator does otherwise."""
+    product = SimpleNamespace(version=1)
+    cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
+
+    class Remembers:
+        def __init__(self, *_):
+            pass
+
+        def product_action(self, *_):
+            return {}
+
+        def write(self, actions, token):
+            raise cancelled
+
+    monkeypatch.setattr(traffic, "Store", Remembers)
+    monkeypatch.setattr(run, "session", SimpleNamespace(client=lambda *_, **__: None))
+    monkeypatch.setitem(OUTPUTS, "ProductsTableName", "p")
+    monkeypatch.setitem(OUTPUTS, "StockAdjustmentsTableName", "a")
+    monkeypatch.setattr(run, "list_product", lambda *_: "p")
+    monkeypatch.setattr(run, "command", lambda *_: {})
+    (line,) = verify.run_check("token", run)
+    assert line.state is State.FAILED
+    assert "DynamoDB remembers a cancelled token" in line.saw
+
+
+def test_the_log_tells_invocations_their_price_and_the_starts_of_workers():
+    lines = [
+        '{"message":"batch done","cold_start":true,"function_name":"f","function_request_id":"r-1"}',
+        "REPORT RequestId: r-1\tDuration: 80.5 ms\tBilled Duration: 100 ms\tMemory Size: 512 MB\t"
+        "Max Memory Used: 90 MB\tInit Duration: 412.25 ms\t",
+        "REPORT RequestId: r-2\tDuration: 9 ms\tBilled Duration: 900 ms\tMemory Size: 512 MB\t",
+        "no report",
+    ]
+    found = traffic.invocations_of(lines)
+    assert (found.count, found.gigabyte_seconds, found.cold) == (2, 0.5, [412.25])
+    # The embedded AWS starts a worker within its first invocation, and does not tell how long that took.
+    embedded = [line.split("\tInit Duration")[0] for line in lines]
+    assert traffic.invocations_of(embedded).cold == [100.0]
+
+
+def test_waiting_ends(run):
+    with pytest.raises(verify.CheckFailedError, match="something: nothing after 60 s"):
+        run.wait(lambda: None, "something")
+
+
+# ------------------------------------------------------------------ the command
+
+
+@pytest.mark.parametrize(
+    ("asked_account", "stage", "credentials", "expected"),
+    [
+        (None, None, True, None),
+        ("live", None, False, "live"),
+        (None, "dev", True, "dev"),
+        (None, "dev", False, None),
+        (None, "live", True, "live"),
+    ],
+)
+def test_which_aws_is_meant(monkeypatch, asked_account, stage, credentials, expected):
+    monkeypatch.setattr(verification, "has_account", lambda: credentials)
+    assert verification._account_of(asked_account, stage) == expected
+
+
+def test_another_stage_without_credentials_is_an_error_that_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(verification, "has_account", lambda: False)
+    with pytest.raises(UserError, match="there are no AWS credentials for stage live: set AWS_"):
+        verification._account_of(None, "live")
+
+
+def test_an_environment_that_points_at_this_machine_has_no_account():
+    here = {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
+    assert not account.has_account(here)
+
+
+def test_an_unknown_check_is_refused_and_the_known_ones_are_named():
+    done = CliRunner().invoke(main.app, ["verify", "--only", "everything"])
+    assert done.exit_code == 2
+    assert "there is no check everything" in " ".join(done.output.split())
+
+
+@pytest.fixture
+def of_live(monkeypatch, run, tmp_path):
+    """The command on a stack of an account, with a single check. Returns the orders that it would have sent."""
+    sent = []
+    monkeypatch.setattr(verification, "_run_on", lambda _: (run, ""))
+    monkeypatch.setattr(verification, "_FILE", tmp_path / "verify.json")
+
+    def check(run):
+        sent.append(run.orders)
+        return [judged("name", [], "saw")]
+
+    for name in verify.CHECKS:
+        monkeypatch.setitem(verify.CHECKS, name, check)
+    return sent
+
+
+def test_a_protected_stack_is_asked_for_and_gets_ten_orders(monkeypatch, run, of_live, tmp_path):
+    def ask(*options, answer=""):
+        return CliRunner().invoke(
+            main.app, ["verify", "--account", "live", "--only", "hot", *options], input=answer
+        )
+
+    assert ask().exit_code == 0
+    assert of_live == [1000]
+    run.deployed.stack["EnableTerminationProtection"] = True
+    refused = ask(answer="n\n")
+    assert refused.exit_code == 1
+    assert "InventoryOrders-live is protected" in refused.output
+    assert of_live == [1000]
+    assert ask(answer="y\n").exit_code == ask("--yes").exit_code == 0
+    assert of_live == [1000, 10, 10]
+    saved = json.loads((tmp_path / "verify.json").read_text())
+    assert (saved["account"], saved["region"]) == ("123456789012", "eu-west-1")
+    assert saved["verdict"] == "passed"
+
+
+def test_the_first_line_says_which_aws_it_looks_at(of_live):
+    done = CliRunner().invoke(main.app, ["verify", "--account", "live", "--only", "hot"])
+    first = done.output.splitlines()[0]
+    assert first == "AWS: account 123456789012, eu-west-1, stack InventoryOrders-live"
+
+
+def test_a_red_line_and_an_interruption_end_with_their_exit_status(monkeypatch, run, of_live):
+    def red(run):
+        return [judged("it", ["broken"], "fine")]
+
+    def interrupted(run):
+        run.products.append("verify-1-hot")
+        raise KeyboardInterrupt
+
+    cleaned = []
+    monkeypatch.setattr(run, "_delist", lambda product_id: cleaned.append(product_id) or "")
+    command = ["verify", "--account", "live", "--only", "hot"]
+    monkeypatch.setitem(verify.CHECKS, "hot", red)
+    done = CliRunner().invoke(main.app, command)
+    assert done.exit_code == 1
+    assert "Not verified: 0 of 1 lines are green" in done.output
+    monkeypatch.setitem(verify.CHECKS, "hot", interrupted)
+    done = CliRunner().invoke(main.app, command)
+    assert done.exit_code == 130
+    assert "Not finished" in done.output
+    assert cleaned == ["verify-1-hot"]
+
+
+def test_what_could_not_be_cleaned_up_is_said(monkeypatch, run, of_live):
+    def check(run):
+        run.products.append("verify-1-hot")
+        return []
+
+    monkeypatch.setitem(verify.CHECKS, "hot", check)
+    monkeypatch.setattr(run, "_delist", lambda product_id: f"{product_id}: denied")
+    done = CliRunner().invoke(main.app, ["verify", "--account", "live", "--only", "hot"])
+    assert done.exit_code == 1
+    assert "Left: verify-1-hot: denied" in done.output
+    assert run.products == ["verify-1-hot"]
