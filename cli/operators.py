@@ -353,7 +353,7 @@ def load(
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations.catalogue_file import read_catalogue, write_report  # noqa: PLC0415
-    from operations.load import Load, store_of  # noqa: PLC0415
+    from operations.load import Load  # noqa: PLC0415
 
     report = errors or file.with_name(f"{file.name}.errors.csv")
     _check_report(report)
@@ -362,7 +362,7 @@ def load(
             catalogue = read_catalogue(file)
         except UserError as error:
             raise typer.BadParameter(str(error), param_hint="FILE") from error
-    store = store_of(aws_of(account))
+    store = aws_of(account).store()
     columns = (
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),

@@ -6,7 +6,6 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import boto3
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
@@ -141,11 +140,11 @@ def _run_on(account: str | None) -> tuple[Run, str]:
 
     if account is not None:
         session, name = AwsAccount.of_environment().session, stack_name(account)
-        return Run(Aws.of_stack(name, session), name, session, embedded=False), ""
+        return Run(Aws.of_stack(name, session), name, embedded=False), ""
     running = start_embedded(aside)
     use_embedded(running.endpoint)
     aws = Aws.of_stack(stack.STACK_NAME)
-    return Run(aws, stack.STACK_NAME, boto3.Session(), embedded=True), running.endpoint
+    return Run(aws, stack.STACK_NAME, embedded=True), running.endpoint
 
 
 _MARKS = {"passed": "[green]ok[/]", "failed": "[bold red]RED[/]", "not here": "[dim]--[/]"}

@@ -13,6 +13,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table
 from operations.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,9 +61,11 @@ class Aws:
 
     Attributes:
         outputs: The stack's outputs, by name.
+        session: Credentials and region; makes further clients.
     """
 
     outputs: Mapping[str, str]
+    session: boto3.Session
     dynamodb: DynamoDBClient
     sqs: SQSClient
     logs: CloudWatchLogsClient
@@ -90,6 +94,7 @@ class Aws:
             stack = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
             return cls(
                 outputs={output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]},
+                session=session,
                 dynamodb=session.client("dynamodb", config=config),
                 sqs=session.client("sqs", config=config),
                 logs=session.client("logs", config=config),
@@ -100,3 +105,8 @@ class Aws:
                 f"the stack {stack_name} cannot be read: {error}. Deploy it first (`make up` on this machine, "
                 f"`make deploy STAGE=...` on an account)"
             ) from error
+
+    def store(self) -> Store:
+        """The tables, through a client that leaves retries to the engine."""
+        tables = {table: self.outputs[f"{table.value}TableName"] for table in Table}
+        return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), tables)

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-import boto3
-
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import (
@@ -56,9 +54,7 @@ from inventory_orders.products.catalogue import (
     product_to_create,
 )
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, Snapshot, Store
-from inventory_orders.store.rows import Table
-from operations.aws import Aws
+from inventory_orders.store.dynamodb import Snapshot, Store
 from operations.catalogue_file import BadLine, CatalogueFile, Line
 
 _WORKERS = 4
@@ -74,12 +70,6 @@ _LEASE_SECONDS = 60.0
 
 C = TypeVar("C", NewProduct, CatalogueEvent, Adjustment)
 Batch = Sequence[Line[C]]
-
-
-def store_of(aws: Aws) -> Store:
-    """The tables of a stack, through a client that leaves retries to the engine."""
-    tables = {table: aws.outputs[f"{table.value}TableName"] for table in Table}
-    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
 
 
 class Done(StrEnum):

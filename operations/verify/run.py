@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.clock import SystemClock, timestamp
@@ -53,7 +52,6 @@ class Run:
     Attributes:
         aws: The stack.
         stack_name: Its name in CloudFormation.
-        session: Makes further clients.
         embedded: Whether it is the embedded AWS.
         orders: How many orders the hot product gets.
         patience: Most seconds to wait for the service to answer.
@@ -70,7 +68,6 @@ class Run:
 
     aws: Aws
     stack_name: str
-    session: boto3.Session
     embedded: bool
     orders: int = 1000
     patience: float = 60.0
@@ -96,7 +93,7 @@ class Run:
     def client(self, service: str) -> Any:
         """A client of another service."""
         if service not in self._clients:
-            make: Any = self.session.client
+            make: Any = self.aws.session.client
             self._clients[service] = make(service)
         return self._clients[service]
 

@@ -16,8 +16,6 @@ from typing import Any
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.errors import TransactionCancelledError
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
 from operations.logs import Event, Tail
@@ -446,10 +444,7 @@ def token(run: Run) -> list[Line]:
     docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
     """
     product = run.list_product("token", 1)
-    store = Store(
-        run.session.client("dynamodb", config=CLIENT_CONFIG),
-        {table: run.aws.outputs[f"{table.value}TableName"] for table in Table},
-    )
+    store = run.aws.store()
     rename = store.product_action(
         product,
         "SET #name = :name, #_version = :after",

@@ -38,7 +38,7 @@ def deployed(aws):
 @pytest.fixture
 def run(aws, deployed):
     """A run with little patience, cleaned up at the end."""
-    made = Run(aws, stack.STACK_NAME, boto3.Session(), embedded=True, orders=ORDERS, patience=0.3)
+    made = Run(aws, stack.STACK_NAME, embedded=True, orders=ORDERS, patience=0.3)
     made.deployed = deployed
     yield made
     made.patience = 60.0
@@ -213,7 +213,7 @@ def test_a_permission_that_the_operator_lacks_is_named(aws):
     key = iam.create_access_key(UserName="verify-operator")["AccessKey"]
     session = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"])
     own = Aws.of_stack(stack.STACK_NAME, session)
-    theirs = Run(own, stack.STACK_NAME, session, embedded=True, patience=0.3)
+    theirs = Run(own, stack.STACK_NAME, embedded=True, patience=0.3)
     for check, action in zip(("dashboard", "places"), denied_actions, strict=True):
         assert red(check, theirs).startswith(f"not allowed: this needs {action}")
     (line,) = verify.run_check("functions", theirs)
@@ -225,7 +225,7 @@ def test_a_permission_that_the_operator_lacks_is_named(aws):
 
 def interrupted(aws):
     """Another run, which nobody cleans up."""
-    return Run(aws, stack.STACK_NAME, boto3.Session(), embedded=True)
+    return Run(aws, stack.STACK_NAME, embedded=True)
 
 
 def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkeypatch):

@@ -12,6 +12,8 @@ from unittest.mock import patch
 import boto3
 from moto import mock_aws
 
+from inventory_orders.invocation import runtime
+
 # As many as DynamoDB takes in one request.
 _MOST_PUTS = 25
 
@@ -33,6 +35,17 @@ def moto_aws() -> Iterator[None]:
         os.environ.pop("AWS_ENDPOINT_URL", None)
         boto3.DEFAULT_SESSION = _session()
         yield
+
+
+def forget_what_handlers_made() -> None:
+    """Let the next invocation in this process make its clients and its engine anew, as a new worker does."""
+    for made_once in (
+        runtime._store,
+        runtime._committer,
+        runtime._atomic_decrement,
+        runtime._queues,
+    ):
+        made_once.cache_clear()
 
 
 def rows_of(dynamodb: Any, tables: Sequence[str]) -> dict[str, list[dict[str, Any]]]:

@@ -9,7 +9,12 @@ from botocore.config import Config
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from local.invoke import create_table, moto_stack
-from tests.support.moto_aws import moto_aws, put_rows, rows_of
+from tests.support.moto_aws import (
+    forget_what_handlers_made,
+    moto_aws,
+    put_rows,
+    rows_of,
+)
 
 TABLES = {table: table.value for table in Table}
 
@@ -76,4 +81,5 @@ def moto_environment(monkeypatch, stocked_rows):
             monkeypatch.setenv(name, value)
         # For each product that the service creates, moto copies all tables: putting the same rows takes a tenth.
         put_rows(boto3.client("dynamodb"), stocked_rows)
+        forget_what_handlers_made()
         yield os.environ

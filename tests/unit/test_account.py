@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from botocore.client import BaseClient
@@ -13,7 +14,9 @@ from cli import operators
 from cli.common import checked_stage, stack_name
 from cli.main import app
 from infra.settings import Settings, SettingsError
+from inventory_orders.store.rows import Table
 from operations.account import AwsAccount
+from operations.aws import Aws
 from operations.errors import UserError
 from tests.support.template import SETTINGS
 
@@ -264,3 +267,12 @@ def test_the_commands_and_the_settings_know_the_same_stages(stage):
             checked_stage(stage)
     else:
         assert stack_name(checked_stage(stage)) == expected
+
+
+def test_the_tables_of_a_stack_are_in_the_region_of_its_account(monkeypatch):
+    # boto3 reads AWS_DEFAULT_REGION only, the CDK and the AWS CLI AWS_REGION.
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    outputs = dict.fromkeys((f"{table.value}TableName" for table in Table), "t")
+    session = AwsAccount.of_environment().session
+    aws = Aws(outputs, session, *[SimpleNamespace()] * 4)
+    assert aws.store()._client.meta.region_name == "eu-west-3"

@@ -33,6 +33,7 @@ from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table
 from local.invoke import FakeContext, create_table, function_names, load_handler
 from tests.support.messages import sqs_event
+from tests.support.moto_aws import forget_what_handlers_made
 
 fuzz = settings(
     derandomize=True,
@@ -154,14 +155,12 @@ def world():
         patch.setattr(runtime, "executor", lambda: None)
         patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
         patch.setattr(logger.registered_handler, "handleError", raise_again)
-        for made_once in (runtime._store, runtime._committer, runtime._atomic_decrement):
-            made_once.cache_clear()
+        forget_what_handlers_made()
         world = World()
         queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
         patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
         yield world
-        for made_once in (runtime._store, runtime._committer, runtime._atomic_decrement):
-            made_once.cache_clear()
+        forget_what_handlers_made()
 
 
 # ------------------------------------------------------------------ inputs

@@ -335,8 +335,8 @@ def test_what_create_books_is_what_a_load_books(shelf):
 class TestTheCommand:
     @pytest.fixture
     def run(self, shelf, monkeypatch):
-        monkeypatch.setattr(operators, "aws_of", lambda account: account)
-        monkeypatch.setattr(loading, "store_of", lambda aws: shelf.store)
+        aws = SimpleNamespace(store=lambda: shelf.store)
+        monkeypatch.setattr(operators, "aws_of", lambda account: aws)
 
         def run(*arguments, content=None, status=0):
             if content is not None:

@@ -39,7 +39,7 @@ def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
     empty = EmptyQueues()
     tables = ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName")
     outputs = {name: name for name in (*DEAD_LETTERS, *QUEUES, *tables)}
-    aws = Aws(outputs, empty, empty, SimpleNamespace(), SimpleNamespace())
+    aws = Aws(outputs, SimpleNamespace(), empty, empty, SimpleNamespace(), SimpleNamespace())
     monkeypatch.setattr(operators, "aws_of", lambda _: aws)
     done = CliRunner().invoke(app, [command], catch_exceptions=False)
     assert done.exit_code == 0

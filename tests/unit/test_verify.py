@@ -133,7 +133,7 @@ def run(monkeypatch, asked):
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     aws = SimpleNamespace(outputs=OUTPUTS)
-    made = Run(aws, "InventoryOrders-live", None, embedded=False, say=asked.append)
+    made = Run(aws, "InventoryOrders-live", embedded=False, say=asked.append)
     made.deployed = template()
     made.placed = 7
     return made
@@ -411,19 +411,13 @@ def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
     cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
     class Remembers:
-        def __init__(self, *_):
-            pass
-
         def product_action(self, *_):
             return {}
 
         def write(self, actions, token):
             raise cancelled
 
-    monkeypatch.setattr(traffic, "Store", Remembers)
-    monkeypatch.setattr(run, "session", SimpleNamespace(client=lambda *_, **__: None))
-    monkeypatch.setitem(OUTPUTS, "ProductsTableName", "p")
-    monkeypatch.setitem(OUTPUTS, "StockAdjustmentsTableName", "a")
+    monkeypatch.setattr(run, "aws", SimpleNamespace(store=Remembers))
     monkeypatch.setattr(run, "list_product", lambda *_: "p")
     monkeypatch.setattr(run, "command", lambda *_: {})
     (line,) = verify.run_check("token", run)
