@@ -18,7 +18,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard up down env invoke audit redrive example bootstrap synth diff deploy destroy lint format unit test explore soak bench browser screenshot lock
+.PHONY: help setup demo dashboard up down env invoke audit redrive example bootstrap synth diff deploy destroy lint format unit test newest explore soak bench browser screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,17 @@ test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
 	@$(MAKE) --no-print-directory --jobs=2 lint browser
 	@$(TESTS)
 
+# Lambda's runtime brings boto3 and botocore, newer from time to time. The only installation here without hashes.
+NEWEST := .local/newest
+newest: setup ## run the tests of all that calls AWS with the newest boto3 and botocore; for a weekly run
+	@$(VENV)/bin/uv venv --quiet --clear --python $(VENV)/bin/python $(NEWEST)
+	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(NEWEST) requirements-dev.txt
+	@$(call INSTALL_COMMAND_INTO,$(NEWEST))
+	@$(VENV)/bin/uv pip install --quiet --upgrade --python $(NEWEST) boto3 botocore
+	@$(NEWEST)/bin/python -c 'import boto3, botocore; print("boto3", boto3.__version__, "botocore", botocore.__version__)'
+	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit \
+		$(patsubst %,tests/integration/test_%.py,concurrency expressions faults faulty_proxy)
+
 explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, and mutants of the code
 	@$(VENV)/bin/python -m tests.explore
 
@@ -117,11 +128,11 @@ lock: $(VENV)/installed ## pin the dependencies in pyproject.toml
 
 # The setup prints nothing to standard output, so that `eval "$$(make env)"` works the first time too.
 # Runs after each sync, which removes packages that are not in its list. Offline, so it installs nothing else.
-INSTALL_COMMAND = $(VENV)/bin/uv pip install --quiet --offline --no-deps --no-build-isolation \
-	--python $(VENV) --editable .
+INSTALL_COMMAND_INTO = $(VENV)/bin/uv pip install --quiet --offline --no-deps --no-build-isolation \
+	--python $(1) --editable .
 
 $(VENV)/bin/inventory-orders: pyproject.toml $(VENV)/installed
-	@$(INSTALL_COMMAND) >&2
+	@$(call INSTALL_COMMAND_INTO,$(VENV)) >&2
 	@touch $@
 
 # A PYTHON that somebody names counts after setup too: if the environment is of another one, it is made again.
@@ -149,7 +160,7 @@ $(VENV)/installed: requirements-dev.txt
 $(VENV)/bench-installed: bench/requirements.txt $(VENV)/installed
 	@echo "Adding the packages of the benchmarks to $(VENV)" >&2
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(VENV) bench/requirements.txt >&2
-	@$(INSTALL_COMMAND) >&2
+	@$(call INSTALL_COMMAND_INTO,$(VENV)) >&2
 	@touch $@ $(VENV)/bin/inventory-orders
 
 node_modules/installed: package.json package-lock.json

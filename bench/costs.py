@@ -1,12 +1,13 @@
-"""What a month of orders costs on AWS, by kind of order: the table in docs/costs.md.
+"""What a month costs on AWS, by kind of order, and without any: the tables in docs/costs.md.
 
-The units of each kind follow from DynamoDB's rules and from how the service writes; a test measures them on the handler
-itself. Prices are those of `bench.prices`.
+The units of each kind follow from DynamoDB's rules and from how the service writes; a test measures them and the log on
+the handler itself. Another test counts what stands in the template. Prices are those of `bench.prices`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench import prices
@@ -16,6 +17,15 @@ MONTHS = (1_000_000, 10_000_000, 100_000_000)
 SECONDS_OF_AN_INVOCATION = 0.1
 """Assumed, and on the safe side: a read and a transaction of 100 actions take some 60 ms on AWS."""
 MESSAGES_PER_POLL = 10
+
+PLATFORM_LOG_BYTES = 300
+"""Of one invocation: Lambda's own lines START, END and REPORT."""
+
+# A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
+# mappings here have, Lambda does not go below five. Its page says so of standard queues; of FIFO queues it is assumed.
+# docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
+HOURS_OF_A_MONTH = 730
+EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,7 @@ class Kind:
         lines: Products in one order.
         updates: Updates of products in one invocation; several orders for one product share one.
         reads: Products that one invocation reads.
+        log_bytes: What the handler logs in one invocation, metrics included, to 15 %.
         row_kilobytes: Size of the order's row, rounded up.
     """
 
@@ -36,6 +47,7 @@ class Kind:
     lines: int
     updates: int
     reads: int
+    log_bytes: int
     row_kilobytes: int = 1
 
     @property
@@ -48,8 +60,18 @@ class Kind:
         """Of one order: its row (is it a replay?), and each product once an invocation, strongly consistent."""
         return 0.5 + self.reads / self.batch
 
+    @property
+    def log_bytes_of_an_order(self) -> float:
+        """Its part of the log of its invocation."""
+        return (self.log_bytes + PLATFORM_LOG_BYTES) / self.batch
+
+    def log_dollars(self, orders: int) -> float:
+        """What the log of so many orders costs, kept for a month, as if CloudWatch did not compress it."""
+        gigabytes = self.log_bytes_of_an_order * orders / 10**9
+        return gigabytes * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
+
     def dollars(self, orders: int) -> float:
-        """What so many orders cost, without storage."""
+        """What so many orders cost, without storage and log."""
         invocations = orders / self.batch
         return Bill(
             write_units=self.write_units * orders,
@@ -63,35 +85,96 @@ class Kind:
 
 
 KINDS = (
-    Kind("1 product, one order at a time", batch=1, lines=1, updates=1, reads=1),
-    Kind("1 product each, batches of 10", batch=10, lines=1, updates=10, reads=10),
-    Kind("3 products each, batches of 10", batch=10, lines=3, updates=30, reads=30),
-    Kind("1 hot product for all, batches of 99", batch=99, lines=1, updates=1, reads=1),
-    Kind("the same, all rejected: sold out", batch=99, lines=1, updates=0, reads=1),
-    Kind("13 products, one order at a time", 1, lines=13, updates=13, reads=13, row_kilobytes=2),
+    Kind("1 product, one order at a time", 1, lines=1, updates=1, reads=1, log_bytes=1450),
+    Kind("1 product each, batches of 10", 10, lines=1, updates=10, reads=10, log_bytes=2050),
+    Kind("3 products each, batches of 10", 10, lines=3, updates=30, reads=30, log_bytes=2150),
+    Kind("1 hot product for all, batches of 99", 99, lines=1, updates=1, reads=1, log_bytes=6300),
+    Kind("the same, all rejected: sold out", 99, lines=1, updates=0, reads=1, log_bytes=58_000),
+    Kind("13 products, one order at a time", 1, 13, 13, 13, log_bytes=1450, row_kilobytes=2),
 )
 
 
-def table() -> str:
-    """The table of docs/costs.md, as Markdown."""
-    rows = [
-        "| order | write units | read units | "
-        + " | ".join(f"{n // 10**6} M" for n in MONTHS)
-        + " |",
-        "|---|" + "--:|" * (2 + len(MONTHS)),
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What costs the same whether orders come or not.
+
+    Attributes:
+        title: As the table names it.
+        count: How many there are.
+        price: Of one of them, for a month.
+    """
+
+    title: str
+    count: int
+    price: float
+
+    @property
+    def dollars(self) -> float:
+        """Of all of them, for a month."""
+        return self.count * self.price
+
+
+STANDING = (
+    Standing("custom metrics", 23, prices.CUSTOM_METRIC_MONTH),
+    Standing("alarms", 31, prices.ALARM_MONTH),
+    Standing("dashboards", 1, prices.DASHBOARD_MONTH),
+    Standing("standard queues, polled while empty", 4, EMPTY_POLLS * prices.SQS_REQUEST),
+    Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
+)
+
+
+def _table(head: str, columns: int, rows: Sequence[str]) -> str:
+    return "\n".join([head, "|---|" + "--:|" * columns, *rows]) + "\n"
+
+
+def tables() -> list[str]:
+    """The tables of docs/costs.md, as Markdown."""
+    months = " | ".join(f"{n // 10**6} M" for n in MONTHS)
+
+    def dollars(of: Callable[[int], float]) -> str:
+        return " | ".join(f"${of(orders):,.2f}" for orders in MONTHS)
+
+    return [
+        _table(
+            f"| order | write units | read units | {months} |",
+            2 + len(MONTHS),
+            [
+                f"| {kind.title} | {kind.write_units:.2f} | {kind.read_units:.2f} | {dollars(kind.dollars)} |"
+                for kind in KINDS
+            ],
+        ),
+        _table(
+            f"| order | log, bytes | {months} |",
+            1 + len(MONTHS),
+            [
+                f"| {kind.title} | {kind.log_bytes_of_an_order:,.0f} | {dollars(kind.log_dollars)} |"
+                for kind in KINDS
+            ],
+        ),
+        _table(
+            "| each month | how many | each | together |",
+            3,
+            [
+                *(
+                    f"| {one.title} | {one.count} | ${one.price:.2f} | ${one.dollars:.2f} |"
+                    for one in STANDING
+                ),
+                f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
+            ],
+        ),
     ]
-    rows += [
-        f"| {kind.title} | {kind.write_units:.2f} | {kind.read_units:.2f} | "
-        + " | ".join(f"${kind.dollars(orders):,.2f}" for orders in MONTHS)
-        + " |"
-        for kind in KINDS
-    ]
-    return "\n".join(rows) + "\n"
 
 
 def updated(page: str) -> str:
-    """The page with the table brought up to date."""
-    return re.sub(r"\| order \| write units.*?\n(?!\|)", lambda _: table(), page, flags=re.DOTALL)
+    """The page with its tables brought up to date."""
+    for table in tables():
+        head = "|".join(table.split("|")[:3])
+        before, _, after = page.partition(head)
+        rows = re.match(r".*?\n(?!\|)", after, flags=re.DOTALL)
+        if rows is None:
+            raise ValueError(f"the page has no table that begins with {head}")
+        page = before + table + after[rows.end() :]
+    return page
 
 
 def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:

@@ -48,14 +48,8 @@ _ENVIRONMENT = {
     "POWERTOOLS_SERVICE_NAME": "inventory-orders-bench",
 }
 
-_INITIALISE = """
-import handler
-from inventory_orders.invocation import runtime
-runtime.committer()
-runtime.queues()
-"""
 # It has no queue, so it creates no SQS client.
-_WITHOUT_QUEUE = {"count_stock"}
+_WITHOUT_QUEUE = {"count_stock": "import os; del os.environ['QUEUE_URL']; "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +78,7 @@ def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
     layer = assets.layer(_RUNTIME).path
     programs: dict[str, tuple[str, list[Path]]] = {"": ("", [])}
     for name in function_names():
-        program = _INITIALISE
-        if name in _WITHOUT_QUEUE:
-            program = program.replace("runtime.queues()\n", "")
+        program = _WITHOUT_QUEUE.get(name, "") + "import handler"
         programs[name] = program, [assets.function(name, _RUNTIME).path, layer / "python"]
     programs[USUAL] = f"import {USUAL}", [ROOT / "bench" / "contenders"]
     samples: dict[str, list[float]] = {name: [] for name in programs}

@@ -1,7 +1,8 @@
 """Prices of AWS for the measured usage: on-demand, us-east-1, in USD, without free tiers and discounts.
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
-(arm64, first tier), aws.amazon.com/sqs/pricing (standard queues, first tier).
+(arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
+standard class; alarms of the standard resolution).
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ READ_UNIT = 0.125 / _MILLION
 LAMBDA_REQUEST = 0.20 / _MILLION
 LAMBDA_GIGABYTE_SECOND = 0.0000133334
 SQS_REQUEST = 0.40 / _MILLION
+SQS_FIFO_REQUEST = 0.50 / _MILLION
 STORAGE_GIGABYTE_MONTH = 0.25
 RECOVERY_GIGABYTE_MONTH = 0.20
+LOG_GIGABYTE = 0.50
+LOG_GIGABYTE_MONTH = 0.03
+CUSTOM_METRIC_MONTH = 0.30
+ALARM_MONTH = 0.10
+DASHBOARD_MONTH = 3.00
 
 # Memory of place_orders in the stack. The other contenders load the same libraries, so they need as much.
 MEMORY_GIGABYTES = 1.0

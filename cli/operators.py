@@ -9,6 +9,8 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -28,16 +30,15 @@ from rich.progress import (
 from rich.table import Table
 
 from cli.common import OnAccount, aside, aws_of, checked_stage, screen, stack_name
+from infra.settings import Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
-from operations import queues
+from operations import preflight, queues
 from operations.account import AwsAccount
 from operations.errors import UserError
 from operations.orders_file import OrderMessage, count_orders, read_orders
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from operations.audit import Account, Entry
     from operations.load import Load
     from operations.redrive import Findings
@@ -90,11 +91,8 @@ def status(account: OnAccount = None) -> None:
         depth = queues.depth(aws, name)
         depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
     screen.print(depths)
-    dead_letters = [
-        dead_letter
-        for name in queues.DEAD_LETTERS
-        for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
-    ]
+    with aside.status("Reading dead letters"):
+        dead_letters = queues.dead_letters(aws, 1000)
     if dead_letters:
         causes = Counter(dead_letter.code for dead_letter in dead_letters)
         example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
@@ -203,32 +201,37 @@ def redrive(
             f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
         )
     aws = aws_of(account)
-    findings: dict[str, redrives.Findings] = {}
     pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
-    for name, dead_letters, source in pairs:
-        if queue not in (None, name):
-            continue
+    chosen = [pair for pair in pairs if queue in (None, pair[0])]
+
+    def read(pair: tuple[AnyQueue, str, str]) -> redrives.Findings:
+        name, dead_letters, source = pair
         url = aws.outputs[dead_letters]
-        with aside.status(f"Reading the dead letters of {name}") as spinner:
 
-            def progress(
-                so_far: redrives.Findings, name: str = name, spinner: Status = spinner
-            ) -> None:
-                back = so_far.count(redrives.Decision.SEND_BACK)
-                spinner.update(f"{name}: {back:,} sent back")
+        def progress(so_far: redrives.Findings) -> None:
+            back = so_far.count(redrives.Decision.SEND_BACK)
+            spinner.update(f"{name}: {back:,} sent back")
 
-            try:
-                findings[name] = (
-                    redrives.redrive(
-                        aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
-                    )
-                    if send
-                    else redrives.look(aws.sqs, url, causes)
-                )
-            except (BotoCoreError, ClientError) as error:
-                raise UserError(
-                    f"{name}: {error}. Nothing is lost: fix this, then run the command again"
-                ) from error
+        try:
+            if not send:
+                return redrives.look(aws.sqs, url, causes)
+            return redrives.redrive(
+                aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise UserError(
+                f"{name}: {error}. Nothing is lost: fix this, then run the command again"
+            ) from error
+
+    with (
+        aside.status("Reading the dead letters") as spinner,
+        ThreadPoolExecutor(len(chosen)) as pool,
+    ):
+        # Whoever only looks waits for all queues at once. Sending is at one rate for all, and Ctrl-C ends it at once.
+        found = (map if send else pool.map)(read, chosen)
+        findings: dict[str, redrives.Findings] = {
+            name: each for (name, _, _), each in zip(chosen, found, strict=True)
+        }
     _show_dead_letters(findings)
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
@@ -449,19 +452,33 @@ def synth(stage: _Stage = "dev") -> None:
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def diff(stage: _Stage) -> None:
     """Show what `deploy` would change on the AWS account of your environment."""
-    _cdk_of_stage("diff", stage)
+    _cdk(_announced("diff", stage), "diff", "-c", f"stage={stage}")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def deploy(stage: _Stage) -> None:
-    """Deploy the stack to the AWS account of your environment."""
-    _cdk_of_stage("deploy", stage)
+    """Deploy the stack to the AWS account of your environment.
+
+    First looks whether the account has room for the settings in cdk.json.
+    """
+    account = _announced("deploy", stage)
+    settings = _settings(stage)
+    warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
+    concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
+    notes = (
+        preflight.check_warm_throughput(account, settings.stack_name, warm),
+        preflight.check_concurrency(account, concurrency),
+    )
+    for note in filter(None, notes):
+        aside.print(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)
+    _cdk(account, "deploy", "-c", f"stage={stage}")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def destroy(stage: _Stage) -> None:
     """Remove the stack from the AWS account of your environment. Asks first."""
-    _cdk_of_stage("destroy", stage, "--force", ask=True)
+    account = _announced("destroy", stage, ask=True)
+    _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
 
 
 def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
@@ -471,14 +488,24 @@ def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator
     )
 
 
-def _cdk_of_stage(command: str, stage: str, *options: str, ask: bool = False) -> None:
+def _announced(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
+    """Find the account of the environment, and say what is about to happen where."""
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:
         typer.confirm(f"{command.capitalize()} {place}?", abort=True)
     else:
         aside.print(f"{command}: {place}")
-    _cdk(account, command, "-c", f"stage={stage}", *options)
+    return account
+
+
+def _settings(stage: str) -> Settings:
+    """Read what the CDK will read."""
+    context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
+    try:
+        return Settings.from_context(stage, context["settings"])
+    except SettingsError as error:
+        raise UserError(str(error)) from None
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:

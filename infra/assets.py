@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,30 +42,15 @@ class Asset:
 
 def layer(runtime: str) -> Asset:
     """Build the shared layer: a folder `python/` with the service's package and its dependencies."""
-    distributions = [
-        _installed(name, version)
-        for name, version in pinned(_CORE / "requirements.txt", runtime).items()
-    ]
-    names = [f"{found.name}=={found.version}" for found in distributions]
-
-    def fill(target: Path) -> None:
-        for found in distributions:
-            _copy_distribution(found, target / "python")
-        _copy_sources(_CORE / "python", target / "python")
-
-    return _build("layer-core", runtime, _sources(_CORE), names, fill)
+    files: dict[str, Path] = {}
+    for name, version in pinned(_CORE / "requirements.txt", runtime).items():
+        files |= _files_of(_installed(name, version), "python/")
+    return _build("layer-core", runtime, files | _sources(_CORE / "python", "python/"))
 
 
 def function(name: str, runtime: str) -> Asset:
     """Build the code of one function from its folder."""
-    folder = ROOT / "functions" / name
-    return _build(
-        f"function-{name}",
-        runtime,
-        _sources(folder),
-        [],
-        lambda target: _copy_sources(folder, target),
-    )
+    return _build(f"function-{name}", runtime, _sources(ROOT / "functions" / name))
 
 
 def pinned(requirements: Path, runtime: str) -> dict[str, str]:
@@ -92,7 +77,9 @@ def _installed(name: str, version: str) -> importlib.metadata.Distribution:
     return found
 
 
-def _copy_distribution(found: importlib.metadata.Distribution, target: Path) -> None:
+def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, Path]:
+    """List a distribution's files by their place in the asset."""
+    files = {}
     for file in found.files or ():
         if file.suffix in (".so", ".pyd", ".dylib"):
             raise AssetError(
@@ -102,37 +89,31 @@ def _copy_distribution(found: importlib.metadata.Distribution, target: Path) -> 
         skipped = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
         if ".." in file.parts or "__pycache__" in file.parts or file.name in skipped:
             continue
-        destination = target / file
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(str(found.locate_file(file)), destination)
+        files[f"{prefix}{file.as_posix()}"] = Path(str(found.locate_file(file)))
+    return files
 
 
-def _sources(folder: Path) -> list[Path]:
-    return sorted(
-        path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    )
+def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
+    """List the files below a folder by their place in the asset."""
+    return {
+        f"{prefix}{path.relative_to(folder).as_posix()}": path
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
-def _copy_sources(source: Path, target: Path) -> None:
-    shutil.copytree(
-        source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-    )
+def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
+    """Build an asset from files by their place in it, unless it exists already.
 
-
-def _build(
-    name: str,
-    runtime: str,
-    sources: Iterable[Path],
-    extra: Iterable[str],
-    fill: Callable[[Path], None],
-) -> Asset:
-    """Build an asset, unless it exists already."""
+    The digest is that of all that decides the result: every file's place and bytes, this module, which sets the modes,
+    and the interpreter that compiles. Owners, dates, modes and links of the sources do not.
+    """
     interpreter = _interpreter(runtime)
-    digest = hashlib.sha256(Path(__file__).read_bytes())
-    for path in sources:
-        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
-    compiled = "compiled" if interpreter else "source"
-    digest.update("\0".join([runtime, compiled, *extra]).encode())
+    compiler = interpreter.version if interpreter else "none"
+    digest = hashlib.sha256(Path(__file__).read_bytes() + f"{runtime}\0{compiler}\0".encode())
+    for place in sorted(files):
+        content = hashlib.sha256(files[place].read_bytes()).hexdigest()
+        digest.update(f"{place}\0{content}\0".encode())
     asset = Asset(_BUILD / f"{name}-{digest.hexdigest()[:16]}", digest.hexdigest())
     if asset.path.is_dir():
         return asset
@@ -140,10 +121,13 @@ def _build(
     _BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_BUILD) as scratch:
         target = Path(scratch) / "asset"
-        target.mkdir()
-        fill(target)
+        for place, source in files.items():
+            destination = target / place
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, destination)
         if interpreter:
-            _compile(interpreter, target)
+            _compile(interpreter.path, target)
+        _make_readable(target)
         try:
             target.rename(asset.path)
         except OSError:
@@ -151,6 +135,15 @@ def _build(
             if not asset.path.is_dir():
                 raise
     return asset
+
+
+def _make_readable(folder: Path) -> None:
+    """Set every mode, whatever the umask. The CDK uploads the modes too, and on Lambda another user reads the files.
+
+    repost.aws/knowledge-center/lambda-deployment-package-errors: 644 for files, 755 for folders.
+    """
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _compile(interpreter: str, folder: Path) -> None:
@@ -162,25 +155,34 @@ def _compile(interpreter: str, folder: Path) -> None:
     )
 
 
+@dataclass(frozen=True)
+class _Interpreter:
+    """A Python that runs, and its exact version, such as `3.13.1`."""
+
+    path: str
+    version: str
+
+
 @functools.cache
-def _interpreter(runtime: str) -> str | None:
-    """Find an interpreter of the runtime's version that runs; None if there is none."""
-    version = runtime.removeprefix("python")
+def _interpreter(runtime: str) -> _Interpreter | None:
+    """Find an interpreter of the runtime's version; None if there is none."""
+    minor = runtime.removeprefix("python")
     folders = [Path(folder) for folder in os.get_exec_path()]
     # pyenv does not put inactive versions on the PATH.
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    folders += sorted(pyenv.glob(f"versions/{version}*/bin"))
-    candidates = [Path(sys.executable), *(folder / runtime for folder in folders)]
-    for candidate in candidates:
-        if candidate.is_file() and _version(str(candidate)) == version:
-            return str(candidate)
+    folders += sorted(pyenv.glob(f"versions/{minor}*/bin"))
+    for candidate in (Path(sys.executable), *(folder / runtime for folder in folders)):
+        version = _version(str(candidate)) if candidate.is_file() else None
+        # Not a preview of the runtime's version, whose bytecode may be another one.
+        if version and re.fullmatch(rf"{re.escape(minor)}\.\d+", version):
+            return _Interpreter(str(candidate), version)
     return None
 
 
 def _version(interpreter: str) -> str | None:
     try:
         answer = subprocess.run(
-            [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            [interpreter, "-c", "import platform; print(platform.python_version())"],
             capture_output=True,
             text=True,
             check=False,

@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra import assets
-from infra.queues import MAX_RECEIVE_COUNT, QueuePair, Queues
+from infra.queues import QueuePair, Queues
 from infra.settings import QueueSettings, Settings
 from infra.tables import Tables
 
@@ -156,7 +156,6 @@ class Functions(Construct):
                 "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
                 "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
                 "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
-                "MAX_RECEIVE_COUNT": str(MAX_RECEIVE_COUNT),
             },
         )
         for queue_name, pair in sources.items():

@@ -37,6 +37,30 @@ HEALTHY_RETRY_SUCCESS = 0.99
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
 
+# What an alarm makes of silence, by what it watches. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/
+# alarms-and-missing-data.html
+_SILENCE = {
+    # A dead letter stays without a word: SQS reports a queue for six hours after the last request to it, and is up to 15
+    # minutes late when a quiet queue wakes up. So the alarm keeps its state.
+    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+    "ApproximateNumberOfMessagesVisible": cloudwatch.TreatMissingData.IGNORE,
+    # Reported while a message is in the queue. Kept, the state would outlast an outage; and a queue that nobody polls falls
+    # silent hours after it was reported.
+    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    "ApproximateAgeOfOldestMessage": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # An event. It passes, so that the next one is mailed again; that dead letters are left, the queue's own alarm says.
+    "MessagesDeadLettered": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Without a batch nothing comes back, nothing is in conflict and nothing is given up.
+    "TimeSinceFirstReceive": cloudwatch.TreatMissingData.NOT_BREACHING,
+    "VersionConflict": cloudwatch.TreatMissingData.NOT_BREACHING,
+    "RetriesExhausted": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Reported with invocations, or only when it happens.
+    "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
+    "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
+    "ReadThrottleEvents": cloudwatch.TreatMissingData.NOT_BREACHING,
+    "WriteThrottleEvents": cloudwatch.TreatMissingData.NOT_BREACHING,
+}
+
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
 _MOST_UNITS_OF_A_KEY = {"Read": 3000, "Write": 1000}
 
@@ -215,6 +239,28 @@ class Monitoring(Construct):
                 periods=3,
             )
         self._alarm(
+            "MessagesDeadLettered",
+            self._metric(
+                "MessagesDeadLettered", "Sum", "dead-lettered", _RED, period=_FIVE_MINUTES
+            ),
+            0,
+            "A handler has just dead-lettered messages: they can never succeed as they are. First: read errorCode and "
+            "errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
+        )
+        self._alarm(
+            "TimeSinceFirstReceive",
+            self._metric(
+                "TimeSinceFirstReceive", "Maximum", "first received", _ORANGE, period=_FIVE_MINUTES
+            ),
+            OLDEST_MESSAGE_SECONDS,
+            "A message was first received more than 20 minutes ago, longer than any lease, and has come back again. "
+            "First: read why messages are returned (cause in the function's log).",
+            # What is returned again and again comes back every 15 minutes, so no two periods in a row need have a value:
+            # one is enough, and 20 minutes hold at least one.
+            periods=4,
+            breaching=1,
+        )
+        self._alarm(
             "ConflictRate",
             self._metric("VersionConflict", "Average", "conflict rate", _RED, period=_FIVE_MINUTES),
             HEALTHY_CONFLICT_RATE,
@@ -275,8 +321,9 @@ class Monitoring(Construct):
         threshold: float,
         description: str,
         periods: int = 1,
+        breaching: int | None = None,
     ) -> None:
-        """Add an alarm for so many periods in a row above the threshold; missing data is not breaching."""
+        """Add an alarm for so many breaching periods, by default all, of the last ones."""
         self.alarms.append(
             cloudwatch.Alarm(
                 self,
@@ -292,8 +339,8 @@ class Monitoring(Construct):
                 threshold=threshold,
                 comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
                 evaluation_periods=periods,
-                datapoints_to_alarm=periods,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+                datapoints_to_alarm=breaching or periods,
+                treat_missing_data=_SILENCE[metric.metric_name],
                 alarm_description=f"{description} More: {RUNBOOK}",
             )
         )
@@ -334,7 +381,8 @@ class Monitoring(Construct):
         self._heading(
             "Are orders flowing?",
             "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform "
-            "below. **Dead letters** stay until somebody acts: their `errorMessage` says what to fix.",
+            "below. SQS leaves out what it delivered three times; **came back** is the time since a message was first "
+            "received. **Dead letters** stay until somebody acts: their `errorMessage` says what to fix.",
         )
         placed = self._metric("OrdersPlaced", "Sum", "placed", _GREEN)
         rejected = self._metric("OrdersRejected", "Sum", "rejected", _ORANGE)
@@ -373,7 +421,10 @@ class Monitoring(Construct):
         self.dashboard.add_widgets(
             self._graph(
                 "Age of the oldest message",
-                self._each_queue("ApproximateAgeOfOldestMessage"),
+                [
+                    *self._each_queue("ApproximateAgeOfOldestMessage"),
+                    self._metric("TimeSinceFirstReceive", "Maximum", "came back", _RED),
+                ],
                 "seconds",
                 line=(OLDEST_MESSAGE_SECONDS, "longer than any lease"),
             ),
@@ -484,13 +535,21 @@ class Monitoring(Construct):
             "are small (raise `batchWindowSeconds`), or orders share no products.",
         )
         units = cloudwatch.MathExpression(
-            expression="(products + orders) / answered",
+            expression="(products + orders + index) / answered",
             using_metrics={
                 "products": self._of_table(
                     self._tables["Products"], "ConsumedWriteCapacityUnits", "products", _BLUE
                 ),
                 "orders": self._of_table(
                     self._tables["Orders"], "ConsumedWriteCapacityUnits", "orders", _BLUE
+                ),
+                # CloudWatch counts an index apart from its table.
+                "index": self._of_table(
+                    self._tables["Orders"],
+                    "ConsumedWriteCapacityUnits",
+                    "byUser",
+                    _BLUE,
+                    index="byUser",
                 ),
                 "answered": self._metric("OrdersPlaced", "Sum", "placed", _GREEN),
             },

@@ -10,8 +10,16 @@ from constructs import Construct
 
 from infra.settings import Settings
 
-# With the growing delays of returned messages, 20 deliveries take at least 19 minutes. The longest lease takes 15.
-MAX_RECEIVE_COUNT = 20
+# The most that SQS allows: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
+# sqs-configure-dead-letter-queue.html. What it moves loses its place in its group, so no outage may use it up: with the
+# growing delays of returned messages 1,000 deliveries last 5 days at the least, and 8 on average.
+MAX_RECEIVE_COUNT = 1000
+
+# What is not processed by then is deleted, not dead-lettered. A standard dead-letter queue keeps the time of the first
+# sending, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
+# sqs-dead-letter-queues.html
+_RETENTION = Duration.days(10)
+_DEAD_LETTER_RETENTION = Duration.days(14)
 
 
 @dataclass(frozen=True)
@@ -52,21 +60,21 @@ class Queues(Construct):
     def _pair(
         self, name: str, dead_letter_name: str, function: str, *, fifo: bool = False
     ) -> QueuePair:
-        dead_letters = self._queue(dead_letter_name, fifo=fifo, retention=Duration.days(14))
+        dead_letters = self._queue(dead_letter_name, fifo=fifo, retention=_DEAD_LETTER_RETENTION)
         timeout = self._settings.functions[function].timeoutSeconds
-        window = self._settings.queues[name].batchWindowSeconds
+        # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before its
+        # messages become visible: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+        visibility = 6 * timeout + self._settings.queues[name].batchWindowSeconds
+        # What kills its invocation each time comes back after the visibility timeout. It must not expire before it has
+        # used up its deliveries, however long the timeout.
+        in_half_of_its_time = _RETENTION.to_seconds() // (2 * visibility)
         queue = self._queue(
             name,
             fifo=fifo,
-            # What is not processed by then is deleted, not dead-lettered. A standard dead-letter queue keeps the time of
-            # the first sending, so its 14 days have to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/
-            # SQSDeveloperGuide/sqs-dead-letter-queues.html
-            retention=Duration.days(10),
-            # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before
-            # its messages become visible: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-            visibility=Duration.seconds(6 * timeout + window),
+            retention=_RETENTION,
+            visibility=Duration.seconds(visibility),
             dead_letters=sqs.DeadLetterQueue(
-                max_receive_count=MAX_RECEIVE_COUNT, queue=dead_letters
+                max_receive_count=min(MAX_RECEIVE_COUNT, in_half_of_its_time), queue=dead_letters
             ),
         )
         return QueuePair(queue, dead_letters)

@@ -39,7 +39,8 @@ class QueueSettings:
     Attributes:
         batchSize: Most messages for one invocation.
         maximumConcurrency: Most invocations at the same time.
-        batchWindowSeconds: How long to wait for a batch to fill; at least 1 if batchSize is above 10 (a rule of SQS).
+        batchWindowSeconds: How long to wait for a batch to fill; at least 1 if batchSize is above 10 (a rule of SQS). With
+            a window of any length a quiet queue may wait for 20 seconds: docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
     """
 
     batchSize: int  # noqa: N815
@@ -55,6 +56,9 @@ class QueueSettings:
 @dataclass(frozen=True)
 class WarmThroughput:
     """Capacity that a table has at once, for an announced drop.
+
+    DynamoDB never lowers it again, and raises it by itself under load. So a setting that stays becomes lower than what
+    the table has, and `make deploy` refuses it. Left out, the table keeps what it has.
 
     Attributes:
         readUnitsPerSecond: At least 12,000, which every on-demand table has.

@@ -226,8 +226,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
         books = read_books(aws)
         dead_letters = {
             dead_letter.original_message_id: dead_letter
-            for queue in queues.DEAD_LETTERS
-            for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[queue], 100_000)
+            for dead_letter in queues.dead_letters(aws, 100_000)
             if dead_letter.original_message_id in ids
         }
         samples = _samples_since(since, emf.read_samples(aws, _LOG_GROUP, since))

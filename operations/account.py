@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -52,16 +52,20 @@ class AwsAccount:
             raise UserError("there is no AWS region: set AWS_REGION, such as AWS_REGION=eu-west-1")
         return cls(session, session.region_name)
 
+    def client(self, service: str) -> Any:
+        """Make a client for a question or two that somebody waits for."""
+        config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+        # The stubs want the service's name as a literal.
+        return self.session.client(service, config=config)  # type: ignore[call-overload]
+
     def number(self) -> str:
         """Ask AWS for the number of the account.
 
         Raises:
             UserError: AWS does not accept the credentials, or cannot be reached.
         """
-        config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
         try:
-            sts = self.session.client("sts", config=config)
-            return str(sts.get_caller_identity()["Account"])
+            return str(self.client("sts").get_caller_identity()["Account"])
         except ClientError as error:
             reason = error.response["Error"]
             raise UserError(

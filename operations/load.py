@@ -45,6 +45,7 @@ from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
     RequestInvalidError,
+    ThrottledError,
     id_reused_error,
     rejection_error,
 )
@@ -304,7 +305,11 @@ class _Worker:
         Raises:
             StoreError: DynamoDB failed.
         """
-        return read(self._client, None, keys, self._deadline(_PATIENCE_SECONDS), CommitStats())
+        deadline = self._deadline(_PATIENCE_SECONDS)
+        snapshot = read(self._client, None, keys, deadline, CommitStats())
+        if snapshot.unprocessed:
+            raise ThrottledError("UNPROCESSED_KEYS", "reads were left out")
+        return snapshot
 
     def compare(
         self, wanted: Iterable[NewProduct], found: Mapping[str, Product]

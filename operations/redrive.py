@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from operations.queues import TOO_MANY_DELIVERIES, DeadLetter, read_dead_letter
+from operations.queues import POLL_SECONDS, TOO_MANY_DELIVERIES, DeadLetter, read_dead_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -35,8 +35,6 @@ SEEN_IN_A_GROUP = 10
 
 # If this process is killed, its messages become visible again after this time.
 _HIDDEN_SECONDS = 120
-# Long polling asks all of SQS's servers, so an empty response means an empty queue.
-_POLL_SECONDS = 1
 _BATCH = 10
 _OURS = frozenset({"errorCode", "errorMessage", "originalMessageId"})
 
@@ -291,7 +289,7 @@ class _Reader:
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["MessageGroupId"],
             VisibilityTimeout=_HIDDEN_SECONDS,
-            WaitTimeSeconds=_POLL_SECONDS,
+            WaitTimeSeconds=POLL_SECONDS,
         )
         batch = [Delivery.of(message) for message in answer.get("Messages", [])]
         self._hidden |= {delivery.message_id: delivery.receipt_handle for delivery in batch}

@@ -7,7 +7,7 @@ which faults occur.
     clock = ManualClock()
     aws = SimulatedAws(clock.now)
     aws.dynamodb.answer("CreateTable", {...})
-    aws.sqs.create("Queue", visibility=180, dead_letters=aws.sqs.create("DeadLetters"), max_receive_count=20)
+    aws.sqs.create("Queue", visibility=180, dead_letters=aws.sqs.create("DeadLetters"), max_receive_count=1000)
     with virtual_time(clock), answered_by(aws.answer):
         boto3.client("dynamodb").get_item(...)          # any client: ours, PynamoDB's, Powertools'
 

@@ -107,6 +107,8 @@ class ContendedDynamoDB:
         if not wanted:
             raise ServiceError("ThrottlingException", _THROTTLED["Message"])
         answer = self._store.answer("BatchGetItem", {**request, "RequestItems": wanted})
+        for name, entry in answer["UnprocessedKeys"].items():
+            left_out.setdefault(name, {**entry, "Keys": []})["Keys"] += entry["Keys"]
         return {**answer, "UnprocessedKeys": left_out}
 
     def _transact(self, request: dict[str, Any], at_service: float) -> dict[str, Any]:

@@ -57,6 +57,7 @@ TOKEN_SECONDS = 600.0
 _MAX_ITEM = 400 * 1024
 _MAX_TRANSACTION = 4 * 1024 * 1024
 _MAX_PAGE = 1024 * 1024
+_MAX_BATCH = 16 * 1024 * 1024
 _CONDITION_FAILED = "The conditional request failed"
 
 
@@ -375,7 +376,8 @@ class DynamoDB:
         if not wanted or count > 100:
             raise invalid("Too many items requested for the BatchGetItem call")
         responses: dict[str, list[Item]] = {}
-        consumed = []
+        left_out: dict[str, Any] = {}
+        consumed, room = [], _MAX_BATCH
         for name, entry in wanted.items():
             _only(
                 entry,
@@ -387,12 +389,19 @@ class DynamoDB:
             if not keys or len(set(keys)) < len(keys):
                 raise invalid("Provided list of item keys contains duplicates")
             projection, scope = _projection(entry)
-            found = [table.items.get(key) for key in keys]
+            found = []
+            for key, given in zip(keys, entry["Keys"], strict=True):
+                item = table.items.get(key)
+                room -= size_of_item(item or {})
+                if room >= 0:
+                    found.append(item)
+                else:
+                    left_out.setdefault(name, {**entry, "Keys": []})["Keys"].append(given)
             consistent = entry.get("ConsistentRead", False)
             units = sum(_read_units([item], consistent) for item in found)
             consumed.append((table, Consumed(reads=units)))
             responses[name] = [_project(projection, scope, item) for item in found if item]
-        return {"Responses": responses, "UnprocessedKeys": {}} | self._consume(
+        return {"Responses": responses, "UnprocessedKeys": left_out} | self._consume(
             request, consumed, as_list=True
         )
 

@@ -250,5 +250,5 @@ INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
 """Visibility timeout in seconds, as in the stack: 6 times the function's timeout."""
 
-MAX_DELIVERIES = 20
+MAX_DELIVERIES = 1000
 """Deliveries before SQS moves a message to the dead-letter queue, as in the stack."""

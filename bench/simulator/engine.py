@@ -308,7 +308,6 @@ class _Simulation:
                 "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
                 "QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/000000000000/Orders",
                 "DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
-                "MAX_RECEIVE_COUNT": str(MAX_DELIVERIES),
                 "AWS_ACCESS_KEY_ID": "simulated",
                 "AWS_SECRET_ACCESS_KEY": "simulated",
                 "AWS_DEFAULT_REGION": "us-east-1",
@@ -335,7 +334,10 @@ class _Simulation:
         """Replace a function that caches its result once per process by one that caches it once per worker."""
 
         def call(*args: Any) -> Any:
-            worker: _Worker = self._scheduler.owner
+            worker: _Worker | None = self._scheduler.owner
+            if worker is None:
+                # The first import, before any worker.
+                return cached.__wrapped__(*args)
             if name not in worker.caches:
                 worker.caches[name] = functools.cache(cached.__wrapped__)
             return worker.caches[name](*args)

@@ -25,6 +25,8 @@ from inventory_orders.products.decrement import REASON
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+runtime.prepare()
+
 RULES = QueueRules(
     id_reused_code="ADJUSTMENT_ID_REUSED",
     # The receipt or the product that the adjustment needs may be on its way.

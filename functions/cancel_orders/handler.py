@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.change import Change, OrderLine
 
+runtime.prepare()
+
 RULES = QueueRules(
     # Cannot happen as long as a cancellation says nothing but its order's id.
     id_reused_code="CANCELLATION_ID_REUSED",

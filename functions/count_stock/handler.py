@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
+runtime.prepare()
+
+
 @logger.inject_lambda_context
 @metrics.log_metrics
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:

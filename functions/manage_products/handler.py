@@ -38,6 +38,8 @@ from inventory_orders.products.catalogue import Products
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+runtime.prepare()
+
 RULES = QueueRules(
     id_reused_code="EVENT_ID_REUSED",
     # The product may be on its way.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
+runtime.prepare()
+
 RULES = QueueRules(id_reused_code="ORDER_ID_REUSED")
 
 

@@ -14,7 +14,14 @@ from enum import StrEnum
 from typing import Any
 
 from local.dashboard.body import Unknown
-from local.dashboard.metrics import DashboardError, Metric, Samples, Window, statistic
+from local.dashboard.metrics import (
+    RETENTION_SECONDS,
+    DashboardError,
+    Metric,
+    Samples,
+    Window,
+    statistic,
+)
 
 _COMPARISONS = {
     "GreaterThanThreshold": operator.gt,
@@ -30,7 +37,7 @@ class State(StrEnum):
     OK = "OK"
     ALARM = "ALARM"
     UNKNOWN = "UNKNOWN"
-    """The metric is not available on this machine."""
+    """The metric is not available on this machine, or the alarm keeps a state of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,13 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
     Raises:
         DashboardError: This kind of alarm is not supported here.
     """
+    period, count = definition["Period"], definition["EvaluationPeriods"]
     missing = definition.get("TreatMissingData", "missing")
+    # Over several periods, CloudWatch goes further back for data by rules that no alarm here needs.
+    keeps_its_state = missing == "ignore" and count == 1
     compare = _COMPARISONS.get(definition["ComparisonOperator"])
-    if missing != "notBreaching" or compare is None or "MetricName" not in definition:
+    judged = missing == "notBreaching" or keeps_its_state
+    if not judged or compare is None or "MetricName" not in definition:
         raise DashboardError(
             f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
         )
@@ -72,16 +83,24 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
     reason = unknown(metric)
     if reason is not None:
         return Judgement(State.UNKNOWN, f"Not known on this machine: {reason}.")
-    period, count = definition["Period"], definition["EvaluationPeriods"]
     stat = definition.get("Statistic") or definition["ExtendedStatistic"]
-    window = Window(now + 1 - period * count, period, count)
+    looked_at = RETENTION_SECONDS // period if keeps_its_state else count
+    window = Window(now + 1 - period * looked_at, period, looked_at)
     points = [statistic(stat, bucket) for bucket in samples.buckets(metric, window)]
+    if keeps_its_state:
+        reported = [point for point in points if point is not None]
+        if not reported:
+            return Judgement(
+                State.UNKNOWN, "There is no data, so it keeps a state that is not known."
+            )
+        points = [reported[-1]]
     threshold = definition["Threshold"]
     breaching = [p for p in points if p is not None and compare(p, threshold)]
     needed = definition.get("DatapointsToAlarm") or count
     state = State.ALARM if len(breaching) >= needed else State.OK
     newest = "no data" if points[-1] is None else f"{points[-1]:,.4g}"
     length = f"{period} s" if period < 60 else f"{period // 60} min"
+    length += " with data" if keeps_its_state else ""
     return Judgement(
         state,
         f"{stat} over the last {length}: {newest}; alarm when {definition['ComparisonOperator']} {threshold:,g} "

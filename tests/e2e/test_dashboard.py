@@ -114,7 +114,7 @@ def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page
             heading = properties["markdown"].splitlines()[0].removeprefix("## ")
             assert root.query_selector("h2").inner_text() == heading
         elif widget["type"] == "alarm":
-            assert len(root.query_selector_all("li")) == len(properties["alarms"]) == 29
+            assert len(root.query_selector_all("li")) == len(properties["alarms"]) == 31
         else:
             labels = [entry[-1]["label"] for entry in properties["metrics"]]
             shown = [entry[-1].get("visible", True) for entry in properties["metrics"]]

@@ -36,8 +36,7 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
     assert {row.get("reason") for row in rows.values()} == {None, "INSUFFICIENT_STOCK"}
     found = {
         dead_letter.original_message_id: dead_letter
-        for name in queues.DEAD_LETTERS
-        for dead_letter in queues.peek_dead_letters(aws.sqs, aws.outputs[name], 1000)
+        for dead_letter in queues.dead_letters(aws, 1000)
     }
     for message_id in (bad_id, bad_fifo_id):
         assert found[message_id].body == bad

@@ -27,7 +27,7 @@ from simulated_aws import ManualClock, Queue, ServiceError, SimulatedAws, answer
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
-MAX_RECEIVE_COUNT = 20
+MAX_RECEIVE_COUNT = 1000
 TICK_SECONDS = 0.001
 # The time that a broken connection takes. The leases of the scenarios are much longer.
 LOST_SECONDS = 0.1
@@ -802,7 +802,6 @@ class Handlers:
             ORDERS_TABLE_NAME="Orders",
             STOCK_ADJUSTMENTS_TABLE_NAME="StockAdjustments",
             POWERTOOLS_METRICS_DISABLED="true",
-            MAX_RECEIVE_COUNT=str(MAX_RECEIVE_COUNT),
         )
         logging.disable(logging.CRITICAL)
         self.clock = ManualClock()

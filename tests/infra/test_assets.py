@@ -1,5 +1,6 @@
 """The assets: what the layer and the functions contain."""
 
+import os
 import subprocess
 import sys
 
@@ -25,6 +26,89 @@ def test_the_layer_holds_the_package_its_dependencies_and_nothing_else(monkeypat
 def test_the_same_sources_make_the_same_asset():
     assert assets.layer(HERE) == assets.layer(HERE)
     assert assets.layer("python3.12").digest != assets.layer("python3.13").digest
+
+
+@pytest.fixture(params=[0o077, 0o000], ids=oct)
+def umask(request):
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize(
+    "build", [assets.layer, lambda runtime: assets.function("place_orders", runtime)]
+)
+def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path, monkeypatch):
+    digest = build(HERE).digest
+    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
+    asset = build(HERE)
+    assert asset.digest == digest
+    assert list(asset.path.rglob("*.pyc"))
+    modes = {
+        (path.is_dir(), oct(path.stat().st_mode & 0o7777))
+        for path in (asset.path, *asset.path.rglob("*"))
+    }
+    assert modes <= {(True, "0o755"), (False, "0o644")}
+
+
+@pytest.fixture
+def build_of(tmp_path, monkeypatch):
+    """Makes an asset of the files in a folder, in a folder of its own."""
+    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
+
+    def build(folder, interpreter=None):
+        monkeypatch.setattr(assets, "_interpreter", lambda runtime: interpreter)
+        return assets._build("sample", HERE, assets._sources(folder))
+
+    return build
+
+
+def sample(folder, content="pass\n", name="a.py"):
+    folder.mkdir()
+    (folder / name).write_bytes(content.encode())
+    return folder
+
+
+def test_date_mode_and_link_of_a_source_make_no_difference(build_of, tmp_path):
+    first = sample(tmp_path / "first")
+    elsewhere = sample(tmp_path / "elsewhere") / "a.py"
+    elsewhere.chmod(0o755)
+    os.utime(elsewhere, (0, 0))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.py").symlink_to(elsewhere)
+    asset = build_of(other)
+    assert build_of(first) == asset
+    assert not (asset.path / "a.py").is_symlink()
+    assert (asset.path / "a.py").stat().st_mode & 0o7777 == 0o644
+
+
+def test_what_decides_the_result_decides_the_digest(build_of, tmp_path):
+    newer = [assets._Interpreter(sys.executable, version) for version in ("3.13.0", "3.13.1")]
+    one = sample(tmp_path / "one")
+    digests = [
+        build_of(one).digest,
+        *(build_of(one, interpreter).digest for interpreter in newer),
+        build_of(sample(tmp_path / "content", "pass\r\n")).digest,
+        build_of(sample(tmp_path / "name", name="b.py")).digest,
+    ]
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, tmp_path):
+    files_of = assets._files_of
+    changed = sample(tmp_path / "changed", "raise SystemExit\n", "__init__.py") / "__init__.py"
+
+    def with_another_file(found, prefix):
+        return {
+            place: changed if place == "python/jmespath/__init__.py" else path
+            for place, path in files_of(found, prefix).items()
+        }
+
+    before = assets.layer(HERE).digest
+    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
+    monkeypatch.setattr(assets, "_files_of", with_another_file)
+    assert assets.layer(HERE).digest != before
 
 
 def test_bytecode_does_not_become_stale_by_a_date():

@@ -1,22 +1,26 @@
 """Monitoring: every metric of the dashboard and the alarms is emitted, and every alarm can fire."""
 
 import json
-import statistics
 import sys
 from datetime import UTC, datetime
 
 import pytest
 from moto import mock_aws
 
+from bench import costs
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.invocation import runtime
 from local import emf
+from local.dashboard.alarms import State, judge
+from local.dashboard.body import evaluate
+from local.dashboard.metrics import Metric, Samples, Window
 from local.invoke import FakeContext, load_handler, moto_stack
 from tests.support.messages import order_body, sqs_event
 from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
+NOW = 1_790_000_000
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
@@ -174,6 +178,18 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
+def test_the_write_units_of_an_order_include_those_of_the_index(widgets):
+    (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
+    tables = {"TablesProducts": 2, "TablesOrders": 2}
+    samples = Samples()
+    for namespace, name, dimensions in metrics_of([capacity]):
+        index = "GlobalSecondaryIndexName" in dimensions
+        units = 1 if index else tables.get(dimensions.get("TableName", "")[:-8], 1)
+        samples.add(Metric(namespace, name, frozenset(dimensions.items())), NOW, [units])
+    (drawn,) = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
+    assert drawn["points"] == [costs.KINDS[0].write_units] == [5]
+
+
 def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     headings = [w["properties"]["markdown"] for w in widgets if w["type"] == "text"]
     titles = [text.splitlines()[0] for text in headings]
@@ -188,22 +204,29 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
         assert widget["x"] + widget["width"] <= 24
 
 
-def is_alarming(properties, datapoints):
-    """Evaluate an alarm like CloudWatch: its newest points against its definition."""
-    aggregate = {"Sum": sum, "Average": statistics.fmean, "Maximum": max}[properties["Statistic"]]
-    assert properties["ComparisonOperator"] == "GreaterThanThreshold"
-    assert properties["TreatMissingData"] == "notBreaching"
-    recent = datapoints[-properties["EvaluationPeriods"] :]
-    breaching = sum(
-        bool(values) and aggregate(values) > properties["Threshold"] for values in recent
-    )
-    return breaching >= properties["DatapointsToAlarm"]
+def judged(properties, samples, now=NOW):
+    """The state of an alarm of the template, by the local dashboard's judge. Samples are pairs of a second and a value."""
+    namespace, name, dimensions = metric_of_alarm(properties)
+    held = Samples()
+    for second, value in samples:
+        held.add(Metric(namespace, name, frozenset(dimensions.items())), second, [value])
+    named = [{"Name": name, "Value": value} for name, value in dimensions.items()]
+    definition = properties | {"AlarmName": "a", "Dimensions": named}
+    return judge(definition, held, now, lambda _: None).state
+
+
+def in_periods(properties, periods):
+    """Samples from the values of the newest periods."""
+    ends = range(NOW - properties["Period"] * (len(periods) - 1), NOW + 1, properties["Period"])
+    return [(end, value) for end, values in zip(ends, periods, strict=True) for value in values]
 
 
 # The values of a metric, by period, on a good day and on a bad one.
 GOOD_AND_BAD = {
     "ApproximateNumberOfMessagesVisible": ([0], [1]),
     "ApproximateAgeOfOldestMessage": ([900], [1500]),
+    "MessagesDeadLettered": ([0], [0, 1]),
+    "TimeSinceFirstReceive": ([0, 900], [0, 1500]),
     "VersionConflict": ([0] * 97 + [1] * 3, [0] * 9 + [1]),
     "RetriesExhausted": ([0] * 200 + [1], [0] * 20 + [1]),
     "Errors": ([0], [1]),
@@ -215,12 +238,63 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 5 * 2 + 2 + 5 * 2 + 3 * 2 + 1
+    assert len(alarms) == 5 * 2 + 4 + 5 * 2 + 3 * 2 + 1
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
-        assert is_alarming(properties, [bad] * 5), logical_id
-        assert not is_alarming(properties, [good] * 5), logical_id
-        assert not is_alarming(properties, [[]] * 5), f"{logical_id}: no data is no trouble"
+        assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
+        assert judged(properties, in_periods(properties, [good] * 5)) is State.OK, logical_id
+        assert judged(properties, []) is not State.ALARM, f"{logical_id}: no data is no trouble"
+
+
+def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
+    """SQS falls silent about a quiet queue, and the dead letter is still there."""
+    outlasting = set()
+    for logical_id, properties in alarms_of(template).items():
+        _, bad = GOOD_AND_BAD[properties["MetricName"]]
+        if judged(properties, in_periods(properties, [bad] * 5 + [[]] * 30)) is State.ALARM:
+            outlasting.add(logical_id)
+            gone = in_periods(properties, [bad] + [[]] * 30 + [[0]] + [[]] * 30)
+            assert judged(properties, gone) is State.OK, f"{logical_id}: it was seen to be gone"
+    queues = resources(template, "AWS::SQS::Queue")
+    dead = [id_ for id_, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
+    watched = [metric_of_alarm(alarms_of(template)[name])[2]["QueueName"] for name in outlasting]
+    assert sorted(watched) == sorted(dead)
+
+
+@pytest.fixture
+def age_alarm(template):
+    (properties,) = (
+        alarm
+        for alarm in alarms_of(template).values()
+        if alarm["MetricName"] == "TimeSinceFirstReceive"
+    )
+    return properties
+
+
+# A returned message is hidden for at most 15 minutes; then it takes some seconds until it is received.
+RETURN_SECONDS = 905
+
+
+def test_what_returns_every_15_minutes_alarms_until_it_is_gone(age_alarm):
+    samples = [(NOW + age, age) for age in range(0, 8 * RETURN_SECONDS, RETURN_SECONDS)]
+    fires, last = samples[2][0], samples[-1][0]
+    states = {
+        now: judged(age_alarm, [s for s in samples if s[0] <= now], now)
+        for now in range(NOW, last + 3600, 60)
+    }
+    assert {state for now, state in states.items() if now < fires} == {State.OK}
+    alarming = [now for now, state in states.items() if state is State.ALARM]
+    assert alarming == list(range(alarming[0], alarming[-1] + 1, 60)), "it does not flap"
+    assert alarming[0] - fires < 60, "at the first delivery that is older than 20 minutes"
+    assert 1140 < alarming[-1] - last <= 1200
+    in_a_row = age_alarm | {"EvaluationPeriods": 3, "DatapointsToAlarm": 3}
+    assert {judged(in_a_row, samples, now) for now in states} == {State.OK}, "one must do"
+
+
+def test_what_waited_for_the_longest_lease_does_not_alarm(age_alarm):
+    samples = [(NOW, 0), (NOW + RETURN_SECONDS, RETURN_SECONDS)]
+    states = {judged(age_alarm, samples, now) for now in range(NOW, NOW + 3600, 60)}
+    assert states == {State.OK}
 
 
 def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
@@ -247,6 +321,23 @@ def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
     assert checked == 6
 
 
+def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(template, emitted):
+    mappings = [
+        m["Properties"] for m in resources(template, "AWS::Lambda::EventSourceMapping").values()
+    ]
+    assert all("MaximumConcurrency" in m["ScalingConfig"] for m in mappings), "five pollers each"
+    groups = resources(template, "AWS::Logs::LogGroup").values()
+    assert {group["Properties"]["RetentionInDays"] for group in groups} == {30}, "a month of logs"
+    fifo = sum("Fifo" in m["EventSourceArn"]["Fn::GetAtt"][0] for m in mappings)
+    assert {one.title: one.count for one in costs.STANDING} == {
+        "custom metrics": len(emitted),
+        "alarms": len(alarms_of(template)),
+        "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
+        "standard queues, polled while empty": len(mappings) - fifo,
+        "FIFO queues, polled while empty": fifo,
+    }
+
+
 def test_no_alarm_counts_logical_successes(template):
     watched = {properties["MetricName"] for properties in alarms_of(template).values()}
     assert not watched & {
@@ -257,27 +348,6 @@ def test_no_alarm_counts_logical_successes(template):
     }
 
 
-def test_alarms_are_mailed_if_an_address_is_set(template):
+def test_without_an_address_no_alarm_is_mailed(template):
+    """With one, test_access.py has the way of an alarm to it."""
     assert not resources(template, "AWS::SNS::Topic")
-    mailed = synthesise("dev", alarmEmail="ops@example.com")
-    (topic,) = resources(mailed, "AWS::SNS::Topic")
-    mailed.has_resource_properties(
-        "AWS::SNS::Subscription", {"Protocol": "email", "Endpoint": "ops@example.com"}
-    )
-    for properties in alarms_of(mailed).values():
-        assert properties["AlarmActions"] == properties["OKActions"] == [{"Ref": topic}]
-
-
-def test_cloudwatch_may_publish_the_alarms_of_this_account_and_nobody_else_may():
-    """https://docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html"""
-    mailed = synthesise("dev", alarmEmail="ops@example.com")
-    (topic,) = resources(mailed, "AWS::SNS::Topic")
-    (policy,) = resources(mailed, "AWS::SNS::TopicPolicy").values()
-    statements = policy["Properties"]["PolicyDocument"]["Statement"]
-    (allowed,) = [statement for statement in statements if statement["Effect"] == "Allow"]
-    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
-    assert (allowed["Action"], allowed["Resource"]) == ("sns:Publish", {"Ref": topic})
-    account = {"Ref": "AWS::AccountId"}
-    assert allowed["Condition"]["StringEquals"] == {"aws:SourceAccount": account}
-    source = allowed["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Join"][1]
-    assert source[-3:] == [":", account, ":alarm:*"]

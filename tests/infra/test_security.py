@@ -59,28 +59,6 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
             assert attribute[1] == "Arn", f"{logical_id}: {target} is more than one resource"
 
 
-def test_only_lambda_may_assume_a_role(template):
-    for role in resources(template, "AWS::IAM::Role").values():
-        (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-        assert statement == {
-            "Action": "sts:AssumeRole",
-            "Effect": "Allow",
-            "Principal": {"Service": "lambda.amazonaws.com"},
-        }
-
-
-def test_nothing_can_be_reached_without_credentials_of_the_account(template):
-    """There is no function URL, no permission for others to invoke, and no resource policy that allows anything."""
-    kinds = {resource["Type"] for resource in template.to_json()["Resources"].values()}
-    assert not kinds & {"AWS::Lambda::Url", "AWS::Lambda::Permission", "AWS::ApiGatewayV2::Api"}
-    for kind in ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy"):
-        policies = list(statements(template, kind))
-        assert policies
-        for logical_id, statement in policies:
-            service = statement["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
-            assert statement["Effect"] == "Deny" or service, logical_id
-
-
 def test_production_is_protected_against_deletion():
     assert stack_of("prod").termination_protection
     assert not stack_of("dev").termination_protection

@@ -1,6 +1,10 @@
-"""Faults below the SDK: the real client and engine on a faulty network."""
+"""Faults below the SDK: the real client and engine on a faulty network, and on a disk that cannot be written."""
 
+import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from botocore.awsrequest import AWSResponse
@@ -9,7 +13,10 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.outcomes import ChangeStatus
+from local import ROOT
 from operations.audit import read_books
+from tests.support.memory_store import product, stored
+from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 
 
@@ -97,3 +104,67 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
     assert sum(row["status"] == "PENDING" for row in rows) == 60
     (account,) = [account for account in books.accounts if account.product_id == product_id]
     assert (account.stock, account.difference) == (0, 0)
+
+
+_ON_A_FULL_DISK = """
+import json, os, resource, signal, sys, tempfile
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+written = []
+sys.addaudithook(lambda event, args: written.append(args[0]) if event == "open" and _writes(args) else None)
+
+def _writes(args):
+    return bool((args[2] or 0) & (os.O_WRONLY | os.O_RDWR)) and "pycache" not in str(args[0])
+
+from inventory_orders.store.rows import Table
+from local.invoke import FakeContext, create_table, load_handler
+from simulated_aws import ManualClock, SimulatedAws, answered_by
+import boto3
+
+aws = SimulatedAws(ManualClock().now)
+queue = aws.sqs.create("Orders", 180, aws.sqs.create("Dead"), 20)
+os.environ["QUEUE_URL"], os.environ["DEAD_LETTER_QUEUE_URL"] = queue.url, aws.sqs.queues["Dead"].url
+with answered_by(aws.answer):
+    client = boto3.client("dynamodb")
+    for table in Table:
+        create_table(client, table, table.value)
+    product = json.loads(os.environ["PRODUCT"])
+    aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": product})
+    response = load_handler("place_orders").lambda_handler(
+        json.loads(os.environ["EVENT"]), FakeContext("place_orders")
+    )
+placed = [item["status"]["S"] for item in aws.dynamodb.tables["Orders"].items.values()]
+try:
+    open(os.path.join(sys.argv[1], "file"), "w").write("x" * 10_000)
+except OSError as error:
+    refused = error.strerror
+print(json.dumps({"response": response, "placed": placed, "written": written[:-1], "refused": refused}))
+"""
+
+
+def test_a_disk_that_cannot_be_written_keeps_no_order_from_being_placed(tmp_path):
+    """The handler opens no file for writing, so neither a full /tmp nor a missing HOME matters."""
+    nowhere = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), "/proc/none")
+    done = subprocess.run(
+        [sys.executable, "-c", _ON_A_FULL_DISK, str(tmp_path)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PRODUCTS_TABLE_NAME": "Products",
+            "ORDERS_TABLE_NAME": "Orders",
+            "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
+            **nowhere,
+            "PRODUCT": json.dumps(stored(product("p", 10))),
+            "EVENT": json.dumps(sqs_event(order_body("o1", {"p": 1}), order_body("o2", {"p": 2}))),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result == {
+        "response": {"batchItemFailures": []},
+        "placed": ["PENDING", "PENDING"],
+        "written": [],
+        "refused": "File too large",
+    }

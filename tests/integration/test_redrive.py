@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from infra.queues import MAX_RECEIVE_COUNT
 from operations import queues, redrive
 from operations.redrive import MAY_SUCCEED_NOW, SEEN_IN_A_GROUP, Decision
 from tests.support.messages import order_body
@@ -70,7 +71,7 @@ class Pair:
 @pytest.fixture(autouse=True)
 def no_long_polling(monkeypatch):
     """Skip long polling: the embedded AWS has one server, so an empty response means an empty queue."""
-    monkeypatch.setattr(redrive, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(redrive, "POLL_SECONDS", 0)
 
 
 @pytest.fixture(params=[False, True], ids=["standard", "fifo"])
@@ -174,8 +175,11 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
     assert set(pair.bodies(pair.dead)) == {"bad"}
 
 
+FEW_DELIVERIES = 3
+
+
 def give_up(aws, body):
-    """Let SQS dead-letter an order, as it does after too many deliveries."""
+    """Let SQS dead-letter an order, as it does after too many deliveries: here after fewer."""
     wait_until_settled(aws)
     (mapping,) = aws.functions.list_event_source_mappings(
         EventSourceArn=aws.sqs.get_queue_attributes(
@@ -183,15 +187,21 @@ def give_up(aws, body):
         )["Attributes"]["QueueArn"]
     )["EventSourceMappings"]
     aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    url = aws.outputs[queues.STANDARD]
+    own = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+    policy = json.loads(own["RedrivePolicy"])
+    assert policy["maxReceiveCount"] == MAX_RECEIVE_COUNT
+    fewer = {"RedrivePolicy": json.dumps(policy | {"maxReceiveCount": FEW_DELIVERIES})}
+    aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=fewer)
     try:
-        url = aws.outputs[queues.STANDARD]
         aws.sqs.send_message(QueueUrl=url, MessageBody=body)
         deliveries = 0
         while aws.sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages"):
             deliveries += 1
-            assert deliveries <= 20
-        assert deliveries == 20
+            assert deliveries <= FEW_DELIVERIES
+        assert deliveries == FEW_DELIVERIES
     finally:
+        aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=own)
         aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
 
 

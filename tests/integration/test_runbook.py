@@ -43,6 +43,11 @@ def log(aws, heading, operation="filter-log-events", instead=("", "")):
     return [event["message"] for event in run(aws, heading, operation, instead)["events"]]
 
 
+def emitted(aws, function, name, since):
+    """Read the values of a metric that a function has emitted since a time (Unix milliseconds)."""
+    return values_of(read_samples(aws, f"{function}LogGroupName", since), name)
+
+
 def status_of(aws, order_id):
     row = aws.dynamodb.get_item(
         TableName=aws.outputs["OrdersTableName"],
@@ -114,9 +119,11 @@ def mapping_of(aws, function, queue):
 def test_dead_letters_can_be_purged(aws):
     # test_redrive.py tests the redrive itself.
     url = aws.outputs["OrderDeadLetterQueueUrl"]
+    since = int(time.time() * 1000)
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STANDARD], MessageBody="no order")
     wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 100))
     assert "INVALID_JSON" in cli("redrive", "--queue", "standard").stdout
+    wait_until(aws, lambda: sum(emitted(aws, "PlaceOrders", "MessagesDeadLettered", since)) == 1)
     run(aws, "DeadLetters", "purge-queue")
     assert "There are no dead letters." in cli("redrive", "--queue", "standard").stdout
 
@@ -140,6 +147,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     receipt = {"adjustmentId": "rb-1", "productId": "rb-early", "delta": 3, "reason": "RECEIPT"}
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.STOCK], MessageBody=json.dumps(receipt))
     other = ("PlaceOrders", "AdjustStock")
+    since = int(time.time() * 1000)
 
     def returned():
         lines = [json.loads(line) for line in log(aws, "OldestMessage", instead=other)]
@@ -147,6 +155,13 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
 
     wait_until(aws, returned)
     assert returned() == {"UNKNOWN_PRODUCT"}
+    # Its first delay is at least a second.
+    wait_until(
+        aws,
+        lambda: any(
+            age >= 1 for age in emitted(aws, "AdjustStock", "TimeSinceFirstReceive", since)
+        ),
+    )
     create(aws, "rb-early", 1)
     wait_until_settled(aws)
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
@@ -196,7 +211,28 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
     wait_until_settled(aws)
 
 
-def test_errors_end_once_the_environment_is_restored(aws):
+@contextmanager
+def given_up_at_once(aws):
+    """Have SQS give up what was delivered before."""
+    named = run(aws, "Errors", "get-queue-attributes")["Attributes"]
+
+    def set_to(count):
+        instead = ('maxReceiveCount\\": 5', f'maxReceiveCount\\": {count}')
+        run(aws, "Errors", "set-queue-attributes", instead, ARN=named["QueueArn"])
+
+    url = aws.outputs[queues.STANDARD]
+    own = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
+    set_to(1)
+    try:
+        yield
+    finally:
+        set_to(1000)
+    after = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
+    before, now = (json.loads(found["Attributes"]["RedrivePolicy"]) for found in (own, after))
+    assert now == before
+
+
+def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored(aws):
     create(aws, "rb-error", 5)
 
     def broken(own):
@@ -212,6 +248,10 @@ def test_errors_end_once_the_environment_is_restored(aws):
             assert "PRODUCTS_TABLE_NAME" not in shown
             assert status_of(aws, "rb-error-1") is None
             assert queues.depth(aws, queues.STANDARD).total == 1
+            with given_up_at_once(aws):
+                wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total == 0)
+        (back,) = (c for c in commands(sections()["Errors"]) if " redrive " in c)
+        assert "1 sent back" in cli(*back.replace("--rate 0.1", "").split()[1:]).stdout
         wait_until(aws, lambda: status_of(aws, "rb-error-1") == "PENDING")
     wait_until_settled(aws)
 

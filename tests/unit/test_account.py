@@ -92,8 +92,136 @@ def test_credentials_that_aws_refuses_are_said_before_synthesis(cdk, monkeypatch
     assert cdk == []
 
 
-@mock_aws
-def test_account_and_region_are_shown_and_the_cdk_gets_the_same_region(cdk, monkeypatch):
+def refusal(code, message="no"):
+    return ClientError({"Error": {"Code": code, "Message": message}}, "X")
+
+
+ORDERS = {
+    "TableName": "Shop-Orders",
+    "WarmThroughput": {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 8_000},
+    "GlobalSecondaryIndexes": [
+        {
+            "IndexName": "byUser",
+            "WarmThroughput": {"ReadUnitsPerSecond": 15_000, "WriteUnitsPerSecond": 9_000},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """The answers of an account that has room for everything, by operation; each may be replaced, or be an error."""
+    answers = {
+        "get_caller_identity": {"Account": "123456789012"},
+        "get_account_settings": {
+            "AccountLimit": {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 900}
+        },
+        "describe_stacks": {
+            "Stacks": [
+                {"Outputs": [{"OutputKey": "OrdersTableName", "OutputValue": "Shop-Orders"}]}
+            ]
+        },
+        "describe_table": {"Table": ORDERS},
+    }
+
+    class Client:
+        def __getattr__(self, operation):
+            return lambda **_: self._answer(answers[operation])
+
+        def _answer(self, found):
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+    monkeypatch.setattr(AwsAccount, "client", lambda self, service: Client())
+    return answers
+
+
+def with_warm_throughput(monkeypatch, read, write):
+    units = {"readUnitsPerSecond": read, "writeUnitsPerSecond": write}
+    settings = {**SETTINGS, "warmThroughput": {"Orders": units}}
+    wanted = Settings.from_context("dev", settings)
+    monkeypatch.setattr(operators, "_settings", lambda stage: wanted)
+
+
+def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, account, monkeypatch):
+    with_warm_throughput(monkeypatch, 12_000, 8_500)
+    assert refused(["deploy", "--stage", "dev"]) == (
+        "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
+        "warmThroughput.Orders.writeUnitsPerSecond is 8,500 in cdk.json, but the index byUser of Shop-Orders has 9,000. "
+        "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, and the table keeps what it has"
+    )
+    with_warm_throughput(monkeypatch, 15_000, 7_999)
+    assert "is 7,999 in cdk.json, but the table Shop-Orders has 8,000;" in refused(
+        ["deploy", "--stage", "dev"]
+    )
+    assert cdk == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer", "note"),
+    [
+        ("describe_table", {"Table": ORDERS}, None),
+        ("describe_table", {"Table": {"TableName": "Shop-Orders"}}, None),
+        (
+            "describe_table",
+            refusal("AccessDeniedException"),
+            "warmThroughput fits the tables cannot",
+        ),
+        ("describe_stacks", refusal("ValidationError", "Stack with id X does not exist"), None),
+        ("describe_stacks", refusal("AccessDenied"), "warmThroughput fits the tables cannot"),
+        ("describe_stacks", {"Stacks": [{}]}, None),
+    ],
+)
+def test_deploy_goes_on_with_as_much_warm_throughput_or_if_it_cannot_ask(
+    cdk, account, monkeypatch, operation, answer, note
+):
+    with_warm_throughput(monkeypatch, 15_000, 9_000)
+    account[operation] = answer
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1
+    assert (note or "deploy: ") in done.stderr
+    assert ("Note:" in done.stderr) is (note is not None)
+
+
+def test_without_warm_throughput_in_the_settings_no_table_is_asked_for(cdk, account):
+    account["describe_stacks"] = account["describe_table"] = AssertionError("asked")
+    CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1
+
+
+@pytest.mark.parametrize(("free", "said"), [(10, True), (60, True), (61, False)])
+def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, said):
+    account["get_account_settings"] = {
+        "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
+    }
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1
+    note = (
+        f"Note: the account allows {free} concurrent executions of Lambda in us-east-1, {free} of them unreserved, but "
+        "the queues may use 61 (OrderQueue 5, OrderQueueFifo 50, "
+    )
+    assert (note in done.stderr) is said
+
+
+def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
+    account["get_account_settings"] = refusal("AccessDeniedException")
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert "61 concurrent executions" in done.stderr
+    assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
+    assert len(cdk) == 1
+
+
+def test_a_wrong_setting_is_said_before_the_cdk_begins(cdk, account, monkeypatch):
+    def wrong(stage, settings):
+        raise SettingsError("settings.queues is wrong")
+
+    monkeypatch.setattr(operators.Settings, "from_context", wrong)
+    assert refused(["deploy", "--stage", "dev"]) == "settings.queues is wrong"
+    assert cdk == []
+
+
+def test_account_and_region_are_shown_and_the_cdk_gets_the_same_region(cdk, account, monkeypatch):
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     done = CliRunner().invoke(app, ["deploy", "--stage", "team-a-live"])
     assert "deploy: InventoryOrders-team-a-live on account 123456789012, eu-west-1" in done.stderr

@@ -207,11 +207,37 @@ def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
     )
 
 
+def test_one_breaching_period_of_several_fires_where_that_is_enough():
+    samples = Samples()
+    samples.add(PLACED, 1000, [1])
+    one_of_three = alarm(DatapointsToAlarm=1)
+    fired = [
+        now
+        for now in range(990, 1300)
+        if judge(one_of_three, samples, now, unknown).state is State.ALARM
+    ]
+    assert fired == list(range(1000, 1000 + 3 * 60)), "as long as it is in one of the three"
+
+
+def test_an_alarm_that_ignores_missing_data_keeps_its_state():
+    keeps = alarm(EvaluationPeriods=1, DatapointsToAlarm=1, TreatMissingData="ignore")
+    samples = Samples()
+    assert judge(keeps, samples, 1000, unknown).state is State.UNKNOWN, "it never had one"
+    samples.add(PLACED, 1000, [1])
+    for now in (1000, 1060, 4600):
+        assert judge(keeps, samples, now, unknown).state is State.ALARM
+    samples.add(PLACED, 5000, [0])
+    judgement = judge(keeps, samples, 8000, unknown)
+    assert judgement.state is State.OK
+    assert "over the last 1 min with data: 0" in judgement.reason
+
+
 def test_an_alarm_on_an_unavailable_metric_is_unknown():
     throttles = alarm(Namespace="AWS/Lambda", MetricName="Throttles")
     assert judge(throttles, Samples(), 1000, unknown).state is State.UNKNOWN
     for other in (
         {"TreatMissingData": "breaching"},
+        {"TreatMissingData": "ignore"},
         {"ComparisonOperator": "LessThanLowerThreshold"},
     ):
         with pytest.raises(DashboardError, match="not supported here"):

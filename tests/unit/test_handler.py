@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import sys
 import time
@@ -12,9 +13,10 @@ import pytest
 
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Settings
 from local import ROOT, emf
-from local.invoke import FakeContext, function_names, load_handler, readable
+from local.invoke import FakeContext, function_names, is_good, load_handler, readable
 from operations.queues import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
 
@@ -49,6 +51,39 @@ def order_status(order_id):
         .get("Item")
     )
     return item and item["status"]["S"]
+
+
+def without_what_others_made():
+    for made_once in (
+        runtime._store,
+        runtime._committer,
+        runtime._atomic_decrement,
+        runtime._queues,
+    ):
+        made_once.cache_clear()
+
+
+@pytest.mark.parametrize("name", function_names())
+def test_clients_are_made_at_import_and_not_in_the_first_invocation(
+    name, moto_environment, monkeypatch
+):
+    without_what_others_made()
+    handler = load_handler(name)
+    monkeypatch.delattr(boto3, "client")
+    event = sample({"count_stock": "count_stock_acquire"}.get(name, name))
+    assert is_good(handler.lambda_handler(event, FakeContext(name)))
+
+
+@pytest.mark.parametrize("name", function_names())
+def test_a_handler_can_be_imported_without_its_environment(name, monkeypatch):
+    without_what_others_made()
+    for variable in [name for name in os.environ if name.endswith(("_TABLE_NAME", "QUEUE_URL"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.delattr(boto3, "client")
+    event = sample({"count_stock": "count_stock_acquire"}.get(name, name))
+    handler = load_handler(name)
+    with pytest.raises(ConfigurationError, match=r"environment variable [A-Z_]+ is not set"):
+        handler.lambda_handler(event, FakeContext(name))
 
 
 def test_the_sample_of_the_standard_queue_is_placed(handle, moto_environment):

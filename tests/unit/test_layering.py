@@ -43,7 +43,7 @@ MAY_IMPORT = {
     # Run by people.
     "operations": ("inventory_orders",),
     "local": ("operations", "inventory_orders"),
-    "cli": ("local", "operations", "inventory_orders"),
+    "cli": ("local", "operations", "inventory_orders", "infra.settings"),
     # Verifies.
     "simulated_aws": (),
     "bench": ("simulated_aws", "infra", "cli", "local", "operations", "inventory_orders"),

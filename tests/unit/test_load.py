@@ -6,6 +6,7 @@ import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -19,13 +20,14 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.lease import Lease
-from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Table
 from local import ROOT
 from local.examples import lose_responses
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
 from operations.load import Done, Load
+from tests.support.memory_store import FakeClock
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
 MIXED = HEADER + (
@@ -387,3 +389,12 @@ class TestTheCommand:
         assert "run the same command again" in said
         monkeypatch.setattr(Load, "run", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         assert "it was interrupted" in run(shelf.path, status=130)
+
+
+def test_a_read_that_stays_incomplete_is_no_answer():
+    """Taken for one it would mean that a product does not exist."""
+    clock = FakeClock()
+    store = SimpleNamespace(read=lambda keys: Snapshot(unprocessed=tuple(keys)))
+    worker = loading._Worker(store, clock, lambda _: None)
+    with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
+        worker.read(["p"])

@@ -1,9 +1,51 @@
 """Redrive: which dead letters go back, and with which attributes."""
 
-import pytest
+import threading
+from types import SimpleNamespace
 
+import pytest
+from typer.testing import CliRunner
+
+from cli import operators
+from cli.main import app
+from operations.aws import Aws
 from operations.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
 from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
+
+
+class EmptyQueues:
+    """Answers requests for dead letters only once all five queues were asked, and all tables and queues are empty."""
+
+    def __init__(self):
+        self.waited = []
+        self._all = threading.Barrier(len(DEAD_LETTERS), timeout=10)
+
+    def receive_message(self, **request):
+        self.waited.append((request["QueueUrl"], request.get("WaitTimeSeconds", 0)))
+        self._all.wait()
+        return {}
+
+    def get_queue_attributes(self, **request):
+        return {"Attributes": dict.fromkeys(request["AttributeNames"], "0")}
+
+    def describe_table(self, **_):
+        return {"Table": {"ItemCount": 0}}
+
+
+@pytest.mark.parametrize("command", ["status", "redrive"])
+def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
+    command, monkeypatch
+):
+    empty = EmptyQueues()
+    tables = ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName")
+    outputs = {name: name for name in (*DEAD_LETTERS, *QUEUES, *tables)}
+    aws = Aws(outputs, empty, empty, SimpleNamespace(), SimpleNamespace())
+    monkeypatch.setattr(operators, "aws_of", lambda _: aws)
+    done = CliRunner().invoke(app, [command], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert dict(empty.waited).keys() == set(DEAD_LETTERS)
+    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html
+    assert all(seconds >= 1 for _, seconds in empty.waited)
 
 
 def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message="why"):

@@ -67,6 +67,19 @@ def test_reads_consume_units_by_size_and_consistency(aws):
     assert aws.dynamodb.tables["T"].consumed.reads == 8.0
 
 
+def test_a_batch_is_read_up_to_16_mb_and_the_rest_is_left_out(aws):
+    """AWS's own example: of 100 items of 300 KB each, 52 or so are returned."""
+    for number in range(60):
+        put(aws, str(number), 300_000)
+    keys = [{"p": {"S": str(number)}} for number in range(60)]
+    request = {"RequestItems": {"T": {"Keys": keys, "ConsistentRead": True}}}
+    answer = aws.dynamodb.answer("BatchGetItem", request)
+    assert [{"p": item["p"]} for item in answer["Responses"]["T"]] == keys[:55]
+    assert answer["UnprocessedKeys"] == {"T": {"Keys": keys[55:], "ConsistentRead": True}}
+    rest = aws.dynamodb.answer("BatchGetItem", {"RequestItems": answer["UnprocessedKeys"]})
+    assert (len(rest["Responses"]["T"]), rest["UnprocessedKeys"]) == (5, {})
+
+
 def test_writes_consume_units_of_the_larger_item(aws):
     item = {"p": {"S": "k"}, "x": {"S": "x" * 1022}}
     assert units(aws, "PutItem", {"TableName": "T", "Item": item})["CapacityUnits"] == 2.0

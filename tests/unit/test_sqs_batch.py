@@ -213,6 +213,9 @@ def test_a_standard_queue_may_carry_groups_without_order():
         (["1790000002000", None], 1790000002.0),
         (["soon", "inf"], None),
         (["9" * 400, None], None),
+        (["0", "1790000002000"], 1790000002.0),
+        (["-1", "1545082649185"], None),
+        (["1790000011000", None], None),
     ],
 )
 def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatch):
@@ -227,6 +230,15 @@ def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatc
     assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
+def test_poison_that_stays_in_its_queue_has_an_age_too(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1790000010.0)
+    event = sqs_event("poison", order_body("a", {"p": 1}))
+    event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000001000"
+    batch = Bench(product("p", 9), sqs=FakeSqs(fail=True)).process(event)
+    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
+    assert batch.age == 9
+
+
 def test_messages_returned_together_get_the_same_delay():
     bench = Bench(product("p", 9))
     bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
@@ -234,6 +246,24 @@ def test_messages_returned_together_get_the_same_delay():
     batch = bench.process(sqs_event(*bodies, receive_count=6))
     assert ends(batch) == [Disposition.RETURNED] * 30
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
+
+
+def test_a_returned_group_comes_back_together_when_its_first_message_does():
+    bench = Bench(product("p", 9))
+    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
+    event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}), group="p")
+    event["Records"][0]["attributes"]["ApproximateReceiveCount"] = "12"
+    assert ends(bench.process(event)) == [Disposition.RETURNED] * 2
+    first, second = (bench.sqs.visibility[f"r-{number}"][1] for number in range(2))
+    assert 450 <= first <= 900
+    assert second == first
+
+
+def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
+    bench = Bench(product("p", 5))
+    bench.store.lock("p", 1_000_000)
+    bench.process(sqs_event(order_body("a", {"p": 1})))
+    assert bench.sqs.visibility["r-0"] == ("queue", 900)
 
 
 def test_an_empty_batch_returns_no_failures():

@@ -7,6 +7,7 @@ import boto3
 import pytest
 
 from inventory_orders.invocation import runtime
+from inventory_orders.retry import EARLY_DELIVERIES
 from local import ROOT, emf
 from local.examples import lose_responses
 from local.invoke import FakeContext, load_handler
@@ -64,19 +65,18 @@ class TestAdjustStock:
         assert stock() == before + 41
         assert int(product()["_version"]["N"]) == 2, "one write for all adjustments of a batch"
 
-    def test_an_early_adjustment_is_returned_and_dead_lettered_at_the_last_delivery(
+    def test_an_early_adjustment_is_returned_and_in_the_end_dead_lettered(
         self, call, moto_environment
     ):
         early = [
             {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"},
             {"adjustmentId": "b", "productId": TEA, "delta": -999, "reason": "CORRECTION"},
         ]
-        answer = call("adjust_stock", sqs_event(*early, receive_count=19))
+        answer = call("adjust_stock", sqs_event(*early, receive_count=EARLY_DELIVERIES - 1))
         assert len(answer["batchItemFailures"]) == 2
         assert dead_letters(moto_environment) == {}
-        assert call("adjust_stock", sqs_event(*early, receive_count=20)) == {
-            "batchItemFailures": []
-        }
+        last = sqs_event(*early, receive_count=EARLY_DELIVERIES)
+        assert call("adjust_stock", last) == {"batchItemFailures": []}
         found = dead_letters(moto_environment)
         assert set(found) == {"UNKNOWN_PRODUCT", "BELOW_FLOOR"}
         assert stock() == TEA_STOCK
@@ -347,6 +347,23 @@ class TestCountStock:
         assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "seconds")
         unknown = {"action": "acquire", "productId": "new", "seconds": 10}
         assert call("count_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
+
+
+@pytest.mark.parametrize(
+    "name", ["place_orders", "adjust_stock", "cancel_orders", "manage_products"]
+)
+def test_every_queue_handler_says_how_long_ago_a_message_was_first_received(
+    call, capsys, monkeypatch, name
+):
+    monkeypatch.setattr("time.time", lambda: 1790001800.5)
+    first, second = sample(name)["Records"][:2]
+    first["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790001000000"
+    second["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000000000"
+    capsys.readouterr()
+    for records in ([first, second], [first], []):
+        call(name, {"Records": records})
+    ages = emf.values_of(metrics_of(capsys), "TimeSinceFirstReceive")
+    assert ages == [1800.5, 800.5, 0], "one value a batch, that of its oldest message"
 
 
 def test_every_sample_event_belongs_to_a_function_and_is_answered(call):

@@ -83,10 +83,12 @@ class CancellationReason:
         code: `None` proves nothing about the action: the transaction failed because of another one.
         found: What is stored, where the action's condition failed: None if there is nothing, and the error that
             reading it raised if it breaks its table's contract.
+        message: DynamoDB's words.
     """
 
     code: str
     found: Product | Record | CorruptItemError | None = None
+    message: str = ""
 
 
 class ConditionFailedError(StoreError):

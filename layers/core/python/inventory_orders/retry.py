@@ -14,6 +14,18 @@ _random = random.SystemRandom().random
 LEASE_POLL_SECONDS = 0.25
 """How often a product under a foreign lease is looked at again: its owner may release it early."""
 
+LONGEST_DELAY_SECONDS = 900
+"""Bound of the delay between two deliveries of a message, so also of the time to recover once an outage has ended. No
+lease lasts longer. SQS would hide a message for up to 12 hours after its delivery:
+docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
+
+EARLY_DELIVERIES = 20
+"""Deliveries after which what a message lacks is taken for missing, no longer for late.
+
+They last at least 83 minutes. An outage of an hour uses up 16 at the most, so the first look after it is not the last:
+three more follow, over 22 minutes at the least.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -43,13 +55,13 @@ class RetryPolicy:
 def redelivery_delay(receive_count: int, random: Callable[[], float] = _random) -> int:
     """Whole seconds for which a returned message stays hidden, growing with its receive count.
 
-    Half of it is fixed and half is jitter: the fixed half guarantees how long `maxReceiveCount` deliveries last at
-    the least (20 of them, 19 delays: 1,147 s, which outlasts the longest lease, 900 s). Its bound stays below the
-    visibility timeout of the queues.
+    It doubles: a message waits about as long again as it has waited so far, so it comes back soon after a short outage,
+    and rarely in a long one. Half of it is fixed and half is jitter: the fixed half guarantees how long a number of
+    deliveries lasts at the least.
 
     Args:
         receive_count: `ApproximateReceiveCount` of the message, 1 or more.
         random: Source of numbers in [0, 1).
     """
-    longest = min(170.0, 2.0 ** min(receive_count, 30))
+    longest = min(float(LONGEST_DELAY_SECONDS), 2.0 ** min(receive_count, 30))
     return max(1, round(longest / 2 + random() * longest / 2))

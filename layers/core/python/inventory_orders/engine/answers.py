@@ -11,7 +11,12 @@ from enum import Enum, auto
 from inventory_orders.domain.change import Change, Record
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.retrying_client import CONDITION_FAILED, RIVAL, TRANSIENT
+from inventory_orders.engine.retrying_client import (
+    CONDITION_FAILED,
+    RIVAL,
+    THROTTLED,
+    TRANSIENT,
+)
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -49,7 +54,9 @@ class Failure:
             error if it breaks the table's contract.
         found_records: Of the changes whose record's condition failed, what is stored: None if it is gone.
         rivals: Products on which a rival was met.
-        contended: Whether rivals were met at all, so that a wait makes sense before the next attempt.
+        throttled: Products whose writes are throttled.
+        refused: Products whose rows DynamoDB does not take as they would be, and why.
+        contended: Whether rivals or throttles were met at all, so that a wait makes sense before the next attempt.
     """
 
     kind: FailureKind
@@ -58,6 +65,8 @@ class Failure:
     found_products: tuple[tuple[str, Product | CorruptItemError | None], ...] = ()
     found_records: tuple[tuple[Change, Record | CorruptItemError | None], ...] = ()
     rivals: tuple[str, ...] = ()
+    throttled: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
     contended: bool = False
 
 
@@ -66,7 +75,7 @@ def classify(failed: Transaction, error: StoreError) -> Failure:
     if isinstance(error, TransactionCancelledError):
         return _cancelled(failed, error)
     if isinstance(error, RequestInvalidError):
-        return Failure(FailureKind.INVALID, error.code, error)
+        return Failure(FailureKind.INVALID, "REFUSED_BY_DYNAMODB", error)
     if isinstance(error, ThrottledError | OutcomeUnknownError):
         return Failure(FailureKind.EXHAUSTED, error.code, error)
     return Failure(FailureKind.UNAVAILABLE, error.code, error)
@@ -80,13 +89,19 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
     rivals = tuple(
         product_id for product_id, reason in of_products if reason.code in (CONDITION_FAILED, RIVAL)
     )
-    if codes <= TRANSIENT and not rivals:
+    throttled = tuple(product_id for product_id, reason in of_products if reason.code in THROTTLED)
+    if codes <= TRANSIENT and not rivals and not throttled:
         return Failure(FailureKind.EXHAUSTED, "CONTENTION", error)
     with_record = (decision.change for decision in failed.decisions if decision.has_record)
     of_records = zip(with_record, error.reasons[updates:], strict=False)
-    if codes & _INVALID:
+    refused = tuple(
+        (product_id, reason.message)
+        for product_id, reason in of_products
+        if reason.code in _INVALID
+    )
+    if codes & _INVALID and not refused:
         kind, code = FailureKind.INVALID, "REFUSED_BY_DYNAMODB"
-    elif codes <= TRANSIENT | {CONDITION_FAILED}:
+    elif codes <= TRANSIENT | _INVALID | {CONDITION_FAILED}:
         kind, code = FailureKind.OVERTAKEN, "CONTENTION"
     else:
         # Access denied, or something newer than this code: somebody has to look at it.
@@ -106,5 +121,7 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
             if reason.code == CONDITION_FAILED
         ),
         rivals=rivals,
+        throttled=throttled,
+        refused=refused,
         contended=bool(rivals) or not codes.isdisjoint(TRANSIENT - {"None"}),
     )

@@ -41,6 +41,9 @@ _DEAD = 0.75
 
 _RELEASE_ATTEMPTS = 3
 
+# A product that is throttled so often in a row is left to a later delivery: the rest of the batch waits meanwhile.
+_MOST_THROTTLES = 8
+
 
 class Claims:
     """The claims of one batch of changes, or of one call.
@@ -90,7 +93,7 @@ class Claims:
             ConditionFailedError: It cannot be claimed; with the product as stored: it is gone, breaks the table's
                 contract, or is under a longer lease.
             CorruptItemError: It breaks the table's contract.
-            ThrottledError: No time was left to wait.
+            ThrottledError: No time was left to wait, DynamoDB throttles the product, or a clock is wrong.
             StoreError: DynamoDB failed.
         """
         stats, clock = self._stats, self._client.clock
@@ -103,12 +106,14 @@ class Claims:
         in_line = began
         delay = self._next_delay(product_id, 0.0) if is_new else 0.0
         refusals = throttles = 0
+        seen: tuple[float | None, float] | None = None
         while self._wait(product_id, delay):
             stats.lease_wait += delay
             waited = clock.monotonic() - began
             try:
                 product = self._claim(product_id, owner, clock.monotonic() - in_line)
             except ConditionFailedError as failed:
+                throttles = 0
                 now = clock.now().timestamp()
                 self.over(product_id)
                 rival = failed.found
@@ -118,7 +123,13 @@ class Claims:
                 self._release_after(product_id)
                 self._cache.forget(product_id)
                 self._contention.observe_conflict(product_id, rival.lock_wait)
-                lasted = CLAIM_SECONDS - rival.lease_left(now)
+                if seen is None or seen[0] != rival.lock_time:
+                    seen = rival.lock_time, clock.monotonic()
+                watched = clock.monotonic() - seen[1]
+                if watched > CLAIM_SECONDS:
+                    # By the clock of its owner or of this process it would last for as long as that clock is wrong.
+                    raise ThrottledError("CONTENTION", "a claim outlasts its time") from failed
+                lasted = max(CLAIM_SECONDS - rival.lease_left(now), watched)
                 if lasted >= _DEAD * CLAIM_SECONDS:
                     in_line = clock.monotonic()
                 delay = max(self._next_delay(product_id, waited), lasted * _DOUBT)
@@ -127,6 +138,8 @@ class Claims:
                 delay = self._next_delay(product_id, waited) or self._client.policy.backoff(1)
                 if error.code != "TransactionConflictException":
                     throttles += 1
+                    if throttles == _MOST_THROTTLES:
+                        raise ThrottledError(error.code, "the claim was throttled") from error
                     delay = max(delay, self._client.policy.backoff(throttles))
             else:
                 if is_new:

@@ -9,6 +9,7 @@ Its rules:
 - On contested products, one is claimed before the next attempt (`claims.py`), and the last write of the chain releases
   it. One claim covers a whole chain, because its rivals want the same popular products. Where that is not enough, one
   more is claimed after each loss, all in the order of their ids, so that no two batches wait for each other.
+- What is throttled waits until all others are through, and is tried without them.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
 
@@ -40,6 +41,7 @@ from inventory_orders.errors import (
     ConditionFailedError,
     CorruptItemError,
     OutcomeUnknownError,
+    RequestInvalidError,
     StoreError,
     ThrottledError,
 )
@@ -164,6 +166,7 @@ class _Batch:
         self._unreadable: dict[str, str] = {}
         self._from_cache: set[str] = set()
         self._to_claim_too: set[str] = set()
+        self._throttled: set[str] = set()
         self._limits = engine.limits
         self._losses = 0
         self._retries: dict[RecordKey, int] = {}
@@ -214,7 +217,7 @@ class _Batch:
         planned = plan(
             list(self._pending.values()),
             self._products,
-            leased | self._unreadable.keys(),
+            leased | self._unreadable.keys() | self._throttled,
             self._limits,
         )
         if self._from_cache and _rejects(planned):
@@ -249,6 +252,9 @@ class _Batch:
                 self._claims.release()
         elif self._pending and planned.chains:
             self._claim(planned.chains[0], to_claim[0])
+        elif self._throttled:
+            # All others are through.
+            self._throttled.clear()
         elif self._pending:
             self._wait_for_lease(leased, now)
 
@@ -312,7 +318,12 @@ class _Batch:
         ]
         try:
             client.write(
-                request, len(transaction.updates), self._deadline, stats, claimable=claimable
+                request,
+                len(transaction.updates),
+                self._deadline,
+                stats,
+                claimable=claimable,
+                apart=True,
             )
         except StoreError as error:
             attempt.error = error
@@ -366,6 +377,9 @@ class _Batch:
             self._observe(product_id, found)
         for product_id in failure.rivals:
             self._engine.contention.observe_conflict(product_id)
+        for product_id, why in failure.refused:
+            self._give_up_product(product_id, "CORRUPT_PRODUCT", _refusal(product_id, why))
+        self._throttled.update(failure.throttled)
         if failure.rivals and self._claims.held and self._losses > 1:
             # The first one may have been in flight before the claim; another one is not kept out by it.
             most_wanted = self._engine.contention.most_wanted(failure.rivals)
@@ -464,7 +478,9 @@ class _Batch:
         most = self._client.policy.max_attempts
         out = [c for key, c in self._pending.items() if self._retries.get(key, 0) >= most]
         if out:
-            self._give_up(out, "CONTENTION", "lost against rivals in every attempt")
+            self._give_up(
+                out, "CONTENTION", "lost against rivals, or was throttled, in every attempt"
+            )
 
     def _return_undecidable(self, held: Iterable[Change], now: float) -> None:
         """Return held changes for which there is nothing to wait for, with those behind them in their group."""
@@ -498,6 +514,10 @@ class _Batch:
         for change in list(self._pending.values()):
             if change.record_key in keys or change.group in groups:
                 self._settle(change, returned(cause, detail))
+
+    def _give_up_product(self, product_id: str, cause: str, detail: str) -> None:
+        touching = [c for c in self._pending.values() if product_id in c.product_ids]
+        self._give_up(touching, cause, detail)
 
     def _give_up_all(self, cause: str, detail: str) -> None:
         self._give_up(self._pending.values(), cause, detail)
@@ -550,8 +570,10 @@ class _Batch:
         except CorruptItemError as error:
             self._observe(product_id, error)
         except ThrottledError as error:
-            touching = [c for c in self._pending.values() if product_id in c.product_ids]
-            self._give_up(touching, error.code, str(error))
+            self._give_up_product(product_id, error.code, str(error))
+        except RequestInvalidError as error:
+            self._claims.over(product_id)
+            self._give_up_product(product_id, "CORRUPT_PRODUCT", _refusal(product_id, str(error)))
         except StoreError as error:
             self._fail(error)
         else:
@@ -596,6 +618,12 @@ class _Batch:
                     self._engine.cache.forget(product_id)
                     self._engine.contention.observe_conflict(product_id, product.lock_wait)
         self._unreadable.update(snapshot.unreadable)
+        for key in snapshot.unprocessed:
+            # Records are a hint, and go without.
+            if isinstance(key, str):
+                self._give_up_product(
+                    key, "UNPROCESSED_KEYS", f"no read answered for product {key}"
+                )
         for key, record in snapshot.records.items():
             self._recognise(self._duplicates.first_by_key[key], record)
 
@@ -630,6 +658,10 @@ def _rejects(planned: Plan) -> bool:
         for transaction in planned.transactions
         for decision in transaction.decisions
     )
+
+
+def _refusal(product_id: str, why: str) -> str:
+    return f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
 
 
 def _touched(chain: Chain) -> set[str]:

@@ -14,6 +14,9 @@ from inventory_orders.engine.recent import Recent
 # How long it is believed, without another sign of it, that nobody else writes a product.
 _SOLE_WRITER_SECONDS = 5.0
 
+# What is remembered is bounded in number, so not in memory: of a row that others have made this large, nothing is.
+_LARGEST = 4096
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -62,6 +65,9 @@ class ProductCache:
 
     def observe_write(self, product: Product) -> None:
         """This process has just written the product."""
+        if product.size > _LARGEST:
+            self.forget(product.product_id)
+            return
         now = self._clock.monotonic()
         entry = self._entries.get(product.product_id)
         if entry is None:

@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 CONDITION_FAILED = "ConditionalCheckFailed"
 RIVAL = "TransactionConflict"
-TRANSIENT = frozenset({"None", RIVAL, "ThrottlingError", "ProvisionedThroughputExceeded"})
+THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
+TRANSIENT = THROTTLED | {"None", RIVAL}
 """Codes of cancellation after which the same request may succeed."""
 
 
@@ -52,6 +53,7 @@ class RetryingClient:
         stats: CommitStats,
         *,
         claimable: Collection[int] = (),
+        apart: bool = False,
     ) -> None:
         """Send a transaction until it is applied.
 
@@ -62,11 +64,12 @@ class RetryingClient:
             stats: Where to note what it took.
             claimable: Indexes of actions for which there is a better answer to `TransactionConflict` than to
                 repeat the whole transaction.
+            apart: Whether the caller goes on without an update that is throttled, so that the others need not wait.
 
         Raises:
             StoreError: Why it was not applied.
         """
-        attempts = _Attempts(self, actions, updates, stats, claimable)
+        attempts = _Attempts(self, actions, updates, stats, claimable, apart=apart)
         self._within(deadline)
         self._repeat(attempts.send, deadline, stats, attempts.may_repeat)
 
@@ -165,12 +168,15 @@ class _Attempts:
         updates: int,
         stats: CommitStats,
         claimable: Collection[int],
+        *,
+        apart: bool,
     ) -> None:
         self._client = client
         self._actions = actions
         self._updates = updates
         self._stats = stats
         self._claimable = claimable
+        self._apart = apart
         self._token = uuid.uuid4().hex
         self._unknown = False
 
@@ -201,7 +207,8 @@ class _Attempts:
             return True
         self._token = uuid.uuid4().hex
         return not any(
-            reason.code == RIVAL and index in self._claimable
+            (reason.code == RIVAL and index in self._claimable)
+            or (reason.code in THROTTLED and self._apart and index < self._updates)
             for index, reason in enumerate(error.reasons)
         )
 

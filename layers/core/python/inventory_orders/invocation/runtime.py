@@ -40,7 +40,6 @@ class Settings:
         queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
-        max_receive_count: `MAX_RECEIVE_COUNT`: deliveries after which SQS gives a message up.
     """
 
     products_table: str
@@ -48,7 +47,6 @@ class Settings:
     stock_adjustments_table: str
     queue: Queue | None
     fifo_queue: Queue | None
-    max_receive_count: int
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -70,17 +68,31 @@ class Settings:
                 return None
             return Queue(required(f"{prefix}QUEUE_URL"), required(f"{prefix}DEAD_LETTER_QUEUE_URL"))
 
-        receive_count = values.get("MAX_RECEIVE_COUNT", "20")
-        if not receive_count.isdecimal():
-            raise ConfigurationError(f"MAX_RECEIVE_COUNT is {receive_count!r}, not a number")
         return cls(
             products_table=required("PRODUCTS_TABLE_NAME"),
             orders_table=required("ORDERS_TABLE_NAME"),
             stock_adjustments_table=required("STOCK_ADJUSTMENTS_TABLE_NAME"),
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
-            max_receive_count=int(receive_count),
         )
+
+
+def prepare() -> None:
+    """Make the objects that the invocations share. Each handler calls it when it is imported.
+
+    Lambda imports a handler in its init phase, in which a function has more CPU than its memory gives it later, and
+    making the clients takes longer than all the rest of a first batch. Sends nothing.
+
+    Makes nothing where the environment lacks a setting, so that a handler can be imported anywhere; an invocation then
+    says which one.
+    """
+    try:
+        settings = Settings.from_environment()
+    except ConfigurationError:
+        return
+    _atomic_decrement(settings)
+    if settings.queue is not None:
+        _queues(settings)
 
 
 def store() -> Store:
@@ -138,7 +150,7 @@ def _queues(settings: Settings) -> Queues:
     if settings.queue is None:
         raise ConfigurationError("the environment variable QUEUE_URL is not set")
     client = boto3.client("sqs", config=sqs.CLIENT_CONFIG)
-    return Queues(client, settings.queue, settings.fifo_queue, settings.max_receive_count)
+    return Queues(client, settings.queue, settings.fifo_queue)
 
 
 def time_left(context: Any) -> Callable[[], float]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
 
-MAX_VISIBILITY_SECONDS = 900
-
 # What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
 CLIENT_CONFIG = Config(
     connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
@@ -72,13 +70,11 @@ class Queues:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
         standard: The standard queue.
         fifo: The FIFO queue, where there is one.
-        max_receive_count: Deliveries after which SQS gives a message up.
     """
 
     client: SQSClient
     standard: Queue
     fifo: Queue | None = None
-    max_receive_count: int = 20
 
     def of(self, message: Message) -> Queue:
         """The queue that a message came from."""
@@ -127,7 +123,7 @@ class SqsCalls:
                     {
                         "Id": str(index),
                         "ReceiptHandle": message.receipt_handle,
-                        "VisibilityTimeout": min(MAX_VISIBILITY_SECONDS, seconds[message]),
+                        "VisibilityTimeout": seconds[message],
                     }
                     for index, message in enumerate(messages[start : start + _ENTRIES_PER_CALL])
                 ]

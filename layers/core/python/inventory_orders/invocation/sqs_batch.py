@@ -23,7 +23,7 @@ from inventory_orders.errors import (
     rejection_error,
 )
 from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
-from inventory_orders.retry import redelivery_delay
+from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
 
@@ -45,6 +45,9 @@ class Disposition(Enum):
 
 
 RETURNED = Disposition.RETURNED
+
+# SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+LONGEST_RETENTION_SECONDS = 14 * 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class QueueRules:
     Attributes:
         id_reused_code: `errorCode` of a message whose id belongs to another request.
         may_be_early: Rejections that are no answer: what the message lacks may yet come. It is returned, and
-            dead-lettered at its last delivery.
+            dead-lettered at delivery `EARLY_DELIVERIES`.
         poison: Rejections that are no answer, and for which somebody has to do something: the message is
             dead-lettered at once.
     """
@@ -106,7 +109,6 @@ class SqsBatch(Generic[T]):
     ) -> None:
         self._messages = messages
         self._calls = SqsCalls(queues, time_left)
-        self._max_receive_count = queues.max_receive_count
         self._contents: dict[Message, T] = {}
         self._results: dict[Message, MessageResult[T]] = {}
 
@@ -151,9 +153,10 @@ class SqsBatch(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the first of the parsed messages was first received; 0 if SQS does not say."""
-        received = [m.first_received for m in self._contents if m.first_received]
-        return max(0.0, time.time() - min(received)) if received else 0.0
+        """Seconds since the first of the messages was first received; 0 if SQS does not say, or says nonsense."""
+        now = time.time()
+        ages = [now - m.first_received for m in self._messages if m.first_received is not None]
+        return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules) -> None:
         """Bring every message to its end: the only place where an outcome becomes one.
@@ -200,7 +203,7 @@ class SqsBatch(Generic[T]):
         if rejection is None or rejection.reason not in rules.may_be_early | rules.poison:
             return replace(result, disposition=Disposition.REJECTED)
         error = rejection_error(rejection)
-        is_last = result.message.receive_count >= self._max_receive_count
+        is_last = result.message.receive_count >= EARLY_DELIVERIES
         if rejection.reason in rules.poison or is_last:
             return _dead_letter(result, error)
         return replace(result, cause=error.code, detail=error.message)
@@ -212,15 +215,22 @@ class SqsBatch(Generic[T]):
         self._results[result.message] = result
 
     def _delay_returned(self) -> None:
-        """Hide returned messages for a backoff, or for what a lease has left. What came together comes back together."""
+        """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
+
+        A group has the delay of the first: SQS delivers nothing of a group while any message of it is hidden.
+        """
         backoff = functools.cache(redelivery_delay)
-        self._calls.delay(
-            {
-                message: max(ceil(result.retry_after), backoff(message.receive_count))
-                for message, result in self._results.items()
-                if result.disposition is RETURNED
-            }
-        )
+        seconds: dict[Message, int] = {}
+        of_group: dict[str, int] = {}
+        for result in self.results:
+            if result.disposition is RETURNED:
+                message = result.message
+                delay = max(ceil(result.retry_after), backoff(message.receive_count))
+                delay = min(LONGEST_DELAY_SECONDS, delay)
+                if message.group is not None:
+                    delay = of_group.setdefault(message.group, delay)
+                seconds[message] = delay
+        self._calls.delay(seconds)
 
     @property
     def results(self) -> tuple[MessageResult[T], ...]:

@@ -73,10 +73,12 @@ def emit_changes(batch: SqsBatch[T], report: CommitReport) -> None:
 
 
 def emit_messages(batch: SqsBatch[T]) -> None:
-    """Count where the messages of any queue ended, and log every one that did not simply go through."""
+    """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
     ends = Counter(result.disposition for result in batch.results)
     _count("MessagesDeadLettered", ends[Disposition.DEAD_LETTERED])
     _count("MessagesReturned", ends[Disposition.RETURNED])
+    # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
+    metrics.add_metric("TimeSinceFirstReceive", MetricUnit.Seconds, batch.age)
     for result in batch.results:
         if result.cause == STALE:
             product_id = getattr(result.content, "product_id", "")

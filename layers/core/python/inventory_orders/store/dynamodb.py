@@ -539,7 +539,11 @@ def _meaning(error: ClientError) -> StoreError:
     if code == "TransactionCanceledException":
         return TransactionCancelledError(
             [
-                CancellationReason(reason.get("Code", "None"), _found_item(reason.get("Item")))
+                CancellationReason(
+                    reason.get("Code", "None"),
+                    _found_item(reason.get("Item")),
+                    reason.get("Message") or "",
+                )
                 for reason in response.get("CancellationReasons", ())
             ]
         )

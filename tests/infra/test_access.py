@@ -1,0 +1,364 @@
+"""Who may reach what, and what says so: every access between services that the stack sets up, in one table.
+
+AWS forgives nothing here that an emulator forgives: a missing line is an alarm that is not mailed, a queue that is not
+polled, a trace that is lost. So the table is complete both ways: a new access without a line fails, and so does a line
+without an access. A resource of a kind that is not looked at fails too.
+
+What needs no permission, and so has no line:
+
+- A request of the account's own roles needs a role's statement *or* a resource's, so no table and no queue has to allow its
+  function. A service, such as CloudWatch, needs the resource's.
+  docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html
+- SQS moves messages to a dead-letter queue of the same account without a redrive allow policy: the default is `allowAll`.
+  docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
+- Nobody needs permissions of KMS. The keys of SQS belong to SQS (SSE-SQS). The policy of the AWS managed key of DynamoDB
+  lets all who may use DynamoDB in this account use the key through it. A customer managed key would need lines here.
+  docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-server-side-encryption.html,
+  docs.aws.amazon.com/amazondynamodb/latest/developerguide/EncryptionAtRest.html
+- DynamoDB writes the index and the stream of a table by itself.
+"""
+
+import copy
+import json
+from collections import defaultdict
+
+import pytest
+
+from tests.support.template import synthesise
+
+# Who | may do what | to what | and what says so. Several actions or targets of one line are separated by spaces.
+ACCESS = """
+lambda.amazonaws.com     | sts:AssumeRole          | every role              | trust policy
+# Lambda polls with the role of the function: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+OrderQueue               | feeds                   | PlaceOrders             | event source mapping
+OrderQueueFifo           | feeds                   | PlaceOrders             | event source mapping
+StockQueue               | feeds                   | AdjustStock             | event source mapping
+CancellationQueue        | feeds                   | CancelOrders            | event source mapping
+CatalogueQueue           | feeds                   | ManageProducts          | event source mapping
+PlaceOrders              | CONSUME                 | OrderQueue              | role
+PlaceOrders              | CONSUME                 | OrderQueueFifo          | role
+AdjustStock              | CONSUME                 | StockQueue              | role
+CancelOrders             | CONSUME                 | CancellationQueue       | role
+ManageProducts           | CONSUME                 | CatalogueQueue          | role
+# What SQS has delivered too often.
+OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
+OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
+StockQueue               | moves dead letters      | StockDeadLetterQueue        | redrive policy
+CancellationQueue        | moves dead letters      | CancellationDeadLetterQueue | redrive policy
+CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue    | redrive policy
+# What a handler knows to be poison.
+PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue        | role
+PlaceOrders              | sqs:SendMessage         | OrderFifoDeadLetterQueue    | role
+AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
+CancelOrders             | sqs:SendMessage         | CancellationDeadLetterQueue | role
+ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
+# DynamoDB asks for the actions within a transaction one by one.
+# docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
+PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+PlaceOrders    | dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem                     | Orders           | role
+AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
+AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                                         | StockAdjustments | role
+CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
+ManageProducts | dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem      | Products         | role
+ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
+CountStock     | dynamodb:GetItem dynamodb:UpdateItem                                           | Products         | role
+CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
+# Lambda writes the log with the role of the function. The group exists, so nobody need create it.
+PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
+AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
+CancelOrders             | WRITE_LOG               | CancelOrdersLogs        | role
+ManageProducts           | WRITE_LOG               | ManageProductsLogs      | role
+CountStock               | WRITE_LOG               | CountStockLogs          | role
+PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
+AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
+CancelOrders             | logs to                 | CancelOrdersLogs        | logging configuration
+ManageProducts           | logs to                 | ManageProductsLogs      | logging configuration
+CountStock               | logs to                 | CountStockLogs          | logging configuration
+# X-Ray has no resources to name. docs.aws.amazon.com/service-authorization/latest/reference/list_awsx-ray.html
+every function           | TRACE                   | *                       | role
+every function           | traces with             | X-Ray                   | tracing configuration
+# The way of an alarm to a person. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
+every alarm              | tells Alarm OK          | Alarms                  | alarm actions
+cloudwatch.amazonaws.com | sns:Publish             | Alarms                  | topic policy, for alarms of this account
+Alarms                   | mails to                | ops@example.com         | subscription
+# Nobody reaches anything without TLS.
+everybody                | NOT sqs:*               | every queue             | queue policy, without TLS
+everybody                | NOT sns:Publish         | Alarms                  | topic policy, without TLS
+# Data at rest.
+SQS                      | encrypts                | every queue             | SSE-SQS, keys of SQS
+DynamoDB                 | encrypts                | every table             | SSE, AWS managed key
+DynamoDB                 | maintains byUser        | Orders                  | global secondary index
+DynamoDB                 | maintains a stream      | Orders                  | stream specification
+"""
+
+SHORT = {
+    "CONSUME": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility",
+    "WRITE_LOG": "logs:CreateLogStream logs:PutLogEvents",
+    "TRACE": "xray:PutTraceSegments xray:PutTelemetryRecords",
+}
+
+ACCOUNT = {"Ref": "AWS::AccountId"}
+ALARM = ["arn:", {"Ref": "AWS::Partition"}, ":cloudwatch:", {"Ref": "AWS::Region"}, ":", ACCOUNT]
+CONDITIONS = [
+    ({"Bool": {"aws:SecureTransport": "false"}}, ", without TLS"),
+    (
+        {
+            "StringEquals": {"aws:SourceAccount": ACCOUNT},
+            "ArnLike": {"aws:SourceArn": {"Fn::Join": ["", [*ALARM, ":alarm:*"]]}},
+        },
+        ", for alarms of this account",
+    ),
+]
+
+# "every ..." of the table.
+EVERY = {
+    "AWS::CloudWatch::Alarm": "every alarm",
+    "AWS::DynamoDB::GlobalTable": "every table",
+    "AWS::IAM::Role": "every role",
+    "AWS::Lambda::Function": "every function",
+    "AWS::SQS::Queue": "every queue",
+}
+
+
+def expected():
+    lines = [line for line in ACCESS.strip().splitlines() if not line.startswith("#")]
+    for line in lines:
+        who, what, target, why = (" ".join(cell.split()) for cell in line.split("|"))
+        yield who, " ".join(sorted(SHORT.get(what, what).split())), target, why
+
+
+def a_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+class Access:
+    """Reads the accesses out of a template."""
+
+    def __init__(self, template):
+        self.resources = template["Resources"]
+        self.found = set()
+        for id_, resource in self.resources.items():
+            READERS[resource["Type"]](self, self.name(id_), resource.get("Properties", {}))
+
+    def name(self, value):
+        """The name in infra/ of what a reference names."""
+        match value:
+            case {"Ref": id_} | {"Fn::GetAtt": [id_, _]}:
+                return self.name(id_)
+            case str() if value in self.resources:
+                short = value[:-8]
+                for part in ("Functions", "Tables", "Queues", "Monitoring"):
+                    short = short.removeprefix(part)
+                return short
+        return value if isinstance(value, str) else json.dumps(value)
+
+    def add(self, who, what, target, why):
+        self.found.add((who, " ".join(sorted(what.split())), target, why))
+
+    def statements(self, role, properties, why):
+        """The lines of a policy. What a statement holds beyond what is usual stays visible in its line."""
+        for statement in properties["PolicyDocument"]["Statement"]:
+            rest = {name: value for name, value in statement.items() if name != "Sid"}
+            sign = {"Allow": "", "Deny": "NOT "}[rest.pop("Effect")]
+            what = " ".join(sign + action for action in a_list(rest.pop("Action")))
+            targets = a_list(rest.pop("Resource"))
+            match rest.pop("Principal", None):
+                case None:
+                    who = role
+                case "*" | {"AWS": "*"}:
+                    who = "everybody"
+                case {"Service": str(service)}:
+                    who = service
+                case other:
+                    who = json.dumps(other)
+            condition = rest.pop("Condition", None)
+            note = next((note for known, note in CONDITIONS if known == condition), condition)
+            for target in targets:
+                self.add(who, what, self.name(target), f"{why}{note or ''}{rest or ''}")
+
+    def role(self, name, properties):
+        trust = properties["AssumeRolePolicyDocument"]["Statement"]
+        document = {"Statement": [{**statement, "Resource": name} for statement in trust]}
+        self.statements(name, {"PolicyDocument": document}, "trust policy")
+        self.others(name, properties, "ManagedPolicyArns", "Policies")
+
+    def policy(self, _, properties):
+        for role in properties["Roles"]:
+            self.statements(self.name(role).removesuffix("Role"), properties, "role")
+
+    def queue_policy(self, _, properties):
+        self.resource_policy(properties, properties["Queues"], "queue policy")
+
+    def topic_policy(self, _, properties):
+        self.resource_policy(properties, properties["Topics"], "topic policy")
+
+    def resource_policy(self, properties, attached_to, why):
+        """It has an effect on what it is attached to, if it also names that."""
+        for statement in properties["PolicyDocument"]["Statement"]:
+            assert a_list(statement["Resource"]) in (
+                attached_to,
+                [{"Fn::GetAtt": [target["Ref"], "Arn"]} for target in attached_to],
+            )
+        self.statements("", properties, why)
+
+    def queue(self, name, properties):
+        encrypted = properties.get("SqsManagedSseEnabled") and "KmsMasterKeyId" not in properties
+        self.add("SQS", "encrypts", name, "SSE-SQS, keys of SQS" if encrypted else "otherwise")
+        if "RedrivePolicy" in properties:
+            dead_letters = self.name(properties["RedrivePolicy"]["deadLetterTargetArn"])
+            self.add(name, "moves dead letters", dead_letters, "redrive policy")
+        self.others(name, properties, "RedriveAllowPolicy")
+
+    def table(self, name, properties):
+        managed = properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
+        self.add("DynamoDB", "encrypts", name, "SSE, AWS managed key" if managed else "otherwise")
+        for index in properties.get("GlobalSecondaryIndexes", []):
+            self.add("DynamoDB", f"maintains {index['IndexName']}", name, "global secondary index")
+        if "StreamSpecification" in properties:
+            self.add("DynamoDB", "maintains a stream", name, "stream specification")
+        for replica in properties["Replicas"]:
+            self.others(name, replica, "ResourcePolicy", "KinesisStreamSpecification")
+            self.others(name, replica, "SSESpecification", "ReplicaStreamSpecification")
+
+    def function(self, name, properties):
+        assert self.name(properties["Role"]) == f"{name}Role"
+        self.add(
+            name,
+            "logs to",
+            self.name(properties["LoggingConfig"]["LogGroup"]),
+            "logging configuration",
+        )
+        if properties.get("TracingConfig") == {"Mode": "Active"}:
+            self.add(name, "traces with", "X-Ray", "tracing configuration")
+        self.others(
+            name, properties, "VpcConfig", "DeadLetterConfig", "FileSystemConfigs", "KmsKeyArn"
+        )
+
+    def mapping(self, _, properties):
+        queue = self.name(properties["EventSourceArn"])
+        self.add(queue, "feeds", self.name(properties["FunctionName"]), "event source mapping")
+
+    def alarm(self, name, properties):
+        topics = {
+            state: {self.name(topic) for topic in properties.get(f"{state}Actions", [])}
+            for state in ("Alarm", "OK", "InsufficientData")
+        }
+        for topic in set.union(*topics.values()):
+            states = " ".join(state for state, told in topics.items() if topic in told)
+            self.add(name, f"tells {states}", topic, "alarm actions")
+
+    def subscription(self, _, properties):
+        topic, kind = self.name(properties["TopicArn"]), properties["Protocol"]
+        self.add(
+            topic,
+            "mails to" if kind == "email" else kind,
+            self.name(properties["Endpoint"]),
+            "subscription",
+        )
+
+    def plain(self, name, properties):
+        self.others(name, properties, "KmsKeyId", "KmsMasterKeyId", "ResourcePolicyDocument")
+
+    def others(self, name, properties, *ways):
+        """Further ways to reach something, or to be reached, none of which is used."""
+        for way in ways:
+            if way in properties:
+                self.add(
+                    name, way, json.dumps(properties[way]), "a way that the table does not know"
+                )
+
+    def lines(self):
+        """The accesses, with "every ..." where all resources of a kind have the same one."""
+        found = set(self.found)
+        names = defaultdict(set)
+        for id_, resource in self.resources.items():
+            names[resource["Type"]].add(self.name(id_))
+        for kind, every in EVERY.items():
+            for column in (0, 2):
+                groups = defaultdict(set)
+                for line in found:
+                    if line[column] in names[kind]:
+                        groups[(*line[:column], every, *line[column + 1 :])].add(line)
+                for together, lines in groups.items():
+                    if len(lines) == len(names[kind]) > 1:
+                        found = found - lines | {together}
+        return found
+
+
+READERS = {
+    "AWS::CloudWatch::Alarm": Access.alarm,
+    "AWS::CloudWatch::Dashboard": Access.plain,
+    "AWS::DynamoDB::GlobalTable": Access.table,
+    "AWS::IAM::Policy": Access.policy,
+    "AWS::IAM::Role": Access.role,
+    "AWS::Lambda::EventSourceMapping": Access.mapping,
+    "AWS::Lambda::Function": Access.function,
+    "AWS::Lambda::LayerVersion": Access.plain,
+    "AWS::Logs::LogGroup": Access.plain,
+    "AWS::SNS::Subscription": Access.subscription,
+    "AWS::SNS::Topic": Access.plain,
+    "AWS::SNS::TopicPolicy": Access.topic_policy,
+    "AWS::SQS::Queue": Access.queue,
+    "AWS::SQS::QueuePolicy": Access.queue_policy,
+}
+
+
+@pytest.fixture(scope="module")
+def template():
+    return synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
+
+
+def test_every_access_between_services_is_granted_and_in_the_table(template):
+    found, listed = Access(template).lines(), list(expected())
+    assert sorted(found - set(listed)) == [], "not in the table"
+    assert sorted(set(listed) - found) == [], "in the table, but nothing grants it"
+    assert len(listed) == len(set(listed))
+
+
+def of(resources, kind):
+    return next(r["Properties"] for r in resources.values() if r["Type"] == kind)
+
+
+def drop_statement(resources, kind, index):
+    del of(resources, kind)["PolicyDocument"]["Statement"][index]
+
+
+BREAKS = {
+    "CloudWatch may not publish": lambda r: drop_statement(r, "AWS::SNS::TopicPolicy", 1),
+    "all alarms of AWS may be published": lambda r: of(r, "AWS::SNS::TopicPolicy")[
+        "PolicyDocument"
+    ]["Statement"][1].pop("Condition"),
+    "plain HTTP is taken": lambda r: drop_statement(r, "AWS::SQS::QueuePolicy", 0),
+    "a role cannot write its log": lambda r: drop_statement(r, "AWS::IAM::Policy", 0),
+    "a role has a managed policy": lambda r: of(r, "AWS::IAM::Role").update(
+        ManagedPolicyArns=["x"]
+    ),
+    "others may assume a role": lambda r: of(r, "AWS::IAM::Role")["AssumeRolePolicyDocument"][
+        "Statement"
+    ][0].update(Principal={"AWS": "*"}),
+    "an alarm tells nobody": lambda r: of(r, "AWS::CloudWatch::Alarm").pop("AlarmActions"),
+    "nobody is mailed": lambda r: of(r, "AWS::SNS::Subscription").update(Endpoint="a@b.example"),
+    "dead letters stay": lambda r: [q["Properties"].pop("RedrivePolicy", 0) for q in r.values()],
+    "a queue is not read": lambda r: of(r, "AWS::Lambda::EventSourceMapping").update(
+        EventSourceArn="other"
+    ),
+    "a queue has a key": lambda r: of(r, "AWS::SQS::Queue").update(KmsMasterKeyId="k"),
+    "a function traces nothing": lambda r: of(r, "AWS::Lambda::Function").pop("TracingConfig"),
+    "a log has a key": lambda r: of(r, "AWS::Logs::LogGroup").update(KmsKeyId="k"),
+}
+
+
+@pytest.mark.parametrize("break_it", BREAKS.values(), ids=BREAKS)
+def test_a_change_of_who_may_reach_what_is_found(template, break_it):
+    broken = copy.deepcopy(template)
+    break_it(broken["Resources"])
+    assert Access(broken).lines() != set(expected())
+
+
+@pytest.mark.parametrize("kind", ["AWS::Lambda::Permission", "AWS::Lambda::Url", "AWS::KMS::Key"])
+def test_a_resource_of_another_kind_is_found(template, kind):
+    broken = copy.deepcopy(template)
+    broken["Resources"]["Other01234567"] = {"Type": kind}
+    with pytest.raises(KeyError, match=kind):
+        Access(broken)

@@ -1,0 +1,558 @@
+"""Hostile neighbours: huge rows, a throttled product, wrong clocks, a frozen worker.
+
+The real client and engine run on the simulated AWS, in virtual time.
+"""
+
+import math
+import random
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+
+import boto3
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import (
+    LeaseLostError,
+    RequestInvalidError,
+    StoreError,
+    StoreUnavailableError,
+)
+from inventory_orders.products.catalogue import Products
+from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.lease import Lease
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table, decode
+from local.invoke import create_table
+from operations.audit import add_up
+from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
+from simulated_aws.values import size_of_item
+
+APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
+INVALID, RETURNED = ChangeStatus.INVALID, ChangeStatus.RETURNED
+
+INVOCATION_SECONDS = 23.0
+CALL_SECONDS = 0.01
+HOUR = 3600.0
+LARGEST_ROW = 400 * 1024
+
+
+@dataclass
+class WrongClock(SystemClock):
+    """The clock of a worker that is off by some seconds. Its monotonic part is right."""
+
+    off: float = 0.0
+
+    def now(self):
+        return super().now() + timedelta(seconds=self.off)
+
+
+@cache
+def client():
+    return boto3.client("dynamodb", config=CLIENT_CONFIG)
+
+
+class Tables:
+    """The tables in memory, and workers on them.
+
+    Attributes:
+        before: Called with each DynamoDB operation and its request; may raise or return what the client then gets.
+    """
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.aws = SimulatedAws(self.clock.now)
+        self.before = lambda operation, request: None
+        self.calls = []
+        self.store = Store(client(), {table: table.value for table in Table})
+        self.chance = random.Random(0)
+
+    def answer(self, service, operation, request):
+        self.clock.sleep(CALL_SECONDS)
+        self.calls.append(operation)
+        answer = self.before(operation, request)
+        return self.aws.answer(service, operation, request) if answer is None else answer
+
+    def worker(self, off=0.0):
+        policy = RetryPolicy(random=self.chance.random)
+        return Committer(self.store, policy, WrongClock(off))
+
+    def apply(self, worker, *changes, seconds=INVOCATION_SECONDS):
+        return worker.apply(changes, Deadline.after(seconds, worker.client.clock))
+
+    def once(self, operation, action):
+        """Do something before the next call of an operation."""
+
+        def before(called, request):
+            if called != operation:
+                return None
+            self.before = lambda *_: None
+            return action(request)
+
+        self.before = before
+
+    def create(self, product_id, stock=1000, size=0):
+        """List a product; with a size in bytes, somebody else adds attributes to its row until it has that."""
+        products = Products(self.store)
+        created, _ = products.create(NewProduct(product_id, stock))
+        assert created
+        if size:
+            row = self.row(product_id)
+            row["othersAttribute"] = {"S": ""}
+            missing = size - len("othersAttribute") - self.size(product_id)
+            row["othersAttribute"] = {"S": "x" * missing}
+            self.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
+            assert self.size(product_id) == size
+
+    def row(self, product_id):
+        return dict(self.aws.dynamodb.tables["Products"].items[product_id,])
+
+    def size(self, product_id):
+        return size_of_item(self.row(product_id))
+
+    def stock(self, product_id):
+        return int(self.row(product_id)["stockCount"]["N"])
+
+    def unexplained(self):
+        """Units of each product that no adjustment or order explains."""
+        rows = [
+            [decode(item) for item in self.aws.dynamodb.tables[table].items.values()]
+            for table in ("Products", "StockAdjustments", "Orders")
+        ]
+        return {account.product_id: account.difference for account in add_up(*rows)}
+
+
+@pytest.fixture
+def tables():
+    tables = Tables()
+    with ExitStack() as stack:
+        stack.enter_context(virtual_time(tables.clock))
+        stack.enter_context(answered_by(tables.answer))
+        for table in Table:
+            create_table(client(), table, table.value)
+        yield tables
+
+
+def order(number, *product_ids):
+    return Order(f"o{number}", "u", dict.fromkeys(product_ids, 1))
+
+
+def statuses(report):
+    return [outcome.status for outcome in report.outcomes]
+
+
+# ---------------------------------------------------------------- huge rows
+
+
+def test_rows_of_300_kb_keep_no_order_from_being_placed(tables):
+    """More than BatchGetItem answers at once (16 MB), and many times what one transaction holds (4 MB)."""
+    large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
+    for product_id in large:
+        tables.create(product_id, size=300_000)
+    for product_id in small:
+        tables.create(product_id)
+    worker, tables.calls = tables.worker(), []
+    report = tables.apply(worker, *(order(i, i) for i in large + small))
+    assert statuses(report) == [APPLIED] * 99
+    assert tables.calls.count("BatchGetItem") == 3, (
+        "200 keys at most, and once more for the rest of 17 MB"
+    )
+    assert tables.calls.count("TransactWriteItems") == 5, "as few as can hold 17 MB"
+    assert set(tables.unexplained().values()) == {0}
+
+
+def test_of_a_huge_row_nothing_is_remembered(tables):
+    tables.create("large", size=300_000)
+    tables.create("small")
+    worker = tables.worker()
+    for number in range(4):
+        tables.apply(worker, order(number, "large"), order(-1 - number, "small"))
+    assert worker.cache.get("small") is not None
+    assert worker.cache.get("large") is None
+
+
+def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
+    large = [f"p{n}" for n in range(14)]
+    for product_id in large:
+        tables.create(product_id, size=300_000)
+    report = tables.apply(
+        tables.worker(),
+        *(order(i, i) for i in large),
+        order("many", *large),
+        order("few", *large[:9]),
+    )
+    assert statuses(report) == [APPLIED] * 14 + [INVALID, APPLIED]
+    assert report.outcomes[14].cause == "REFUSED_BY_DYNAMODB"
+    assert "4 MB" in report.outcomes[14].detail
+    assert set(tables.unexplained().values()) == {0}
+
+
+def test_orders_that_others_made_huge_are_cancelled_all_the_same(tables):
+    """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
+    tables.create("p", stock=20)
+    worker = tables.worker()
+    assert statuses(tables.apply(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
+    orders = tables.aws.dynamodb.tables["Orders"].items
+    for key, row in list(orders.items()):
+        orders[key] = row | {
+            "othersAttribute": {"S": "x" * (LARGEST_ROW if key == ("o0",) else 300_000)}
+        }
+    ended = statuses(tables.apply(worker, *(Cancellation(f"o{n}") for n in range(20))))
+    assert ended == [INVALID] + [APPLIED] * 19
+    assert (tables.stock("p"), tables.unexplained()) == (19, {"p": 0})
+
+
+@pytest.mark.parametrize("contested", [False, True])
+def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
+    """An order adds `lastUpdatedAt` to a row that has none, a claim adds a lock: neither fits."""
+    tables.create("other")
+    tables.create("full")
+    row = tables.row("full")
+    del row["lastUpdatedAt"]
+    row["othersAttribute"] = {"S": ""}
+    row["othersAttribute"] = {"S": "x" * (LARGEST_ROW - size_of_item(row))}
+    tables.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
+    worker, tables.calls = tables.worker(), []
+    if contested:
+        worker.contention.observe_conflict("full")
+    report = tables.apply(
+        worker,
+        *(order(100 + n, "full") for n in range(50)),
+        order(200, "full", "other"),
+        *(order(300 + n, "other") for n in range(40)),
+    )
+    assert statuses(report) == [RETURNED] * 51 + [APPLIED] * 40
+    assert {outcome.cause for outcome in report.outcomes[:51]} == {"CORRUPT_PRODUCT"}
+    assert "row of product full" in report.outcomes[0].detail
+    assert "maximum allowed size" in report.outcomes[0].detail
+    assert len(tables.calls) <= 4, "the row is recognised, not searched for by halves"
+    assert report.failure is None
+
+
+@pytest.mark.parametrize("change", ["count", "details"])
+def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, change):
+    tables.create("full", size=LARGEST_ROW)
+    before, deadline = tables.row("full"), Deadline.after(60, SystemClock())
+    event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
+    changes = {
+        "count": lambda: Lease.acquire(tables.store, "full", 30, deadline=deadline),
+        "details": lambda: Products(tables.store).change_details(event, deadline),
+    }
+    with pytest.raises(RequestInvalidError, match="maximum allowed size"):
+        changes[change]()
+    assert tables.row("full") == before
+
+
+# ---------------------------------------------------------------- a throttled product
+
+
+def throttle(tables, product_id, seconds=math.inf):
+    """Let DynamoDB throttle every write of a product for some time."""
+    key, end = {"productId": {"S": product_id}}, tables.clock.now() + seconds
+
+    def before(operation, request):
+        if tables.clock.now() > end:
+            return
+        if operation == "UpdateItem" and request["Key"] == key:
+            raise ServiceError("ThrottlingException")
+        actions = request.get("TransactItems", ())
+        keys = [next(iter(action.values())).get("Key") for action in actions]
+        if key in keys:
+            reasons = [{"Code": "ThrottlingError" if k == key else "None"} for k in keys]
+            raise ServiceError(
+                "TransactionCanceledException", extra={"CancellationReasons": reasons}
+            )
+
+    tables.before = before
+
+
+@pytest.mark.parametrize("contested", [False, True])
+def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, contested):
+    tables.create("hot")
+    for number in range(8):
+        tables.create(f"p{number}")
+    worker = tables.worker()
+    if contested:
+        worker.contention.observe_conflict("hot")
+    throttle(tables, "hot")
+    began = tables.clock.now()
+    report = tables.apply(
+        worker,
+        *(order(n, *(["hot", f"p{n % 8}"] if n % 3 == 0 else [f"p{n % 8}"])) for n in range(33)),
+    )
+    ended = statuses(report)
+    assert ended == [APPLIED if n % 3 else RETURNED for n in range(33)]
+    rows = tables.aws.dynamodb.tables["Orders"].items.values()
+    last = max(SystemClock().now().fromisoformat(row["createdAt"]["S"]).timestamp() for row in rows)
+    assert last - began < (6 if contested else 1)
+    assert tables.clock.now() - began < INVOCATION_SECONDS
+    tables.before = lambda *_: None
+    again = tables.apply(worker, *(order(n, "hot", f"p{n % 8}") for n in range(0, 33, 3)))
+    assert statuses(again) == [APPLIED] * 11
+    assert set(tables.unexplained().values()) == {0}
+
+
+def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables):
+    tables.create("hot")
+    tables.create("p")
+    hot = {"productId": {"S": "hot"}}
+
+    def leave_out(request):
+        """Answer for all but one product, time and again."""
+        tables.once("BatchGetItem", leave_out)
+        wanted = request["RequestItems"]
+        keys = wanted.get("Products", {"Keys": []})["Keys"]
+        if hot not in keys:
+            return None
+        left_out = {"Products": wanted["Products"] | {"Keys": [hot]}}
+        keys.remove(hot)
+        if not keys:
+            del wanted["Products"]
+        found = tables.aws.dynamodb.answer("BatchGetItem", request) if wanted else {"Responses": {}}
+        return found | {"UnprocessedKeys": left_out}
+
+    tables.once("BatchGetItem", leave_out)
+    began = tables.clock.now()
+    report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"))
+    assert statuses(report) == [RETURNED, APPLIED]
+    assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
+    assert tables.clock.now() - began < 2
+
+
+def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(tables):
+    tables.create("hot")
+    tables.create("p")
+    throttle(tables, "hot", seconds=2)
+    report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"), order(3, "hot", "p"))
+    assert statuses(report) == [APPLIED] * 3
+    assert tables.unexplained() == {"hot": 0, "p": 0}
+
+
+def test_behind_a_throttled_product_a_group_keeps_its_order(tables):
+    tables.create("hot")
+    tables.create("p")
+    throttle(tables, "hot")
+    in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
+    orders = [Order(f"o{n}", "u", {i: 1}, group=g) for n, (i, g) in enumerate(in_groups)]
+    assert statuses(tables.apply(tables.worker(), *orders)) == [RETURNED, RETURNED, APPLIED]
+
+
+# ---------------------------------------------------------------- wrong clocks
+
+
+@pytest.mark.parametrize("off", [300.0, -300.0])
+def test_workers_whose_clocks_are_minutes_apart_keep_the_books(tables, off):
+    tables.create("p", stock=30)
+    wrong, right = tables.worker(off), tables.worker()
+    pending = {n: order(n, "p") for n in range(40)}
+    answered = {}
+
+    def deliver(worker):
+        batch = [pending[n] for n in sorted(pending)[:5]]
+        for done, outcome in zip(batch, tables.apply(worker, *batch).outcomes, strict=True):
+            if outcome.status is not RETURNED:
+                answered.setdefault(done.order_id, outcome.status)
+                pending.pop(int(done.order_id[1:]), None)
+
+    for number in range(100):
+        if not pending:
+            break
+        mine, others = (wrong, right) if number % 2 else (right, wrong)
+        # The same messages, between the read or the claim of one worker and its commit.
+        tables.once("TransactWriteItems", lambda _, others=others: deliver(others))
+        deliver(mine)
+    assert not pending
+    rows = tables.aws.dynamodb.tables["Orders"].items.values()
+    assert sorted(row["status"]["S"] for row in rows) == ["PENDING"] * 30 + ["REJECTED"] * 10
+    assert (tables.stock("p"), tables.unexplained()) == (0, {"p": 0})
+
+
+@pytest.mark.parametrize(("off", "most"), [(300.0, 302.0), (-300.0, 0.0)])
+def test_a_claim_of_a_dead_worker_ends_although_its_clock_is_wrong(tables, off, most):
+    """Until then it holds up the orders for its product, and no others."""
+
+    class Died(BaseException):
+        pass
+
+    def die(*_):
+        tables.before = die
+        raise Died
+
+    tables.create("p")
+    tables.create("q")
+    dead, alive = tables.worker(off), tables.worker()
+    dead.contention.observe_conflict("p")
+    tables.once("TransactWriteItems", die)
+    with pytest.raises(Died):
+        tables.apply(dead, order(1, "p"))
+    tables.before = lambda *_: None
+    assert "lockTime" in tables.row("p")
+    began = tables.clock.now()
+    for delivery in range(1, 10):
+        applied = tables.clock.now()
+        ended, others = statuses(tables.apply(alive, order(1, "p"), order(1 + delivery, "q")))
+        assert others is APPLIED
+        assert tables.clock.now() - applied < 3
+        if ended is APPLIED:
+            break
+        tables.clock.sleep(60)
+    assert ended is APPLIED
+    assert tables.clock.now() - began < most + 65
+    assert tables.unexplained() == {"p": 0, "q": 0}
+
+
+@pytest.mark.parametrize("off", [300.0, -300.0])
+def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(tables, off):
+    """A slow clock's lease protects nothing, so it must not be taken for one that did."""
+    tables.create("p", stock=10)
+    owner, seller = tables.worker(off), tables.worker()
+    clock = owner.client.clock
+    deadline = Deadline.after(INVOCATION_SECONDS, clock)
+    lease = Lease.acquire(
+        tables.store, "p", 60, deadline=deadline, outlive_deadline=True, clock=clock
+    )
+    outcome = tables.apply(seller, order(1, "p"), seconds=5).outcomes[0]
+    if off > 0:
+        assert (outcome.status, outcome.cause) == (RETURNED, "LEASED")
+        assert 350 < outcome.retry_after < 361
+        assert lease.commit(7, "count", deadline).delta == -3
+    else:
+        assert outcome.status is APPLIED
+        with pytest.raises(LeaseLostError):
+            lease.commit(7, "count", deadline)
+    assert tables.unexplained() == {"p": 0}
+
+
+def test_a_clock_that_aws_does_not_accept_loses_no_order(tables):
+    """Off by more than 5 minutes, every request is refused for its signature, and the SDK corrects no clock."""
+
+    def refuse(*_):
+        raise ServiceError("InvalidSignatureException", "Signature expired")
+
+    tables.create("p")
+    tables.before = refuse
+    report = tables.apply(tables.worker(-400.0), order(1, "p"))
+    assert statuses(report) == [RETURNED]
+    assert isinstance(report.failure, StoreUnavailableError)
+    tables.before = lambda *_: None
+    assert statuses(tables.apply(tables.worker(), order(1, "p"))) == [APPLIED]
+
+
+# ---------------------------------------------------------------- a frozen worker
+
+
+def freeze(tables, meanwhile):
+    """Freeze the worker of the next transaction before it arrives, for an hour in which others work."""
+
+    def frozen(_request):
+        tables.clock.sleep(HOUR)
+        meanwhile()
+
+    tables.once("TransactWriteItems", frozen)
+
+
+def lose_and_freeze(tables, meanwhile):
+    """Apply the next transaction, lose the answer, and freeze its worker before its repetition arrives.
+
+    By then DynamoDB has forgotten the token, so it takes the repetition for a request of its own.
+    """
+
+    def lose(request):
+        tables.aws.answer("dynamodb", "TransactWriteItems", request)
+        freeze(tables, meanwhile)
+        raise ReadTimeoutError(endpoint_url="simulated")
+
+    tables.once("TransactWriteItems", lose)
+
+
+@pytest.mark.parametrize("contested", [False, True])
+@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
+def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, contested):
+    tables.create("p", stock=10)
+    frozen, other = tables.worker(), tables.worker()
+    orders = [order(1, "p"), order(2, "p")]
+    if contested:
+        frozen.contention.observe_conflict("p")
+
+    def meanwhile():
+        done = APPLIED if stop is freeze else REPLAYED
+        assert statuses(tables.apply(other, *orders, order(3, "p"))) == [done, done, APPLIED]
+        assert statuses(tables.apply(other, Cancellation("o2"))) == [APPLIED]
+
+    stop(tables, meanwhile)
+    assert statuses(tables.apply(frozen, *orders)) == [REPLAYED, REPLAYED]
+    assert (tables.stock("p"), tables.unexplained()) == (8, {"p": 0})
+    locked_until = float(tables.row("p").get("lockTime", {"N": "0"})["N"])
+    assert locked_until < tables.clock.now()
+
+
+def test_a_worker_frozen_for_an_hour_alone_with_its_claim_still_commits(tables):
+    tables.create("p", stock=10)
+    frozen = tables.worker()
+    frozen.contention.observe_conflict("p")
+    freeze(tables, lambda: None)
+    assert statuses(tables.apply(frozen, order(1, "p"))) == [APPLIED]
+    assert (tables.stock("p"), tables.unexplained()) == (9, {"p": 0})
+    assert "lockTime" not in tables.row("p")
+
+
+@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
+def test_an_adjustment_frozen_for_an_hour_is_booked_once(tables, stop):
+    tables.create("p", stock=10)
+    frozen, other = tables.worker(), tables.worker()
+    receipt = Adjustment("p", "r", 5, "RECEIPT")
+    stop(tables, lambda: tables.apply(other, receipt, Adjustment("p", "s", 1, "RECEIPT")))
+    assert statuses(tables.apply(frozen, receipt)) == [REPLAYED]
+    assert (tables.stock("p"), tables.unexplained()) == (16, {"p": 0})
+
+
+@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
+def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
+    """Its condition names no version: what fences it is its row."""
+    tables.create("p", stock=10)
+    frozen, other = tables.worker(), tables.worker()
+    soon = Deadline.after(2 * HOUR, SystemClock())
+    stop(tables, lambda: AtomicDecrement(other).apply("p", "d", 2, soon))
+    outcome = AtomicDecrement(frozen).apply("p", "d", 2, soon)
+    assert statuses(outcome.report) == [REPLAYED]
+    assert (tables.stock("p"), tables.unexplained()) == (8, {"p": 0})
+
+
+def test_a_product_delisted_while_its_creator_was_frozen_stays_so(tables):
+    products = Products(tables.store)
+
+    def delist():
+        created_at = tables.row("p")["createdAt"]["S"]
+        assert products.delist("p", created_at, Deadline.after(20, SystemClock()))
+
+    lose_and_freeze(tables, delist)
+    with pytest.raises(StoreError):
+        products.create(NewProduct("p", 10), Deadline.after(2 * HOUR, SystemClock()))
+    assert not tables.aws.dynamodb.tables["Products"].items
+    assert tables.unexplained() == {"p": 0}
+
+
+@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
+def test_a_count_frozen_for_an_hour_is_committed_once_or_not_at_all(tables, stop):
+    tables.create("p", stock=10)
+    seller = tables.worker()
+    deadline = Deadline.after(2 * HOUR, SystemClock())
+    lease = Lease.acquire(tables.store, "p", 600, deadline=deadline, outlive_deadline=True)
+    stop(tables, lambda: tables.apply(seller, order(1, "p")))
+    if stop is freeze:
+        with pytest.raises(LeaseLostError):
+            lease.commit(7, "count", deadline)
+        assert tables.stock("p") == 9
+    else:
+        assert lease.commit(7, "count", deadline).delta == -3
+        assert tables.stock("p") == 6
+    assert tables.unexplained() == {"p": 0}

@@ -1,0 +1,298 @@
+"""An hour in which DynamoDB refuses everything: the real handlers on the simulated AWS, in virtual time."""
+
+import json
+import logging
+import os
+from math import inf
+from unittest import mock
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from infra.queues import MAX_RECEIVE_COUNT
+from inventory_orders.invocation import runtime
+from inventory_orders.retry import LONGEST_DELAY_SECONDS
+from inventory_orders.store.dynamodb import CLIENT_CONFIG
+from inventory_orders.store.rows import KEYS, Table, decode
+from local.invoke import FakeContext, load_handler
+from operations.audit import add_up
+from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
+from simulated_aws.scheduler import Scheduler, seeded
+from tests.support.messages import order_body
+
+BEGIN, END = 60.0, 60.0 + 3600.0
+LAST_SENT = END + 60
+# As in the stack: the functions' timeout, and from it the queues' visibility timeout.
+TIMEOUT = 30.0
+VISIBILITY = 6 * TIMEOUT + 1
+LONG_POLL = 5.0
+
+# Queue -> its function, the size of its batches, and how many at once.
+QUEUES = {
+    "Order": ("place_orders", 99, 2),
+    "OrderFifo.fifo": ("place_orders", 10, 2),
+    "Stock": ("adjust_stock", 49, 1),
+    "Cancellation": ("cancel_orders", 49, 1),
+    "Catalogue": ("manage_products", 10, 1),
+}
+TABLES = {
+    "PRODUCTS": Table.PRODUCTS,
+    "ORDERS": Table.ORDERS,
+    "STOCK_ADJUSTMENTS": Table.STOCK_ADJUSTMENTS,
+}
+
+# When orders are sent: before the outage, in it, and after it.
+MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000, LAST_SENT)
+GROUPS = ("drop", "kettle")
+# The drop is sold out in the middle of what was sent during the outage, so its order of arrival shows.
+DROP_STOCK = 7
+# One after 1, 2, 4, ... 256 s each, then one after each 450 s: the shortest delays that there can be.
+MOST_IN_THE_HOUR = 16
+
+
+def times_out(sleep):
+    sleep(CLIENT_CONFIG.connect_timeout + CLIENT_CONFIG.read_timeout)
+    raise ReadTimeoutError(endpoint_url="simulated")
+
+
+def fails(sleep):
+    sleep(2.0)
+    raise ServiceError("InternalServerError", "We encountered an internal error", status=500)
+
+
+def throttles(sleep):
+    raise ServiceError("ThrottlingException", "Rate exceeded")
+
+
+def denies(sleep):
+    raise ServiceError("AccessDeniedException", "User is not authorized to perform this")
+
+
+def has_no_table(sleep):
+    raise ServiceError("ResourceNotFoundException", "Requested resource not found")
+
+
+class World:
+    """Queues that feed the handlers, and tables that are out of reach from BEGIN to END.
+
+    Args:
+        name: Part of the names of tables and queues. What the handlers keep for a process is kept by these names, so no
+            other test finds it.
+        refusals: How DynamoDB refuses, one way after the other.
+
+    Attributes:
+        deliveries: When each message was delivered, by its body.
+        ended: When each message was acknowledged.
+    """
+
+    def __init__(self, name, refusals):
+        self.name, self.refusals = name, refusals
+        self.deliveries, self.ended = {}, {}
+        self.scheduler = Scheduler()
+        self.aws = SimulatedAws(self.now)
+        self.handlers = {function: load_handler(function) for function, _, _ in QUEUES.values()}
+        for table, keys in KEYS.items():
+            request = {
+                "TableName": self._table(table),
+                "KeySchema": [
+                    {"AttributeName": key, "KeyType": kind}
+                    for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+                ],
+                "AttributeDefinitions": [
+                    {"AttributeName": key, "AttributeType": "S"} for key in keys
+                ],
+            }
+            self.aws.dynamodb.answer("CreateTable", request)
+        self.queues = {}
+        for queue in QUEUES:
+            dead = self.aws.sqs.create(f"{name}-Dead{queue}")
+            self.queues[queue] = self.aws.sqs.create(
+                f"{name}-{queue}", VISIBILITY, dead, MAX_RECEIVE_COUNT
+            )
+
+    def now(self):
+        return 1_800_000_000.0 + self.scheduler.now
+
+    def sleep(self, seconds):
+        self.scheduler.sleep(seconds)
+
+    def answer(self, service, operation, request):
+        self.sleep(0.01)
+        passed = (self.scheduler.now - BEGIN) / (END - BEGIN)
+        if service == "dynamodb" and 0 <= passed < 1:
+            self.refusals[int(passed * len(self.refusals))](self.sleep)
+        return self.aws.answer(service, operation, request)
+
+    def _table(self, table):
+        return f"{self.name}-{table.value}"
+
+    def rows(self, table):
+        items = self.aws.dynamodb.tables[self._table(table)].items.values()
+        return [decode(item) for item in items]
+
+    def send(self, queue, body, group=None):
+        request = {"QueueUrl": self.queues[queue].url, "MessageBody": json.dumps(body)}
+        if group is not None:
+            request |= {"MessageGroupId": group, "MessageDeduplicationId": body["orderId"]}
+        self.aws.sqs.answer("SendMessage", request)
+
+    def invoke(self, function, event):
+        os.environ.update(
+            {f"{name}_TABLE_NAME": self._table(table) for name, table in TABLES.items()},
+            FIFO_QUEUE_URL="",
+        )
+        feeding = (self.queues[queue] for queue, (fed, _, _) in QUEUES.items() if fed == function)
+        for prefix, queue in zip(("", "FIFO_"), feeding, strict=False):
+            os.environ[f"{prefix}QUEUE_URL"] = queue.url
+            os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"] = queue.dead_letters.url
+        ends, context = self.scheduler.now + TIMEOUT, FakeContext(function)
+        context.get_remaining_time_in_millis = lambda: int((ends - self.scheduler.now) * 1000)
+        answer = self.handlers[function].lambda_handler(event, context)
+        assert self.scheduler.now < ends, "Lambda would have ended the invocation"
+        return answer
+
+    def create(self, product_id, stock):
+        command = {"action": "create", "productId": product_id, "openingStock": stock}
+        assert self.invoke("manage_products", command)["result"] == "APPLIED"
+
+    def feed(self, name):
+        """Hand batches to the queue's function, as Lambda does, until nothing is left."""
+        function, size, _ = QUEUES[name]
+        queue = self.queues[name]
+        while queue.messages or self.scheduler.now <= LAST_SENT:
+            batch = []
+            while len(batch) < size and (more := self._receive(queue, size - len(batch))):
+                batch += more
+            if not batch:
+                self.sleep(LONG_POLL)
+                continue
+            for message in batch:
+                self.deliveries.setdefault(message["Body"], []).append(self.scheduler.now)
+            failures = self.invoke(function, _event(queue, batch))["batchItemFailures"]
+            returned = {failure["itemIdentifier"] for failure in failures}
+            for message in batch:
+                if message["MessageId"] not in returned:
+                    request = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
+                    self.aws.sqs.answer("DeleteMessage", request)
+                    self.ended[message["Body"]] = self.scheduler.now
+
+    def _receive(self, queue, most):
+        request = {"QueueUrl": queue.url, "MessageSystemAttributeNames": ["All"]}
+        request |= {"MaxNumberOfMessages": min(10, most)}
+        return self.aws.sqs.answer("ReceiveMessage", request).get("Messages", [])
+
+    def run(self, life):
+        for name, (_, _, at_once) in QUEUES.items():
+            for _ in range(at_once):
+                self.scheduler.start(lambda name=name: self.feed(name))
+        self.scheduler.start(lambda: life(self))
+        with (
+            mock.patch.dict(os.environ),
+            # Threads would not wait in virtual time.
+            mock.patch.object(runtime, "executor", return_value=None),
+            seeded(1),
+            virtual_time(self),
+            answered_by(self.answer),
+        ):
+            self.scheduler.run()
+
+
+def _event(queue, batch):
+    return {
+        "Records": [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
+                "eventSource": "aws:sqs",
+                "eventSourceARN": queue.arn,
+            }
+            for message in batch
+        ]
+    }
+
+
+def receipt(adjustment_id, product_id):
+    return {
+        "adjustmentId": adjustment_id,
+        "productId": product_id,
+        "delta": 3,
+        "reason": "RECEIPT",
+    }
+
+
+def life(world):
+    """What happens to the shop."""
+    for product_id, stock in (("tea", 100), ("kettle", 100), ("drop", DROP_STOCK)):
+        world.create(product_id, stock)
+    for number, moment in enumerate(MOMENTS):
+        world.sleep(moment - world.scheduler.now)
+        for order in range(4):
+            world.send("Order", order_body(f"o-{number}-{order}", {"tea": 1, "kettle": 1}))
+        for order in range(3):
+            for group in GROUPS:
+                fifo = order_body(f"{group}-{number}-{order}", {group: 1})
+                world.send("OrderFifo.fifo", fifo, group)
+        if moment == BEGIN:
+            world.send("Stock", receipt("r-1", "kettle"))
+            world.send("Stock", receipt("early", "cup"))
+            world.send("Cancellation", {"orderId": "o-1-0"})
+            details = {"productId": "tea", "details": {"price": 540}}
+            at = "2026-11-20T09:30:00.000000+00:00"
+            world.send("Catalogue", {"eventId": "e-1", "eventTime": at, **details})
+    # By then the receipt for it has been looked at, in vain.
+    world.sleep(END + LONGEST_DELAY_SECONDS + TIMEOUT - world.scheduler.now)
+    world.create("cup", 1)
+
+
+@pytest.fixture(autouse=True)
+def no_logs():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("name", "refusals"),
+    [("busy", (times_out, fails, throttles)), ("broken", (denies, has_no_table))],
+)
+def test_an_hour_without_dynamodb_loses_nothing_and_reorders_nothing(name, refusals):
+    world = World(f"outage-{name}", refusals)
+    world.run(life)
+    left = {queue.name: len(queue.messages) for queue in world.aws.sqs.queues.values()}
+    assert {name: count for name, count in left.items() if count} == {}
+
+    orders = {row["orderId"]: row for row in world.rows(Table.ORDERS)}
+    sent = [f"{number}-{order}" for number in range(len(MOMENTS)) for order in range(3)]
+    placed = {f"o-{number}-{order}" for number in range(len(MOMENTS)) for order in range(4)}
+    placed |= {f"kettle-{order}" for order in sent}
+    expected = dict.fromkeys(placed, "PENDING") | {"o-1-0": "CANCELLED"}
+    for place, order in enumerate(sent):
+        expected[f"drop-{order}"] = "PENDING" if place < DROP_STOCK else "REJECTED"
+    assert {order_id: row["status"] for order_id, row in orders.items()} == expected
+    versions = [orders[f"kettle-{order}"]["items"][0]["productVersion"] for order in sent]
+    assert versions == sorted(versions)
+
+    adjustments = world.rows(Table.STOCK_ADJUSTMENTS)
+    assert {"r-1", "early"} < {row["adjustmentId"] for row in adjustments}
+    products = world.rows(Table.PRODUCTS)
+    assert {row["productId"]: row.get("price") for row in products}["tea"] == 540
+    accounts = list(add_up(products, adjustments, orders.values()))
+    assert [account.difference for account in accounts] == [0] * 4
+
+    assert all(
+        len(_within(times, BEGIN, END)) <= MOST_IN_THE_HOUR for times in world.deliveries.values()
+    )
+    first = world.deliveries[json.dumps(receipt("r-1", "kettle"))]
+    assert len(_within(first, BEGIN, BEGIN + 600)) >= 8
+    assert len(_within(first, END - 900, END)) <= 3, "polling slows down"
+
+    early = json.dumps(receipt("early", "cup"))
+    assert len(_within(world.deliveries[early], END, inf)) > 1, "its first look was not its last"
+    recovered = max(at for body, at in world.ended.items() if body != early)
+    assert recovered < END + LONGEST_DELAY_SECONDS + TIMEOUT
+
+
+def _within(times, begin, end):
+    return [at for at in times if begin <= at < end]
