@@ -72,7 +72,7 @@ def test_every_assumption_about_aws_names_its_page_and_what_holds_us_to_it():
 def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
     listed = set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+", ASSUMPTIONS))
     cited = set()
-    for room in ("functions", "layers", "infra"):
+    for room in ("functions", "layers", "infra", "operations", "bench", "simulated_aws", "local"):
         for file in (ROOT / room).rglob("*.py"):
             text = re.sub(r"\n\s*#?\s*", "", file.read_text("utf-8"))
             cited |= set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+?\.html", text))

@@ -1,6 +1,7 @@
 """Parsing: valid orders, and poison with errors that say what to fix."""
 
 import json
+import string
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,25 @@ def test_the_error_for_poison_says_what_to_fix(text, code, field, says):
 )
 def test_values_at_the_limits_are_valid(items):
     assert parse_order(body(items=items, orderId="o" * 128)).quantities
+
+
+def is_good(text):
+    try:
+        return bool(parse_order(text))
+    except PoisonMessageError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "with_id", [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)]
+)
+def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
+    """SQS takes 1 to 128 letters, digits or punctuation marks; DynamoDB takes no empty key."""
+    characters = {chr(code) for code in range(0x180) if is_good(with_id(chr(code)))}
+    assert {"a", "Z", "0"} <= characters <= set(string.ascii_letters + string.digits + string.punctuation)
+    assert not is_good(with_id(""))
+    assert is_good(with_id("i" * 64))
+    assert not is_good(with_id("i" * 129))
 
 
 json_values = st.recursive(

@@ -222,3 +222,24 @@ def test_an_error_tells_whether_the_write_may_have_happened(error, meaning):
     store = Store(FailingClient(error), {table: table.value for table in Table})
     with pytest.raises(meaning):
         store.write([], "token")
+
+
+class AnyOrderClient:
+    """Answers a batch read the last key first, as DynamoDB may."""
+
+    def batch_get_item(self, RequestItems):
+        found, left_out = {}, {}
+        for name, wanted in RequestItems.items():
+            keys = {key["productId"]["S"]: key for key in wanted["Keys"]}
+            there = [stored(product(id_, ord(id_))) for id_ in sorted(keys, reverse=True)]
+            found[name] = [item for item in there if item["productId"]["S"] not in "gl"]
+            left_out[name] = {"Keys": [keys["l"]], "ConsistentRead": True}
+        return {"Responses": found, "UnprocessedKeys": left_out}
+
+
+def test_items_of_a_batch_read_are_told_apart_by_their_keys():
+    store = Store(AnyOrderClient(), {Table.PRODUCTS: "Products"})
+    snapshot = store.read(["a", "g", "b", "l", "c"])
+    counts = {id_: p and p.stock_count for id_, p in snapshot.products.items()}
+    assert counts == {"a": ord("a"), "g": None, "b": ord("b"), "c": ord("c")}
+    assert snapshot.unprocessed == ("l",)
