@@ -65,7 +65,10 @@ class PickySqs:
         taken, *refused = Entries
         self.bodies.append(taken["MessageBody"])
         failed = [{"Id": e["Id"], "SenderFault": "poison" in e["MessageBody"]} for e in refused]
-        return {"Successful": [{"Id": taken["Id"], "MessageId": taken["MessageBody"]}], "Failed": failed}
+        return {
+            "Successful": [{"Id": taken["Id"], "MessageId": taken["MessageBody"]}],
+            "Failed": failed,
+        }
 
 
 def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(monkeypatch):
@@ -73,7 +76,7 @@ def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(mo
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=PickySqs())
     messages = [SimpleNamespace(body=body) for body in ("a", "b", "c")]
     assert queues.send(aws, queues.STANDARD, messages) == aws.sqs.bodies == ["a", "b", "c"]
-    with pytest.raises(UserError, match="does not accept a message .*: poison"):
+    with pytest.raises(UserError, match=r"does not accept a message .*: poison"):
         queues.send(aws, queues.STANDARD, [messages[0], SimpleNamespace(body="poison")])
 
 

@@ -117,12 +117,17 @@ def is_good(text):
 
 
 @pytest.mark.parametrize(
-    "with_id", [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)]
+    "with_id",
+    [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)],
 )
 def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
     """SQS takes 1 to 128 letters, digits or punctuation marks; DynamoDB takes no empty key."""
     characters = {chr(code) for code in range(0x180) if is_good(with_id(chr(code)))}
-    assert {"a", "Z", "0"} <= characters <= set(string.ascii_letters + string.digits + string.punctuation)
+    assert (
+        {"a", "Z", "0"}
+        <= characters
+        <= set(string.ascii_letters + string.digits + string.punctuation)
+    )
     assert not is_good(with_id(""))
     assert is_good(with_id("i" * 64))
     assert not is_good(with_id("i" * 129))
