@@ -243,3 +243,32 @@ def test_items_of_a_batch_read_are_told_apart_by_their_keys():
     counts = {id_: p and p.stock_count for id_, p in snapshot.products.items()}
     assert counts == {"a": ord("a"), "g": None, "b": ord("b"), "c": ord("c")}
     assert snapshot.unprocessed == ("l",)
+
+
+class RecordingClient:
+    """Finds nothing, and remembers what it was asked."""
+
+    def __init__(self):
+        self.consistent = {}
+
+    def batch_get_item(self, RequestItems):
+        for name, wanted in RequestItems.items():
+            self.consistent[name] = wanted.get("ConsistentRead", False)
+        return {"Responses": {}}
+
+    def get_item(self, TableName, ConsistentRead=False, **_):
+        self.consistent[f"one of {TableName}"] = ConsistentRead
+        return {}
+
+
+def test_what_is_decided_on_is_read_with_strong_consistency():
+    client = RecordingClient()
+    store = Store(client, {table: table.value for table in Table})
+    order = Order("o", "u", {"p": 1})
+    store.read(["p", order.record_key])
+    assert store.get_product("p") is store.get_record(order.record_key) is None
+    hint = {"Orders": False}
+    assert (
+        client.consistent
+        == {"Products": True, "one of Products": True, "one of Orders": True} | hint
+    )
