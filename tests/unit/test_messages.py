@@ -161,6 +161,12 @@ def test_any_text_is_an_order_or_poison_with_a_printable_reason(text):
         assert order.quantities
 
 
+def test_a_reason_has_only_characters_that_sqs_takes():
+    assert printable("a\x00b\n\x7f") == "a b  "
+    assert printable("\ud800\xe9") == "\\ud800\\xe9"
+    assert len(printable("x" * 600)) == 512
+
+
 def test_the_schema_file_describes_every_field():
     """The descriptions are the error messages."""
 
