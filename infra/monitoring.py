@@ -54,9 +54,11 @@ _SILENCE = {
     "TimeSinceFirstReceive": cloudwatch.TreatMissingData.NOT_BREACHING,
     "VersionConflict": cloudwatch.TreatMissingData.NOT_BREACHING,
     "RetriesExhausted": cloudwatch.TreatMissingData.NOT_BREACHING,
-    # Reported with invocations, or only when it happens.
+    # Reported with invocations.
     "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
     "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Reported only when it happens. An alarm on a metric of DynamoDB keeps its state in silence, whatever it is told, says
+    # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html: the runbook has what to do.
     "ReadThrottleEvents": cloudwatch.TreatMissingData.NOT_BREACHING,
     "WriteThrottleEvents": cloudwatch.TreatMissingData.NOT_BREACHING,
 }

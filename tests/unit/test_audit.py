@@ -1,7 +1,10 @@
 """The audit reads a product and what happened to it up to that version, and nothing later."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from operations import audit
 from operations.audit import Account, Books, add_up, history
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
@@ -92,3 +95,35 @@ def test_a_history_ends_at_the_version_that_was_read():
     account = Account("p", BORN, "ACTIVE", 2, 8, 10, 2)
     entries = history(Books((account,), orders, [OPENING]), account)
     assert [(entry.version, entry.stock) for entry in entries] == [(1, 10), (2, 8)]
+
+
+class PagedTables:
+    """A product whose books do not balance, in tables that are read a page at a time."""
+
+    def __init__(self):
+        self.inconsistent = []
+        self.row = {
+            name: {"N": str(value)} if isinstance(value, int) else {"S": value}
+            for name, value in product(5, version=1).items()
+        }
+
+    def get_paginator(self, operation):
+        return SimpleNamespace(paginate=lambda **request: self.pages(operation, **request))
+
+    def pages(self, operation, TableName, ConsistentRead=False, **_):
+        self.inconsistent += [] if ConsistentRead else [operation]
+        return [{"Items": []}, {"Items": [self.row] if TableName == "Products" else []}]
+
+    def get_item(self, ConsistentRead=False, **_):
+        self.inconsistent += [] if ConsistentRead else ["get_item"]
+        return {"Item": self.row}
+
+
+def test_every_page_is_read_and_all_with_strong_consistency(monkeypatch):
+    monkeypatch.setattr(audit.time, "sleep", lambda _: None)
+    names = ("Products", "Orders", "StockAdjustments")
+    tables = PagedTables()
+    aws = SimpleNamespace(dynamodb=tables, outputs={f"{name}TableName": name for name in names})
+    (account,) = audit.read_books(aws).accounts
+    assert account.unexplained == 5
+    assert tables.inconsistent == []

@@ -55,6 +55,31 @@ def test_what_is_no_order_is_named_by_line_and_nothing_is_sent(account, tmp_path
     assert account[3:] == ["o-0", "o-1", "o-2", None, None]
 
 
+class PickySqs:
+    """Takes one entry of a request, and refuses the rest: poison for good, the others for now."""
+
+    def __init__(self):
+        self.bodies = []
+
+    def send_message_batch(self, QueueUrl, Entries):
+        taken, *refused = Entries
+        self.bodies.append(taken["MessageBody"])
+        failed = [{"Id": e["Id"], "SenderFault": "poison" in e["MessageBody"]} for e in refused]
+        return {
+            "Successful": [{"Id": taken["Id"], "MessageId": taken["MessageBody"]}],
+            "Failed": failed,
+        }
+
+
+def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(monkeypatch):
+    monkeypatch.setattr(queues.time, "sleep", lambda _: None)
+    aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/Q"}, sqs=PickySqs())
+    messages = [SimpleNamespace(body=body) for body in ("a", "b", "c")]
+    assert queues.send(aws, queues.STANDARD, messages) == aws.sqs.bodies == ["a", "b", "c"]
+    with pytest.raises(UserError, match=r"does not accept a message .*: poison"):
+        queues.send(aws, queues.STANDARD, [messages[0], SimpleNamespace(body="poison")])
+
+
 def test_the_readme_is_no_file_of_orders():
     with pytest.raises(UserError, match="are no orders, so nothing was sent"):
         count_orders(ROOT / "README.md")

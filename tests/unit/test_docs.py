@@ -45,5 +45,40 @@ def test_a_call_that_is_not_in_the_code_is_seen():
         way.updated(page.replace("SqsBatch.settle ", "SqsBatch.swallow "))
 
 
+ASSUMPTIONS = (ROOT / "docs" / "aws.md").read_text("utf-8")
+
+
+def rows_of_assumptions():
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", ASSUMPTIONS, flags=re.MULTILINE)
+    return [row for row in rows if row[0] != "what is assumed"]
+
+
+def test_every_assumption_about_aws_names_its_page_and_what_holds_us_to_it():
+    tests = set()
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        tests |= set(re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), flags=re.MULTILINE))
+    pages = dict(re.findall(r"^\[(\w+)\]: https://(\S+)$", ASSUMPTIONS, flags=re.MULTILINE))
+    rows = rows_of_assumptions()
+    assert rows
+    for assumed, said, held in rows:
+        cited = re.findall(r"\]\[(\w+)\]", said)
+        assert cited, f"no page says: {assumed}"
+        assert set(cited) <= pages.keys(), assumed
+        named = set(re.findall(r"`(test_\w+)`", held))
+        assert named or "only an account can tell" in held, f"nothing holds us to: {assumed}"
+        assert named <= tests, f"no such test: {named - tests}"
+
+
+def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
+    listed = set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+", ASSUMPTIONS))
+    cited = set()
+    for room in ("functions", "layers", "infra", "operations", "bench", "simulated_aws", "local"):
+        for file in (ROOT / room).rglob("*.py"):
+            text = re.sub(r"\n\s*#?\s*", "", file.read_text("utf-8"))
+            cited |= set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+?\.html", text))
+    assert cited
+    assert cited <= listed
+
+
 def test_the_readme_is_read_to_the_end():
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 1000

@@ -1,6 +1,7 @@
 """Parsing: valid orders, and poison with errors that say what to fix."""
 
 import json
+import string
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,30 @@ def test_values_at_the_limits_are_valid(items):
     assert parse_order(body(items=items, orderId="o" * 128)).quantities
 
 
+def is_good(text):
+    try:
+        return bool(parse_order(text))
+    except PoisonMessageError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "with_id",
+    [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)],
+)
+def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
+    """SQS takes 1 to 128 letters, digits or punctuation marks; DynamoDB takes no empty key."""
+    characters = {chr(code) for code in range(0x180) if is_good(with_id(chr(code)))}
+    assert (
+        {"a", "Z", "0"}
+        <= characters
+        <= set(string.ascii_letters + string.digits + string.punctuation)
+    )
+    assert not is_good(with_id(""))
+    assert is_good(with_id("i" * 64))
+    assert not is_good(with_id("i" * 129))
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -134,6 +159,12 @@ def test_any_text_is_an_order_or_poison_with_a_printable_reason(text):
         assert shown.isprintable()
     else:
         assert order.quantities
+
+
+def test_a_reason_has_only_characters_that_sqs_takes():
+    assert printable("a\x00b\n\x7f") == "a b  "
+    assert printable("\ud800\xe9") == "\\ud800\\xe9"
+    assert len(printable("x" * 600)) == 512
 
 
 def test_the_schema_file_describes_every_field():

@@ -101,6 +101,12 @@ def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
         assert len(set(keys)) == len(keys), "an item appears once in a transaction"
 
 
+def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
+    orders = [Order(f"o-{n}", "u", {"p": 1}) for n in range(250)]
+    planned = plan(orders, {"p": product("p", 250)}).transactions
+    assert [len(t.updates) + len(t.decisions) for t in planned][:2] == [100, 100]
+
+
 @given(changes, shelves, limits)
 def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit):
     """The plan decides each change as if all earlier ones had been served one by one."""

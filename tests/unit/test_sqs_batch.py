@@ -32,12 +32,14 @@ class FakeSqs:
 
     def __init__(self, *, fail=False, partly=False):
         self.sent = []
+        self.calls = []
         self.visibility = {}
         self._fail, self._partly = fail, partly
 
     def send_message_batch(self, QueueUrl, Entries):
         if self._fail:
             raise ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch")
+        self.calls.append(Entries)
         taken = Entries[:-1] if self._partly else Entries
         self.sent += [(QueueUrl, entry) for entry in taken]
         return {
@@ -125,8 +127,12 @@ def test_a_dead_letter_from_the_fifo_queue_keeps_its_group():
 
 def test_many_or_large_dead_letters_take_several_calls():
     bench = Bench()
-    bench.process(sqs_event(*["x" * 300_000] * 25))
+    bench.process(sqs_event(*["x" * 300_000] * 5, *["x" * 100_000] * 5, *["x"] * 15))
     assert len(bench.sqs.sent) == 25
+    for entries in bench.sqs.calls:
+        size = sum(len(json.dumps(entry)) for entry in entries)
+        assert len(entries) <= 10
+        assert size <= 256 * 1024 or len(entries) == 1
     ids = [entry["MessageAttributes"]["originalMessageId"] for _, entry in bench.sqs.sent]
     assert len({json.dumps(i) for i in ids}) == 25
 

@@ -223,3 +223,53 @@ def test_an_error_tells_whether_the_write_may_have_happened(error, meaning):
     store = Store(FailingClient(error), {table: table.value for table in Table})
     with pytest.raises(meaning):
         store.write([], "token")
+
+
+class AnyOrderClient:
+    """Answers a batch read the last key first, as DynamoDB may."""
+
+    def batch_get_item(self, RequestItems):
+        found, left_out = {}, {}
+        for name, wanted in RequestItems.items():
+            keys = {key["productId"]["S"]: key for key in wanted["Keys"]}
+            there = [stored(product(id_, ord(id_))) for id_ in sorted(keys, reverse=True)]
+            found[name] = [item for item in there if item["productId"]["S"] not in "gl"]
+            left_out[name] = {"Keys": [keys["l"]], "ConsistentRead": True}
+        return {"Responses": found, "UnprocessedKeys": left_out}
+
+
+def test_items_of_a_batch_read_are_told_apart_by_their_keys():
+    store = Store(AnyOrderClient(), {Table.PRODUCTS: "Products"})
+    snapshot = store.read(["a", "g", "b", "l", "c"])
+    counts = {id_: p and p.stock_count for id_, p in snapshot.products.items()}
+    assert counts == {"a": ord("a"), "g": None, "b": ord("b"), "c": ord("c")}
+    assert snapshot.unprocessed == ("l",)
+
+
+class RecordingClient:
+    """Finds nothing, and remembers what it was asked."""
+
+    def __init__(self):
+        self.consistent = {}
+
+    def batch_get_item(self, RequestItems):
+        for name, wanted in RequestItems.items():
+            self.consistent[name] = wanted.get("ConsistentRead", False)
+        return {"Responses": {}}
+
+    def get_item(self, TableName, ConsistentRead=False, **_):
+        self.consistent[f"one of {TableName}"] = ConsistentRead
+        return {}
+
+
+def test_what_is_decided_on_is_read_with_strong_consistency():
+    client = RecordingClient()
+    store = Store(client, {table: table.value for table in Table})
+    order = Order("o", "u", {"p": 1})
+    store.read(["p", order.record_key])
+    assert store.get_product("p") is store.get_record(order.record_key) is None
+    hint = {"Orders": False}
+    assert (
+        client.consistent
+        == {"Products": True, "one of Products": True, "one of Orders": True} | hint
+    )
