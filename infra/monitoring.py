@@ -57,8 +57,9 @@ _SILENCE = {
     # Reported with invocations.
     "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
     "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
-    # Reported only when it happens. An alarm on a metric of DynamoDB keeps its state in silence, whatever it is told, says
-    # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html: the runbook has what to do.
+    # Reported only when it happens: AWS's own example of what is not breaching, on the page above. Its page on the API says
+    # that an alarm on a metric of DynamoDB keeps its state in silence all the same; the runbook has what to do then.
+    # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     "ReadThrottleEvents": cloudwatch.TreatMissingData.NOT_BREACHING,
     "WriteThrottleEvents": cloudwatch.TreatMissingData.NOT_BREACHING,
 }
