@@ -113,7 +113,7 @@ def read_books(aws: Aws) -> Books:
         doubtful = {key for key, account in accounts.items() if _is_doubtful(account, confirmed)}
         if not doubtful:
             break
-        confirmed = {key: accounts[key].difference for key in doubtful if accounts[key].settled}
+        confirmed |= {key: accounts[key].difference for key in doubtful if accounts[key].settled}
         time.sleep(_PAUSE)
         again, adjustments, orders = _look_again(aws, {key[0] for key in doubtful}, adjustments)
         accounts = {key: a for key, a in accounts.items() if key not in doubtful} | {

@@ -83,6 +83,31 @@ def test_a_difference_that_is_not_settled_is_not_unexplained():
     assert (account.difference, account.unexplained) == (-3, 0)
 
 
+@pytest.mark.parametrize("looks", [5, 6])
+def test_a_difference_is_found_beside_a_product_that_never_settles(monkeypatch, looks):
+    busy = "busy"
+    rows = {
+        "ProductsTableName": [product(7, 2), product(7, 2) | {"productId": busy}],
+        "StockAdjustmentsTableName": [OPENING, OPENING | {"productId": busy}],
+        "OrdersTableName": [order("a", 2, 2)],
+    }
+
+    def look_at(_, product_id):
+        of_product = [
+            next(row for row in rows[table] if row["productId"] == product_id)
+            for table in ("ProductsTableName", "StockAdjustmentsTableName")
+        ]
+        return audit._Look(product_id, of_product[0], of_product[1:], product_id != busy)
+
+    monkeypatch.setattr(audit, "read_rows", lambda _, table: iter(rows[table]))
+    monkeypatch.setattr(audit, "_look_at", look_at)
+    monkeypatch.setattr(audit, "_PAUSE", 0)
+    monkeypatch.setattr(audit, "_LOOKS", looks)
+    found = {account.product_id: account for account in audit.read_books(None).accounts}
+    assert found["p"].unexplained == -1
+    assert not found[busy].settled
+
+
 def test_a_delisted_incarnation_comes_to_nothing():
     closing = adjustment("closing", -8, 3, "CLOSING")
     sold = order("a", 2, 2, status="CANCELLED")
