@@ -8,7 +8,7 @@ EVENT ?= events/$(FUNCTION).json
 VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
-# Processes that share the tests; one of them has all tests on the embedded AWS.
+# Processes that share the tests. Each of the first two starts an embedded AWS.
 WORKERS ?= 2
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 

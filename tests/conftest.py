@@ -47,12 +47,15 @@ def dynoxide() -> Any:
         yield server
 
 
-ON_THE_EMBEDDED_AWS = ("integration", "e2e")
+ON_THE_EMBEDDED_AWS = ("e2e", "integration")
 LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "unit")
 
 
-class OneProcessForTheEmbeddedAws(LoadScopeScheduling):
-    """Hands out unit tests one by one, others by file, and all that need the embedded AWS to the same process."""
+class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
+    """Hands out unit tests one by one, others by file, and a folder that needs the embedded AWS to one process.
+
+    A process starts its embedded AWS once, and all tests of the folder meet the same stack.
+    """
 
     def __init__(self, config: Any, log: Any = None) -> None:
         super().__init__(config, log)
@@ -63,7 +66,7 @@ class OneProcessForTheEmbeddedAws(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         folder = folder_of(file)
         if folder in ON_THE_EMBEDDED_AWS:
-            return "the embedded AWS"
+            return folder
         return nodeid if folder == "unit" else file
 
 
@@ -73,8 +76,8 @@ def folder_of(path: str | PurePath) -> str:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: Any, log: Any) -> OneProcessForTheEmbeddedAws:
-    return OneProcessForTheEmbeddedAws(config, log)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> FewProcessesForTheEmbeddedAws:
+    return FewProcessesForTheEmbeddedAws(config, log)
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

@@ -1,7 +1,7 @@
 """The environment of all tests, set when this is imported: before anything of ours is.
 
-Tests never use a real account, because AWS settings of the caller are dropped. They have their own embedded AWS,
-separate from the developer's.
+Tests never use a real account, because AWS settings of the caller are dropped. Each process that runs tests has its own
+embedded AWS, separate from the developer's.
 """
 
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
-os.environ["INVENTORY_ORDERS_STATE"] = str(_ROOT / ".local" / "test")
+_PROCESS = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+os.environ["INVENTORY_ORDERS_STATE"] = str(_ROOT / ".local" / "test" / _PROCESS)
 for name in [name for name in os.environ if name.startswith("AWS_")]:
     del os.environ[name]
 os.environ.update(

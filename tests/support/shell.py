@@ -18,7 +18,7 @@ from tests.support.runbook import aws_call, commands
 
 NOT_RUN = {
     r"make demo": "tests/e2e/test_deployed_stack.py runs it",
-    r"make verify": "tests/integration/test_verify.py runs it with fewer orders",
+    r"make verify": "tests/e2e/test_verify.py runs it with fewer orders",
     r"make test": "it runs this test",
     r"npx cdk .*|make (setup|bootstrap|synth|diff|deploy|verify|destroy)\b.*": "needs an account",
     r"\.venv/bin/inventory-orders .* --account \S+": "needs an account",

@@ -20,9 +20,10 @@ TABLES = {table: table.value for table in Table}
 
 
 @pytest.fixture(autouse=True)
-def no_endpoint(monkeypatch):
-    """moto answers for AWS's own addresses only, so an endpoint must not be set."""
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+def away_from_the_embedded_aws(monkeypatch):
+    """Where other tests of this process have an embedded AWS, these do without: moto answers for AWS's own addresses only."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
