@@ -1,0 +1,154 @@
+"""Runs a policy: so many workers on one workload, from one state of the stock, and the figures of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from bench.simulator.lanes.depot import Depot, DepotWorker
+from bench.simulator.lanes.shop import Shop
+from bench.simulator.lanes.store import Store, Table
+from bench.simulator.lanes.worker import Run, Worker
+from bench.workloads import Workload
+from simulated_aws.latency import PUBLISHED, Region
+from simulated_aws.scheduler import Scheduler
+
+WINDOW = 10
+"""Seconds of the shortest window of which the rate is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Partitions at the start, by table."""
+
+    products: int = 4
+    orders: int = 40
+    allotments: int = 40
+    splits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is run.
+
+    Attributes:
+        policy: One of `POLICIES`.
+        workers: Number of execution environments.
+        depth: Seconds of stock at 500 orders a second; infinite for plenty.
+        spread: Standard deviation of the logarithm of the depth, from product to product.
+        seconds: Virtual seconds after which no worker takes another batch.
+        warm_up: Seconds at the start that do not count for the rates.
+        batch: Orders of a batch.
+        until: Share of the stock at which the run ends.
+        tables: The tables' partitions.
+        start: `together` or `full`: lanes that are empty at the start, or full.
+    """
+
+    policy: str = "depot"
+    workers: int = 8
+    depth: float = math.inf
+    spread: float = 0.0
+    seconds: float = 30.0
+    warm_up: float = 0.0
+    batch: int = 99
+    until: float = 0.05
+    tables: Tables = Tables()
+    start: str = "together"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of one run. "An order" is an answered one.
+
+    Attributes:
+        seconds: Virtual seconds that count.
+        rate: Orders answered a second.
+        least: The same in the worst ten seconds.
+        placed: Share of the answered orders that were placed.
+        write_units: Units of all tables for an order, without the index.
+        requests: Requests for an order.
+        conflicts: Share of the transactions that lost against a rival.
+        throttled: Share of the transactions that were throttled.
+        batch_p99: 99th percentile of the seconds of a batch.
+        faults: What was wrong with the books or the rules.
+        counts: All counters.
+        by_second: Orders answered in each second.
+    """
+
+    seconds: float
+    rate: float
+    least: float
+    placed: float
+    write_units: float
+    requests: float
+    conflicts: float
+    throttled: float
+    batch_p99: float
+    faults: list[str]
+    counts: Mapping[str, int]
+    by_second: list[int]
+
+
+def simulate(scenario: Scenario, workload: Workload, seed: int = 0) -> Result:
+    """Run a scenario. The same seed gives the same figures."""
+    scheduler = Scheduler()
+    region = Region(PUBLISHED, Random(f"latencies {seed}"))
+    tables = scenario.tables
+    orders = Table(tables.orders, splits=tables.splits)
+    store = Store(scheduler, region, orders, Random(f"rows {seed}"))
+    shop = Shop(
+        workload,
+        scenario.depth,
+        scenario.spread,
+        Table(tables.products, splits=tables.splits),
+        Table(tables.allotments, splits=tables.splits),
+        seed,
+    )
+    run = Run(scheduler, store, region, shop, Random(f"workers {seed}"), scenario.batch)
+    for worker in _workers(scenario, run):
+        scheduler.start(worker.work, worker)
+    before: dict[str, int] = {}
+
+    def watch() -> None:
+        while not run.ended:
+            if scheduler.now >= scenario.warm_up and not before:
+                before.update(store.counts, ready=1)
+            scheduler.sleep(1.0)
+            run.ended = scheduler.now >= scenario.seconds or shop.left <= scenario.until
+
+    scheduler.start(watch)
+    scheduler.run()
+    return _result(scenario, run, before)
+
+
+def _workers(scenario: Scenario, run: Run) -> list[Worker]:
+    depot = Depot(run.shop, scenario.workers)
+    return [DepotWorker(run, number, depot) for number in range(scenario.workers)]
+
+
+def _result(scenario: Scenario, run: Run, before: Mapping[str, int]) -> Result:
+    first, last = int(scenario.warm_up), max(run.answered, default=0)
+    by_second = [run.answered[second] for second in range(last + 1)]
+    counted = by_second[first:last]
+    answered = sum(counted) or 1
+    total = sum(by_second[first:]) or 1
+    counts = {name: n - before.get(name, 0) for name, n in run.store.counts.items()}
+    windows = [sum(counted[at : at + WINDOW]) for at in range(len(counted) - WINDOW + 1)]
+    times = sorted(run.batch_seconds) or [0.0]
+    transactions = counts.get("transactions", 0) or 1
+    return Result(
+        seconds=len(counted),
+        rate=answered / max(1, len(counted)),
+        least=min(windows, default=0) / WINDOW,
+        placed=sum(run.placed[second] for second in range(first, last + 1)) / total,
+        write_units=counts.get("write units", 0) / total,
+        requests=counts.get("requests", 0) / total,
+        conflicts=counts.get("lost", 0) / transactions,
+        throttled=counts.get("throttled", 0) / transactions,
+        batch_p99=times[int(0.99 * (len(times) - 1))],
+        faults=run.shop.faults(),
+        counts=counts,
+        by_second=by_second,
+    )
