@@ -9,7 +9,7 @@ from functools import partial
 
 from bench.simulator.lanes.shop import Order, Row, Shelf, Shop, page_units
 from bench.simulator.lanes.store import Item, Read, Write, place_of, together
-from bench.simulator.lanes.worker import ACTIONS, ENTRY_CPU, PAGES, Run, Worker, wanted
+from bench.simulator.lanes.worker import ACTIONS, ENTRY_CPU, PAGES, Entry, Run, Worker, set_units, wanted
 
 DEPOT = 0
 """The lane that draws. The lanes of the workers count from 1."""
@@ -48,9 +48,6 @@ PATIENCE = 20.0
 """Seconds in line after which a worker hands its batch back."""
 
 _ROOM_FOR_ROWS = 60
-
-Entry = tuple[Order, int | None]
-"""An order, and the product for want of which it is rejected."""
 
 
 class Depot:
@@ -103,6 +100,7 @@ class DepotWorker(Worker):
         self._holds = False
         self._lease = Read(0, ({}, 0.0, 0))
         self._waited = 0.0
+        self._claimed_at = 0.0
         self._recalls = 0
 
     def serve(self, orders: Sequence[Order]) -> None:
@@ -276,7 +274,7 @@ class DepotWorker(Worker):
             elif lent == self._depot.narrow:
                 shelf.narrow |= {p}
             draft.new_rows[p] = Row(row.stock - draw, lent)
-            _set(shelf, p, stored + draw)
+            set_units(shelf, p, stored + draw)
 
     def _return_to_row(self, draft: _Draft, product: int) -> None:
         """Bring back what the depot has of a product, and what the own lane has: the row sells the rest."""
@@ -315,8 +313,8 @@ class DepotWorker(Worker):
                 if wants and p not in rows:
                     poor.add(p)
             if step := min(target - have, there):
-                _set(own, p, have + step)
-                _set(shelf, p, there - step)
+                set_units(own, p, have + step)
+                set_units(shelf, p, there - step)
         return poor
 
     def _hear_of(self, stock: Sequence[Shelf]) -> None:
@@ -343,7 +341,7 @@ class DepotWorker(Worker):
                 writes = []
                 for p in part:
                     row = draft.row(p)
-                    _set(shelf, p, shelf.get(p, 0) + draft.rows[p].value.stock - row.stock)
+                    set_units(shelf, p, shelf.get(p, 0) + draft.rows[p].value.stock - row.stock)
                     if p in draft.stock[number].narrow:
                         shelf.narrow |= {p}
                     else:
@@ -352,9 +350,10 @@ class DepotWorker(Worker):
                 version = draft.shelves[number].version
                 units = page_units(before, shelf)
                 writes.append(Write(self._shelves[number], version, shelf, units))
-                if self.transact("draw", writes) is not None:
-                    failed.append(number)
-                    return
+                while (cancelled := self.transact("draw", writes)) is not None:
+                    if cancelled.lost or self.now > self._claimed_at + 0.75 * CLAIM_SECONDS:
+                        failed.append(number)
+                        return
                 draft.shelves[number] = Read(version + 1, shelf)
                 for p in part:
                     draft.rows[p] = Read(draft.rows[p].version + 1, draft.new_rows.pop(p))
@@ -438,7 +437,7 @@ class DepotWorker(Worker):
             shelf = Shelf(read[page].value, read[page].value.narrow)
             for p in products:
                 if p % PAGES == number:
-                    _set(shelf, p, shelf.get(p, 0) + back[p])
+                    set_units(shelf, p, shelf.get(p, 0) + back[p])
                     # Also while some lane may still hold more: it must not get any.
                     shelf.narrow |= {p}
             writes.append(Write(page, read[page].version, shelf, page_units(shelf)))
@@ -464,6 +463,7 @@ class DepotWorker(Worker):
         if waited is None:
             return None
         self._lease, self._waited, self._holds = Read(lease.version, lease.value), waited, True
+        self._claimed_at = self.now
         if self._recalls != lease.value[2]:
             # Somebody may have taken units out of this lane.
             self._recalls, self._memory = lease.value[2], None
@@ -545,10 +545,10 @@ class DepotWorker(Worker):
                 draft.new_rows[p] = Row(row.stock - units, row.lent)
             elif p in in_line:
                 shelf = draft.stock[p % PAGES]
-                _set(shelf, p, shelf[p] - units)
+                set_units(shelf, p, shelf[p] - units)
             else:
                 own = draft.own[p % PAGES]
-                _set(own, p, own[p] - units)
+                set_units(own, p, own[p] - units)
         writes = [
             Write(self.run.shop.rows[p], draft.rows[p].version, row)
             for p, row in draft.new_rows.items()
@@ -649,9 +649,3 @@ def _parts(products: Collection[int], lanes: int, numbers: Collection[int]) -> I
         for start in range(0, len(mine), most):
             yield mine[start : start + most]
 
-
-def _set(page: dict[int, int], product: int, units: int) -> None:
-    if units:
-        page[product] = units
-    else:
-        page.pop(product, None)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bench.simulator.lanes.depot import Depot, DepotWorker
-from bench.simulator.lanes.shop import Shop
+from bench.simulator.lanes.depot import LANE_ORDERS, Depot, DepotWorker
+from bench.simulator.lanes.growing import DRAW_BATCHES, GrowingWorker, Lanes
+from bench.simulator.lanes.shop import Row, Shop
 from bench.simulator.lanes.store import Store, Table
-from bench.simulator.lanes.worker import Run, Worker
+from bench.simulator.lanes.worker import PAGES, Run, Worker
 from bench.workloads import Workload
 from simulated_aws.latency import PUBLISHED, Region
 from simulated_aws.scheduler import Scheduler
@@ -43,7 +44,7 @@ class Scenario:
         batch: Orders of a batch.
         until: Share of the stock at which the run ends.
         tables: The tables' partitions.
-        start: `together` or `full`: lanes that are empty at the start, or full.
+        full: Whether all lanes are full at the start, with as much as they hold when there is plenty.
     """
 
     policy: str = "depot"
@@ -55,7 +56,7 @@ class Scenario:
     batch: int = 99
     until: float = 0.05
     tables: Tables = Tables()
-    start: str = "together"
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,32 @@ def simulate(scenario: Scenario, workload: Workload, seed: int = 0) -> Result:
 
 
 def _workers(scenario: Scenario, run: Run) -> list[Worker]:
-    depot = Depot(run.shop, scenario.workers)
-    return [DepotWorker(run, number, depot) for number in range(scenario.workers)]
+    if scenario.policy == "depot":
+        depot = Depot(run.shop, scenario.workers)
+        if scenario.full:
+            _fill(run.shop, range(1, scenario.workers + 1), depot.wide, LANE_ORDERS)
+        return [DepotWorker(run, number, depot) for number in range(scenario.workers)]
+    adapts = scenario.policy == "growing"
+    count = 1 if scenario.policy == "one" or (adapts and not scenario.full) else scenario.workers
+    allotments = run.shop.page(0, 0).table
+    lanes = Lanes(run.shop, allotments, scenario.workers, count, adapts=adapts)
+    if scenario.full:
+        _fill(run.shop, range(count), frozenset(range(count)), DRAW_BATCHES * scenario.batch)
+    return [GrowingWorker(run, number, lanes) for number in range(scenario.workers)]
+
+
+def _fill(shop: Shop, lanes: Sequence[int], lent: frozenset[int], orders: int) -> None:
+    """Let each lane hold units for so many orders, or its share of the stock if there is not enough."""
+    for product, item in enumerate(shop.rows):
+        stock = item.value.stock
+        fill = math.ceil(shop.demand[product] * orders)
+        fill = min(2 * fill, (stock - 1) // len(lanes))
+        if fill < 1:
+            continue
+        for lane in lanes:
+            page = shop.page(lane, product % PAGES)
+            page.value = {**page.value, product: fill}
+        item.value = Row(stock - fill * len(lanes), lent)
 
 
 def _result(scenario: Scenario, run: Run, before: Mapping[str, int]) -> Result:

@@ -75,6 +75,7 @@ class Shop:
     Attributes:
         rows: The row of each product.
         pages: The pages, by lane and number.
+        demand: Units that an average order wants, by product.
         sold: Units sold, by product.
         wrong: Rejections of orders while units were there, and sales under a wrong status.
     """
@@ -94,7 +95,11 @@ class Shop:
             for o in workload.bodies
         ]
         self._allotments = allotments
-        self.opening = _stock(self._orders, len(numbers), depth, spread, Random(f"stock {seed}"))
+        self.demand = [0.0] * len(numbers)
+        for order in self._orders:
+            for product, quantity in order.lines:
+                self.demand[product] += quantity / len(self._orders)
+        self.opening = _stock(self.demand, depth, spread, Random(f"stock {seed}"))
         self.rows = [
             Item(products, place_of("product", number), Row(stock))
             for number, stock in enumerate(self.opening)
@@ -162,19 +167,12 @@ def _order(wanted: Mapping[int, int]) -> Order:
     return Order(tuple(wanted.items()), write_units(ORDER_BYTES + LINE_BYTES * len(wanted)))
 
 
-def _stock(
-    orders: Sequence[Order], products: int, depth: float, spread: float, chance: Random
-) -> list[int]:
+def _stock(demand: Sequence[float], depth: float, spread: float, chance: Random) -> list[int]:
     """Units that last for a time at 500 orders a second, with a depth of its own for each product."""
     if math.isinf(depth):
-        return [PLENTY] * products
-    wanted: Counter[int] = Counter()
-    for order in orders:
-        for product, quantity in order.lines:
-            wanted[product] += quantity
-    repeats = 500 * depth / len(orders)
+        return [PLENTY] * len(demand)
     # The factor keeps the mean where it is.
     return [
-        max(1, round(wanted[number] * repeats * chance.lognormvariate(-(spread**2) / 2, spread)))
-        for number in range(products)
+        max(1, round(500 * depth * units * chance.lognormvariate(-(spread**2) / 2, spread)))
+        for units in demand
     ]

@@ -145,11 +145,11 @@ class Cancelled:
 
     Attributes:
         lost: The items that a rival changed, claimed or was about to write.
-        throttled: Whether a partition had too few units left.
+        throttled: The tables of which a partition had too few units left.
     """
 
     lost: set[Item] = field(default_factory=set)
-    throttled: bool = False
+    throttled: set[Table] = field(default_factory=set)
 
 
 def is_current(item: Item, version: int) -> bool:
@@ -178,13 +178,14 @@ class Store:
         chance: Chooses the places of the orders' rows.
 
     Attributes:
+        orders: As above.
         counts: Requests, transactions, and units, by kind.
     """
 
     def __init__(self, scheduler: Scheduler, region: Region, orders: Table, chance: Random) -> None:
         self._scheduler = scheduler
         self._region = region
-        self._orders = orders
+        self.orders = orders
         self._chance = chance
         self.counts: Counter[str] = Counter()
 
@@ -233,12 +234,16 @@ class Store:
 
     def release(self, item: Item, owner: object, value: Any) -> None:
         """End a claim, and write the item, unless somebody else has claimed it meanwhile."""
-        there, at_service, back = self._call("UpdateItem", 1)
-        self._scheduler.sleep(there)
-        self.counts["write units"] += item.table.take(item.place, 1, self._scheduler.now)
-        if item.owner is owner and not item.in_flight:
-            item.claimed_until, item.value = -math.inf, value
-        self._scheduler.sleep(at_service + back)
+        while True:
+            there, at_service, back = self._call("UpdateItem", 1)
+            self._scheduler.sleep(there)
+            has_units = item.table.take(item.place, 1, self._scheduler.now)
+            self.counts["write units"] += has_units
+            if has_units and item.owner is owner and not item.in_flight:
+                item.claimed_until, item.value = -math.inf, value
+            self._scheduler.sleep(at_service + back)
+            if has_units or item.owner is not owner:
+                return
 
     def transact(
         self,
@@ -266,7 +271,7 @@ class Store:
         for write in writes:
             item = write.item
             if not item.table.take(item.place, write.units, now):
-                cancelled.throttled = True
+                cancelled.throttled.add(item.table)
                 continue
             units += write.units
             if (
@@ -279,10 +284,10 @@ class Store:
                 item.in_flight = True
                 accepted.append(item)
         for cost in orders:
-            if self._orders.take(self._chance.getrandbits(32), cost, now):
+            if self.orders.take(self._chance.getrandbits(32), cost, now):
                 units += cost
             else:
-                cancelled.throttled = True
+                cancelled.throttled.add(self.orders)
         self._scheduler.sleep(at_service)
         for item in accepted:
             item.in_flight = False
@@ -303,7 +308,7 @@ class Store:
         else:
             counts["lost"] += bool(cancelled.lost)
             counts[f"{kind}: lost"] += bool(cancelled.lost)
-            counts["throttled"] += cancelled.throttled
+            counts["throttled"] += bool(cancelled.throttled)
         self._scheduler.sleep(back)
         return None if done else cancelled
 

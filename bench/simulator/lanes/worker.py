@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from bench.simulator.lanes.shop import Order, Shop
-from bench.simulator.lanes.store import Cancelled, Client, Item, Store, Write, together
+from bench.simulator.lanes.store import Cancelled, Client, Item, Store, Table, Write, together
 from simulated_aws.latency import CPU, MILLISECOND, Region
 from simulated_aws.scheduler import Scheduler
 
@@ -23,7 +23,10 @@ ENTRY_CPU = 0.0005 * MILLISECOND / 0.58
 """CPU seconds to pack one entry of a page, or to unpack it. Measured with zlib: 0.15 to 0.25 microseconds; with what
 Python does around it, doubled."""
 
-_PACE_LEAST, _PACE_MOST = 0.1, 20.0
+Entry = tuple[Order, int | None]
+"""A decision: an order, and the product for want of which it is rejected."""
+
+_PACE_LEAST, _PACE_MOST, _PACE_DECAY = 0.1, 20.0, 0.97
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ class Worker(Client):
         self.run = run
         self.number = number
         self.demand = Demand()
-        self._pace = 0.0
+        self._pace: dict[Table, float] = {}
 
     @property
     def now(self) -> float:
@@ -156,14 +159,19 @@ class Worker(Client):
             run.placed[second] += len(placed)
             run.answered[second] += len(placed) + len(rejected)
 
-        if self._pace:
-            run.scheduler.sleep(run.chance.random() * self._pace)
         units = [order.units for order in placed] + [order.units for order, _ in rejected]
+        tables = {write.item.table for write in writes}
+        if units:
+            tables.add(run.store.orders)
+        if pace := max((self._pace.get(table, 0.0) for table in tables), default=0.0):
+            run.scheduler.sleep(run.chance.random() * pace)
         cancelled = run.store.transact(kind, writes, units, applied, self)
-        if cancelled is None:
-            self._pace = self._pace * 0.97 if self._pace > 0.02 else 0.0
-        elif cancelled.throttled:
-            self._pace = min(_PACE_MOST, max(_PACE_LEAST, 1.5 * self._pace))
+        for table in tables:
+            pace = self._pace.get(table, 0.0)
+            if cancelled is not None and table in cancelled.throttled:
+                self._pace[table] = min(_PACE_MOST, max(_PACE_LEAST, 1.5 * pace))
+            elif cancelled is None and pace:
+                self._pace[table] = pace * _PACE_DECAY if pace > 0.02 else 0.0
         return cancelled
 
     def pause(self, least: float, most: float) -> None:
@@ -204,9 +212,9 @@ class Worker(Client):
             waited = self.now - began
             if waited > patience:
                 return None
-            eager = max(0.2, 1.0 - waited / (2 * average) if average else 1.0)
-            often = min(0.25, max(0.01, average / 20))
-            self.pause(0.5 * often * eager, 1.5 * often * eager)
+            line = max(average, waited)
+            often = min(0.3, max(0.01, line / 10)) * (1 - waited / (2 * line))
+            self.pause(0.5 * often, 1.5 * often)
 
 
 def wanted(orders: Iterable[Order]) -> dict[int, int]:
@@ -216,3 +224,11 @@ def wanted(orders: Iterable[Order]) -> dict[int, int]:
         for product, quantity in order.lines:
             need[product] = need.get(product, 0) + quantity
     return need
+
+
+def set_units(page: dict[int, int], product: int, units: int) -> None:
+    """Set the units of a product in a page, which has no entries for nothing."""
+    if units:
+        page[product] = units
+    else:
+        page.pop(product, None)
