@@ -67,6 +67,13 @@ class Depot:
         # Its value: when each lane was there last, how long one waits, and the number of recalls.
         self.lease = Item(pages[0].table, place_of("lease", DEPOT), ({}, 0.0, 0))
 
+    def fill(self, shop: Shop) -> None:
+        """Let the depot hold half of what is left in the rows of products that lanes hold."""
+        for product, item in enumerate(shop.rows):
+            if item.value.lent and (units := item.value.stock // 2):
+                item.value = Row(item.value.stock - units, item.value.lent)
+                shop.page(DEPOT, product % PAGES).value[product] = units
+
 
 class _Draft:
     """What a worker has read and wants to write: pages of its lane, pages of the depot, and rows."""
@@ -225,7 +232,7 @@ class DepotWorker(Worker):
         short = {p for p, units in lack.items() if draft.stock[p % PAGES].get(p, 0) < units}
         wide = {p for p in short if p in draft.rows and draft.row(p).lent > self._depot.narrow}
         if wide and attempt:
-            if not self._narrow(wide, shelves, lanes):
+            if not self._recall(wide, shelves, lanes, need):
                 self.pause(0.02, 0.06)
             return pending
         for p in short - wide:
@@ -312,6 +319,7 @@ class DepotWorker(Worker):
                 target = 0
                 if wants and p not in rows:
                     poor.add(p)
+                    self.run.scarce.setdefault(p, self.now)
             if step := min(target - have, there):
                 set_units(own, p, have + step)
                 set_units(shelf, p, there - step)
@@ -365,8 +373,14 @@ class DepotWorker(Worker):
             self.pause(0.0, 0.02)
         return not failed
 
-    def _narrow(self, products: set[int], shelves: Sequence[Read], lanes: int) -> bool:
-        """Bring what lanes hold of scarce products back to the depot, and let no lane hold them any more."""
+    def _recall(
+        self,
+        products: set[int],
+        shelves: Sequence[Read],
+        lanes: int,
+        need: Mapping[int, int],
+    ) -> bool:
+        """Bring what lanes hold of products back to the depot. Those that are scarce no lane may hold any more."""
         shop = self.run.shop
         others = [
             p
@@ -380,8 +394,10 @@ class DepotWorker(Worker):
         chosen = [*products, *(p for p in others if p not in products and p % PAGES in numbers)]
         left = set(chosen[: max(len(products), _ROOM_FOR_ROWS)])
         busy: set[int] = set()
+        plenty: set[int] = set()
         for attempt in range(4):
-            rows = self._read_rows(left)
+            left -= plenty
+            rows = self._read_rows(left) if left else {}
             left = {p for p in left if rows[p].value.lent > self._depot.narrow}
             if not left:
                 break
@@ -391,12 +407,15 @@ class DepotWorker(Worker):
             avoid = busy if attempt % 2 else set()
             busy = set()
             for part in _parts(left, len(lent), numbers):
-                writes, owners = self._back(part, rows, pages, read, avoid)
+                enough = {p: SPARE * lanes * need.get(p, self.demand.use.get(p, 1)) for p in part}
+                writes, owners, rich = self._back(part, rows, pages, read, avoid, enough)
                 cancelled = self.transact("recall", writes)
                 if cancelled is not None:
                     busy |= {owners[item] for item in cancelled.lost if item in owners}
                     if cancelled.throttled:
                         break
+                else:
+                    plenty |= rich
             if busy:
                 self.pause(0.005, 0.02)
         self._memory = None
@@ -411,8 +430,12 @@ class DepotWorker(Worker):
         pages: Mapping[tuple[int, int], Item],
         read: dict[Item, Read],
         avoid: Collection[int],
-    ) -> tuple[list[Write], dict[Item, int]]:
-        """Make the transaction that moves products from lanes to the depot. Returns also whose the pages are."""
+        enough: Mapping[int, int],
+    ) -> tuple[list[Write], dict[Item, int], set[int]]:
+        """Make the transaction that moves products from lanes to the depot.
+
+        Returns also whose the pages are, and the products of which there is enough for lanes after all.
+        """
         writes, owners = [], {}
         back = dict.fromkeys(products, 0)
         numbers = {p % PAGES for p in products}
@@ -432,21 +455,26 @@ class DepotWorker(Worker):
             if changed:
                 read[page] = Read(read[page].version + 1, after)
         kept = frozenset(avoid) | self._depot.narrow
+        rich: set[int] = set()
         for number in numbers:
             page = pages[DEPOT, number]
             shelf = Shelf(read[page].value, read[page].value.narrow)
             for p in products:
                 if p % PAGES == number:
                     set_units(shelf, p, shelf.get(p, 0) + back[p])
-                    # Also while some lane may still hold more: it must not get any.
-                    shelf.narrow |= {p}
+                    if shelf.get(p, 0) >= enough[p] and p not in shelf.narrow:
+                        rich.add(p)
+                    else:
+                        # Also while some lane may still hold more: it must not get any.
+                        shelf.narrow |= {p}
             writes.append(Write(page, read[page].version, shelf, page_units(shelf)))
             read[page] = Read(read[page].version + 1, shelf)
         for p in products:
-            row: Row = rows[p].value
-            value = Row(row.stock, row.lent & kept)
-            writes.append(Write(self.run.shop.rows[p], rows[p].version, value))
-        return writes, owners
+            if p not in rich:
+                row: Row = rows[p].value
+                value = Row(row.stock, row.lent & kept)
+                writes.append(Write(self.run.shop.rows[p], rows[p].version, value))
+        return writes, owners, rich
 
     # ------------------------------------------------------------------ the line
 
@@ -528,6 +556,8 @@ class DepotWorker(Worker):
         is_lost = False
         for index, group in enumerate(groups):
             is_lost = is_lost or not self._write(draft, group, in_line, releases=index == last)
+            if index == last:
+                self._leave()
             if is_lost:
                 left += [order for order, _ in group]
         self._leave()
@@ -562,7 +592,9 @@ class DepotWorker(Worker):
                 if value != read.value or getattr(value, "narrow", None) != getattr(read.value, "narrow", None):
                     writes.append(Write(item, read.version, value, page_units(read.value, value)))
                     entries += len(value)
-        if releases and self._holds:
+        # With a full transaction the release is a write of its own.
+        releases = releases and self._holds and len(writes) + len(group) < ACTIONS
+        if releases:
             writes.append(self._release())
         if not group and not writes:
             return True
@@ -605,14 +637,14 @@ class DepotWorker(Worker):
             for reads, values in ((draft.lane, draft.own), (draft.shelves, draft.stock))
             for read, value in zip(reads, values, strict=False)
         )
-        room = ACTIONS - len(draft.new_rows) - changed - self._holds
+        room = ACTIONS - len(draft.new_rows) - changed
         group: list[Entry] = []
         touched: set[object] = set()
         for entry in entries:
             new = set(self._touched(entry, draft, in_line)) - touched
             if group and len(group) + len(touched) + len(new) + 1 > room:
                 yield group
-                group, touched, room = [], set(), ACTIONS - self._holds
+                group, touched, room = [], set(), ACTIONS
                 new = set(self._touched(entry, draft, in_line))
             group.append(entry)
             touched |= new

@@ -73,6 +73,8 @@ class Result:
         conflicts: Share of the transactions that lost against a rival.
         throttled: Share of the transactions that were throttled.
         batch_p99: 99th percentile of the seconds of a batch.
+        sell_out: Seconds from the moment in which the first product was too scarce for lanes to its last sale.
+        handed_back: Orders that went back to the queue.
         faults: What was wrong with the books or the rules.
         counts: All counters.
         by_second: Orders answered in each second.
@@ -87,6 +89,8 @@ class Result:
     conflicts: float
     throttled: float
     batch_p99: float
+    sell_out: float
+    handed_back: int
     faults: list[str]
     counts: Mapping[str, int]
     by_second: list[int]
@@ -127,9 +131,13 @@ def simulate(scenario: Scenario, workload: Workload, seed: int = 0) -> Result:
 def _workers(scenario: Scenario, run: Run) -> list[Worker]:
     if scenario.policy == "depot":
         depot = Depot(run.shop, scenario.workers)
+        workers: list[Worker] = [DepotWorker(run, n, depot) for n in range(scenario.workers)]
         if scenario.full:
             _fill(run.shop, range(1, scenario.workers + 1), depot.wide, LANE_ORDERS)
-        return [DepotWorker(run, number, depot) for number in range(scenario.workers)]
+            depot.fill(run.shop)
+            for worker in workers:
+                worker.demand.know(run.shop.demand)
+        return workers
     adapts = scenario.policy == "growing"
     count = 1 if scenario.policy == "one" or (adapts and not scenario.full) else scenario.workers
     allotments = run.shop.page(0, 0).table
@@ -173,7 +181,14 @@ def _result(scenario: Scenario, run: Run, before: Mapping[str, int]) -> Result:
         conflicts=counts.get("lost", 0) / transactions,
         throttled=counts.get("throttled", 0) / transactions,
         batch_p99=times[int(0.99 * (len(times) - 1))],
+        sell_out=_sell_out(run),
+        handed_back=run.handed_back,
         faults=run.shop.faults(),
         counts=counts,
         by_second=by_second,
     )
+
+
+def _sell_out(run: Run) -> float:
+    product, began = next(iter(run.scarce.items()), (0, math.inf))
+    return max(0.0, run.last_sale.get(product, 0.0) - began)

@@ -124,11 +124,15 @@ class Shop:
             self.pages[lane, number] = item
         return self.pages[lane, number]
 
-    def sell(self, orders: Iterable[Order]) -> None:
-        """Enter placed orders into the books."""
+    def sell(self, orders: Iterable[Order]) -> list[int]:
+        """Enter placed orders into the books. Returns the products of which they took the last units."""
+        ended = []
         for order in orders:
             for product, quantity in order.lines:
                 self.sold[product] += quantity
+                if self.sold[product] == self.opening[product]:
+                    ended.append(product)
+        return ended
 
     def is_fit_to_reject(self, order: Order, product: int) -> bool:
         """Whether the tables say at this moment that an order cannot have what it wants of a product."""

@@ -45,6 +45,8 @@ class Run:
         placed: Orders placed, by second.
         batch_seconds: How long each batch took.
         handed_back: Number of orders that went back to the queue.
+        scarce: When a product was first too scarce to lie in lanes.
+        last_sale: When a product's last unit was sold.
     """
 
     scheduler: Scheduler
@@ -58,6 +60,8 @@ class Run:
     placed: Counter[int] = field(default_factory=Counter)
     batch_seconds: list[float] = field(default_factory=list)
     handed_back: int = 0
+    scarce: dict[int, float] = field(default_factory=dict)
+    last_sale: dict[int, float] = field(default_factory=dict)
 
 
 class Demand:
@@ -89,6 +93,13 @@ class Demand:
                 self._one_before[product] = last.get(product, -math.inf)
                 last[product] = now
         self._orders += len(orders) * weight
+
+    def know(self, rates: Sequence[float]) -> None:
+        """Know the demand from the start: units of each product in an average order."""
+        self._orders = self._FORGOTTEN
+        for product, rate in enumerate(rates):
+            self._units[product] = rate * self._orders
+            self.use[product], self.last[product], self._one_before[product] = 2, 0.0, 0.0
 
     def rate(self, product: int) -> float:
         """Units of a product in an average order."""
@@ -153,7 +164,8 @@ class Worker(Client):
         run, shop = self.run, self.run.shop
 
         def applied() -> None:
-            shop.sell(placed)
+            for product in shop.sell(placed):
+                run.last_sale[product] = run.scheduler.now
             shop.wrong += sum(not shop.is_fit_to_reject(*entry) for entry in rejected)
             second = int(run.scheduler.now)
             run.placed[second] += len(placed)
