@@ -22,7 +22,7 @@ from bench.workloads import REAL_ORDERS
 
 screen = Console(highlight=False)
 if not screen.is_terminal:
-    screen = Console(highlight=False, width=150)
+    screen = Console(highlight=False, width=180)
 
 Measured = list[tuple[Cell, Figures]]
 
@@ -39,7 +39,8 @@ def main(
         str, typer.Option(help="Only cells whose title or section contains this text.")
     ] = "",
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Seeds for each cell; 1 in a short run, 5 in a full one.")
+        int | None,
+        typer.Option(min=1, help="Seeds for each cell; 1 in a short run, 5 in a full one."),
     ] = None,
 ) -> None:
     """Study stock in lanes, which the service does not have yet, in a model of DynamoDB.
@@ -50,8 +51,7 @@ def main(
     chosen = [
         cell
         for cell in study.cells()
-        if only.lower() in f"{cell.section} {cell.title}".lower()
-        and (full or only or cell.quick)
+        if only.lower() in f"{cell.section} {cell.title}".lower() and (full or only or cell.quick)
     ]
     if not chosen:
         raise typer.BadParameter(f"no cell has {only} in its title", param_hint="--only")
@@ -60,9 +60,13 @@ def main(
         _show(section, [entry for entry in measured if entry[0].section == section])
     for workload in ("hot", "zipf", "real"):
         if not math.isnan(times := study.times_as_many(measured, workload)):
-            screen.print(f"{workload}: 16 workers answer {times:.1f} times as many orders as 1 (goal: 14)")
+            screen.print(
+                f"{workload}: 16 workers answer {times:.1f} times as many orders as 1 (goal: 14)"
+            )
     if missing:
-        screen.print(f"[yellow]Real orders were left out: {orders} does not exist (--orders FILE).[/]")
+        screen.print(
+            f"[yellow]Real orders were left out: {orders} does not exist (--orders FILE).[/]"
+        )
     written = [_write_json(measured)]
     if full and not only and not missing:
         written += _plot(measured)
@@ -104,13 +108,24 @@ def _measure(cells: Sequence[Cell], seeds: int, orders: Path) -> tuple[Measured,
 def _show(section: str, measured: Measured) -> None:
     table = Table(title=section, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
-    for heading in ("orders/s", "from", "to", "worst 10 s", "units", "requests", "conflicts", "throttled"):
+    for heading in (
+        "orders/s",
+        "from",
+        "to",
+        "worst 10 s",
+        "units",
+        "requests",
+        "conflicts",
+        "throttled",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("p99 s", justify="right")
-    table.add_column("goal")
-    table.add_column("")
+    table.add_column("p99 s", justify="right", no_wrap=True)
+    table.add_column("goal", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for cell, found in measured:
-        state = "" if cell.met is None else "[green]met[/]" if cell.met(found) else "[red]not met[/]"
+        state = (
+            "" if cell.met is None else "[green]met[/]" if cell.met(found) else "[red]not met[/]"
+        )
         if found.faults:
             state = f"[bold red]{len(found.faults)} faults: {found.faults[0]}[/]"
         goal = cell.goal
@@ -175,7 +190,9 @@ def _draw_workers(axis: Any, measured: Measured) -> None:
             for cell, found in plenty
             if cell.workload == workload and cell.scenario.batch == 99
         ]
-        axis.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=workload)
+        axis.plot(
+            *zip(*points, strict=True), color=colour, marker="o", markersize=4, label=workload
+        )
     axis.set(title="Plenty of stock: orders/s by workers", xscale="log", yscale="log")
     axis.set_xticks([1, 8, 16, 50], ["1", "8", "16", "50"])
     axis.set_xticks([], minor=True)
@@ -191,7 +208,11 @@ def _draw_lives(axis: Any, by_second: dict[str, list[int]]) -> None:
         tens = [sum(counts[at : at + 10]) / 10 for at in range(0, len(counts) - 10, 10)]
         axis.plot([10 * at + 5 for at in range(len(tens))], tens, color=colour, label=label)
     axis.axhline(study.TODAY, color="#000000", linewidth=1, linestyle="--", label="today")
-    axis.set(title="10 minutes of stock, real orders, 8 workers: orders/s", xlabel="seconds", ylim=(0, None))
+    axis.set(
+        title="10 minutes of stock, real orders, 8 workers: orders/s",
+        xlabel="seconds",
+        ylim=(0, None),
+    )
 
 
 if __name__ == "__main__":

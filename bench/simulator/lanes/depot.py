@@ -9,7 +9,16 @@ from functools import partial
 
 from bench.simulator.lanes.shop import Order, Row, Shelf, Shop, page_units
 from bench.simulator.lanes.store import Item, Read, Write, place_of, together
-from bench.simulator.lanes.worker import ACTIONS, ENTRY_CPU, PAGES, Entry, Run, Worker, set_units, wanted
+from bench.simulator.lanes.worker import (
+    ACTIONS,
+    ENTRY_CPU,
+    PAGES,
+    Entry,
+    Run,
+    Worker,
+    set_units,
+    wanted,
+)
 
 DEPOT = 0
 """The lane that draws. The lanes of the workers count from 1."""
@@ -78,7 +87,9 @@ class Depot:
 class _Draft:
     """What a worker has read and wants to write: pages of its lane, pages of the depot, and rows."""
 
-    def __init__(self, lane: Sequence[Read], shelves: Sequence[Read], rows: Mapping[int, Read]) -> None:
+    def __init__(
+        self, lane: Sequence[Read], shelves: Sequence[Read], rows: Mapping[int, Read]
+    ) -> None:
         self.lane, self.shelves, self.rows = list(lane), list(shelves), dict(rows)
         self.own: list[dict[int, int]] = [dict(page.value) for page in lane]
         self.stock = [Shelf(page.value, page.value.narrow) for page in shelves]
@@ -198,7 +209,9 @@ class DepotWorker(Worker):
                 for p, quantity in order.lines:
                     budget[p] -= quantity
                 decided.append((order, None))
-            elif (ended := next((p for p in short if p in rows and not rows[p].value.lent), None)) is None:
+            elif (
+                ended := next((p for p in short if p in rows and not rows[p].value.lent), None)
+            ) is None:
                 held.append(order)
             else:
                 decided.append((order, ended))
@@ -244,9 +257,7 @@ class DepotWorker(Worker):
             return pending
         return self._place(draft, decided, held, poor | (short - wide))
 
-    def _is_to_look(
-        self, product: int, units: int, shelves: Sequence[Read], lanes: int
-    ) -> bool:
+    def _is_to_look(self, product: int, units: int, shelves: Sequence[Read], lanes: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
         stored = shelves[product % PAGES].value.get(product, 0)
         if stored < units:
@@ -539,10 +550,8 @@ class DepotWorker(Worker):
             held: Orders that are not decided yet.
             in_line: Products that are sold before the depot is released.
         """
-        first, rest = [], []
-        for entry in decided:
-            is_first = any(p in in_line for p, _ in entry[0].lines)
-            (first if is_first else rest).append(entry)
+        first = [entry for entry in decided if any(p in in_line for p, _ in entry[0].lines)]
+        rest = [entry for entry in decided if all(p not in in_line for p, _ in entry[0].lines)]
         first.sort(key=lambda entry: entry[1] is not None)
         rest.sort(key=lambda entry: not any(p in draft.rows for p, _ in entry[0].lines))
         if self._holds and self._lease.value[1] < NO_LINE and self._waited < NO_LINE:
@@ -570,7 +579,9 @@ class DepotWorker(Worker):
         placed = [order for order, lacks in group if lacks is None]
         rejected = [(order, lacks) for order, lacks in group if lacks is not None]
         for p, units in wanted(placed).items():
-            if p in draft.rows and not (p in draft.own[p % PAGES] or (draft.stock and p in draft.stock[p % PAGES])):
+            if p in draft.rows and not (
+                p in draft.own[p % PAGES] or (draft.stock and p in draft.stock[p % PAGES])
+            ):
                 row = draft.row(p)
                 draft.new_rows[p] = Row(row.stock - units, row.lent)
             elif p in in_line:
@@ -589,7 +600,9 @@ class DepotWorker(Worker):
             (self._shelves, draft.shelves, draft.stock),
         ):
             for item, read, value in zip(items, reads, values, strict=False):
-                if value != read.value or getattr(value, "narrow", None) != getattr(read.value, "narrow", None):
+                if value != read.value or getattr(value, "narrow", None) != getattr(
+                    read.value, "narrow", None
+                ):
                     writes.append(Write(item, read.version, value, page_units(read.value, value)))
                     entries += len(value)
         # With a full transaction the release is a write of its own.
@@ -650,9 +663,7 @@ class DepotWorker(Worker):
             touched |= new
         yield group
 
-    def _touched(
-        self, entry: Entry, draft: _Draft, in_line: Collection[int]
-    ) -> Iterator[object]:
+    def _touched(self, entry: Entry, draft: _Draft, in_line: Collection[int]) -> Iterator[object]:
         """What a decision writes besides the order's row."""
         if entry[1] is not None:
             return
@@ -680,4 +691,3 @@ def _parts(products: Collection[int], lanes: int, numbers: Collection[int]) -> I
         most = ACTIONS - lanes
         for start in range(0, len(mine), most):
             yield mine[start : start + most]
-

@@ -8,7 +8,16 @@ from functools import partial
 
 from bench.simulator.lanes.shop import Order, Row, Shop, page_units
 from bench.simulator.lanes.store import Item, Read, Table, Write, place_of, together
-from bench.simulator.lanes.worker import ACTIONS, ENTRY_CPU, PAGES, Entry, Run, Worker, set_units, wanted
+from bench.simulator.lanes.worker import (
+    ACTIONS,
+    ENTRY_CPU,
+    PAGES,
+    Entry,
+    Run,
+    Worker,
+    set_units,
+    wanted,
+)
 
 DRAW_BATCHES, POOR_BATCHES = 400, 60
 """For so many batches a draw takes units, and with fewer than so many left for each lane a product is poor."""
@@ -139,7 +148,9 @@ class GrowingWorker(Worker):
     def _drain(self) -> None:
         """Bring all units of a lane that is not used any more back to the rows."""
         self._memory = None
-        while products := [p for page in self._read_pages() for p, units in page.value.items() if units]:
+        while products := [
+            p for page in self._read_pages() for p, units in page.value.items() if units
+        ]:
             self._take_back(products[:RECALL_PRODUCTS], [self._lane])
             self._memory = None
         n, changed, _ = self._lanes.number.value
@@ -151,11 +162,7 @@ class GrowingWorker(Worker):
         """Answer what can be answered. Returns the orders that are still open."""
         need = wanted(pending)
         lane = self._read_pages()
-        lack = {
-            p: units
-            for p, units in need.items()
-            if lane[p % PAGES].value.get(p, 0) < units
-        }
+        lack = {p: units for p, units in need.items() if lane[p % PAGES].value.get(p, 0) < units}
         rows = self._read_rows(lack) if lack else {}
         draws: dict[int, int] = {}
         for p, units in lack.items():
@@ -172,7 +179,7 @@ class GrowingWorker(Worker):
             lane = self._read_pages()
         sources = {p: rows[p] for p in lack if p not in draws or p in lost}
         if sources and not self._is_shared:
-            self._claim_hottest(sources, pending)
+            self._claim_hottest(sources)
         return self._place(pending, sources)
 
     def _read_rows(self, products: Collection[int]) -> dict[int, Read]:
@@ -218,7 +225,7 @@ class GrowingWorker(Worker):
         together(self.run.scheduler, [partial(draw, n) for n in {p % PAGES for p in draws}])
         return lost
 
-    def _claim_hottest(self, sources: Mapping[int, Read], pending: Sequence[Order]) -> None:
+    def _claim_hottest(self, sources: Mapping[int, Read]) -> None:
         """Claim the row that most orders want, as the service does today, if this worker lost before."""
         hottest = max(sources, key=lambda p: (self.demand.rate(p), p))
         item = self.run.shop.rows[hottest]
@@ -244,7 +251,8 @@ class GrowingWorker(Worker):
         rows: dict[int, Row] = {}
         for p, read in sources.items():
             row: Row = read.value
-            mine = own[p % PAGES].get(p, 0)
+            # What the lane held of a product that was recalled is in the row already.
+            mine = own[p % PAGES].get(p, 0) if self._lane in row.lent else 0
             rows[p] = Row(row.stock + mine, row.lent - {self._lane})
         from_lane: list[Entry] = []
         with_rows: list[Entry] = []
@@ -285,7 +293,9 @@ class GrowingWorker(Worker):
             self.pause(0.0, 0.05)
         return left
 
-    def _write(self, group: Sequence[Entry], sources: dict[int, Read], rows: dict[int, Row]) -> bool:
+    def _write(
+        self, group: Sequence[Entry], sources: dict[int, Read], rows: dict[int, Row]
+    ) -> bool:
         """Write some decisions in one transaction."""
         lane = self._read_pages()
         placed = [order for order, lacks in group if lacks is None]
@@ -326,7 +336,10 @@ class GrowingWorker(Worker):
         one_by_one = False
         for _ in range(8):
             rows = self._read_rows(left)
-            there = {p: rows[p].value.lent if lanes is None else rows[p].value.lent & {*lanes} for p in left}
+            there = {
+                p: rows[p].value.lent if lanes is None else rows[p].value.lent & {*lanes}
+                for p in left
+            }
             left = {p for p in left if there[p]}
             if not left:
                 break
@@ -361,7 +374,9 @@ class GrowingWorker(Worker):
             for p in products:
                 back[p] += before.get(p, 0)
             changed = len(after) < len(before)
-            writes.append(Write(item, read[item].version, after if changed else None, page_units(before)))
+            writes.append(
+                Write(item, read[item].version, after if changed else None, page_units(before))
+            )
             news[item] = Read(read[item].version + changed, after)
         for p in products:
             row: Row = rows[p].value

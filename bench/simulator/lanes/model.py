@@ -75,7 +75,7 @@ class Result:
         batch_p99: 99th percentile of the seconds of a batch.
         sell_out: Seconds from the moment in which the first product was too scarce for lanes to its last sale.
         handed_back: Orders that went back to the queue.
-        faults: What was wrong with the books or the rules.
+        faults: What was wrong with the books or the rules, every ten seconds and at the end.
         counts: All counters.
         by_second: Orders answered in each second.
     """
@@ -115,17 +115,21 @@ def simulate(scenario: Scenario, workload: Workload, seed: int = 0) -> Result:
     for worker in _workers(scenario, run):
         scheduler.start(worker.work, worker)
     before: dict[str, int] = {}
+    faults: list[str] = []
 
     def watch() -> None:
         while not run.ended:
             if scheduler.now >= scenario.warm_up and not before:
                 before.update(store.counts, ready=1)
             scheduler.sleep(1.0)
+            if not int(scheduler.now) % WINDOW:
+                faults.extend(shop.faults())
             run.ended = scheduler.now >= scenario.seconds or shop.left <= scenario.until
 
     scheduler.start(watch)
     scheduler.run()
-    return _result(scenario, run, before)
+    faults.extend(shop.faults())
+    return _result(scenario, run, before, faults)
 
 
 def _workers(scenario: Scenario, run: Run) -> list[Worker]:
@@ -161,7 +165,7 @@ def _fill(shop: Shop, lanes: Sequence[int], lent: frozenset[int], orders: int) -
         item.value = Row(stock - fill * len(lanes), lent)
 
 
-def _result(scenario: Scenario, run: Run, before: Mapping[str, int]) -> Result:
+def _result(scenario: Scenario, run: Run, before: Mapping[str, int], faults: list[str]) -> Result:
     first, last = int(scenario.warm_up), max(run.answered, default=0)
     by_second = [run.answered[second] for second in range(last + 1)]
     counted = by_second[first:last]
@@ -183,7 +187,7 @@ def _result(scenario: Scenario, run: Run, before: Mapping[str, int]) -> Result:
         batch_p99=times[int(0.99 * (len(times) - 1))],
         sell_out=_sell_out(run),
         handed_back=run.handed_back,
-        faults=run.shop.faults(),
+        faults=faults,
         counts=counts,
         by_second=by_second,
     )

@@ -51,7 +51,9 @@ Page = Mapping[int, int]
 class Shelf(dict[int, int]):
     """A page of the depot: its units by product, and which products no other lane may hold."""
 
-    def __init__(self, units: Page = MappingProxyType({}), narrow: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, units: Page = MappingProxyType({}), narrow: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(units)
         self.narrow = narrow
 
@@ -137,7 +139,9 @@ class Shop:
     def is_fit_to_reject(self, order: Order, product: int) -> bool:
         """Whether the tables say at this moment that an order cannot have what it wants of a product."""
         held = sum(page.value.get(product, 0) for page in self.pages.values())
-        return dict(order.lines)[product] > self.rows[product].value.stock + held
+        row: Row = self.rows[product].value
+        wanted = dict(order.lines)[product]
+        return bool(wanted > row.stock + held)
 
     def faults(self) -> list[str]:
         """Find what is wrong: units that are not explained, and rules that are broken."""

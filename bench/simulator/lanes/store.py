@@ -344,4 +344,3 @@ def together(scheduler: Scheduler, calls: Sequence[Callable[[], None]]) -> None:
 def place_of(*names: object) -> int:
     """Choose the place of an item, the same in every run."""
     return Random(repr(names)).getrandbits(32)
-

@@ -26,7 +26,7 @@ Python does around it, doubled."""
 Entry = tuple[Order, int | None]
 """A decision: an order, and the product for want of which it is rejected."""
 
-_PACE_LEAST, _PACE_MOST, _PACE_DECAY = 0.1, 20.0, 0.97
+_PACE_LEAST, _PACE_MOST, _PACE_GROWTH, _PACE_DECAY = 0.2, 20.0, 2.0, 0.95
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Demand:
         self._weight = 1.0
         self._orders = 0.0
         self._units: dict[int, float] = {}
-        self.use: dict[int, float] = {}
+        self.use: dict[int, int] = {}
         self.last: dict[int, float] = {}
         self._one_before: dict[int, float] = {}
 
@@ -181,7 +181,7 @@ class Worker(Client):
         for table in tables:
             pace = self._pace.get(table, 0.0)
             if cancelled is not None and table in cancelled.throttled:
-                self._pace[table] = min(_PACE_MOST, max(_PACE_LEAST, 1.5 * pace))
+                self._pace[table] = min(_PACE_MOST, max(_PACE_LEAST, _PACE_GROWTH * pace))
             elif cancelled is None and pace:
                 self._pace[table] = pace * _PACE_DECAY if pace > 0.02 else 0.0
         return cancelled
