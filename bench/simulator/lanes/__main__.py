@@ -17,6 +17,7 @@ from rich.table import Table
 
 from bench import PLOTS, RESULTS
 from bench.simulator.lanes import study
+from bench.simulator.lanes.model import BATCH
 from bench.simulator.lanes.study import Cell, Figures
 from bench.workloads import REAL_ORDERS
 
@@ -101,6 +102,8 @@ def _measure(cells: Sequence[Cell], seeds: int, orders: Path) -> tuple[Measured,
                 measured.append((cell, found))
                 if not screen.is_terminal:
                     screen.print(f"{cell.title}: {found.rate[0]:,.0f} orders/s")
+                # A full run takes long: what is measured is kept.
+                _write_json(measured)
             progress.advance(task)
     return measured, missing
 
@@ -113,6 +116,7 @@ def _show(section: str, measured: Measured) -> None:
         "from",
         "to",
         "worst 10 s",
+        "placed",
         "units",
         "requests",
         "conflicts",
@@ -135,6 +139,7 @@ def _show(section: str, measured: Measured) -> None:
             cell.title,
             *(f"{rate:,.0f}" for rate in found.rate),
             f"{found.worst:,.0f}",
+            f"{found.placed:.0%}",
             f"{found.write_units:.2f}",
             f"{found.requests:.3f}",
             f"{found.conflicts:.1%}",
@@ -188,7 +193,7 @@ def _draw_workers(axis: Any, measured: Measured) -> None:
         points = [
             (cell.scenario.workers, found.rate[0])
             for cell, found in plenty
-            if cell.workload == workload and cell.scenario.batch == 99
+            if cell.workload == workload and cell.scenario.batch == BATCH
         ]
         axis.plot(
             *zip(*points, strict=True), color=colour, marker="o", markersize=4, label=workload

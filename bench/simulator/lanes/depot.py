@@ -155,7 +155,7 @@ class DepotWorker(Worker):
 
     def _look_at_rows(self, lack: Collection[int], need: Mapping[int, int]) -> dict[int, Read]:
         """Read the rows of what is sold out, and of the few that are seldom sold: these go by their rows."""
-        assert self._memory is not None
+        lane = self._remembered()
         out = [p for p in lack if p in self._sold_out]
         seldom = [
             p
@@ -163,7 +163,7 @@ class DepotWorker(Worker):
             if p not in self._sold_out
             and p not in self._fought
             and self.demand.is_seldom(p, self.now, MEMORY)
-            and not self._memory[p % PAGES].value.get(p)
+            and not lane[p % PAGES].value.get(p)
         ]
         is_quiet = len(seldom) <= FEW_ROWS and len(seldom) + len(out) == len(lack)
         if not (wish := [*out, *seldom] if is_quiet else out):

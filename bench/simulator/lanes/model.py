@@ -11,10 +11,13 @@ from bench.simulator.lanes.depot import LANE_ORDERS, Depot, DepotWorker
 from bench.simulator.lanes.growing import DRAW_BATCHES, GrowingWorker, Lanes
 from bench.simulator.lanes.shop import Row, Shop
 from bench.simulator.lanes.store import Store, Table
-from bench.simulator.lanes.worker import PAGES, Run, Worker
+from bench.simulator.lanes.worker import ACTIONS, PAGES, Run, Worker
 from bench.workloads import Workload
 from simulated_aws.latency import PUBLISHED, Region
 from simulated_aws.scheduler import Scheduler
+
+BATCH = ACTIONS - PAGES
+"""Orders of a batch: with the pages of a lane they fill one transaction."""
 
 WINDOW = 10
 """Seconds of the shortest window of which the rate is told."""
@@ -53,7 +56,7 @@ class Scenario:
     spread: float = 0.0
     seconds: float = 30.0
     warm_up: float = 0.0
-    batch: int = 99
+    batch: int = BATCH
     until: float = 0.05
     tables: Tables = Tables()
     full: bool = False

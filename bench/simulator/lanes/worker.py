@@ -26,7 +26,8 @@ Python does around it, doubled."""
 Entry = tuple[Order, int | None]
 """A decision: an order, and the product for want of which it is rejected."""
 
-_PACE_LEAST, _PACE_MOST, _PACE_GROWTH, _PACE_DECAY = 0.2, 20.0, 2.0, 0.95
+_PACE_LEAST, _PACE_MOST = 0.1, 10.0
+_PACE_GROWTH, _PACE_GROWTH_AGAIN, _PACE_DECAY = 1.5, 4.0, 0.97
 
 
 @dataclass(slots=True)
@@ -124,6 +125,7 @@ class Worker(Client):
         self.number = number
         self.demand = Demand()
         self._pace: dict[Table, float] = {}
+        self._throttled: set[Table] = set()
 
     @property
     def now(self) -> float:
@@ -181,9 +183,12 @@ class Worker(Client):
         for table in tables:
             pace = self._pace.get(table, 0.0)
             if cancelled is not None and table in cancelled.throttled:
-                self._pace[table] = min(_PACE_MOST, max(_PACE_LEAST, _PACE_GROWTH * pace))
-            elif cancelled is None and pace:
+                growth = _PACE_GROWTH_AGAIN if table in self._throttled else _PACE_GROWTH
+                self._pace[table] = min(_PACE_MOST, max(_PACE_LEAST, growth * pace))
+                self._throttled.add(table)
+            elif cancelled is None:
                 self._pace[table] = pace * _PACE_DECAY if pace > 0.02 else 0.0
+                self._throttled.discard(table)
         return cancelled
 
     def pause(self, least: float, most: float) -> None:
