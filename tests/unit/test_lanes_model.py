@@ -137,6 +137,20 @@ class TestFences:
         assert result.faults == []
         assert result.counts["lost"] > 0
 
+    def test_a_worker_that_dies_at_the_depot_stops_the_others_for_two_seconds(self, monkeypatch):
+        stand_in_line = depot.DepotWorker._stand_in_line
+
+        def die(self):
+            found = stand_in_line(self)
+            if self.number == 0 and self.now > 1.0:
+                self.run.scheduler.block()
+            return found
+
+        monkeypatch.setattr(depot.DepotWorker, "_stand_in_line", die)
+        result = simulate(Scenario(workers=3, depth=20.0, seconds=6.0), HOT, seed=1)
+        assert result.faults == []
+        assert all(answered > 0 for answered in result.by_second[4:6])
+
     def test_a_row_that_does_not_know_its_lanes_is_seen(self, monkeypatch):
         class Forgetful(depot.Depot):
             def __init__(self, *args):

@@ -29,7 +29,9 @@ Measured = list[tuple[Cell, Figures]]
 
 
 def main(
-    full: Annotated[bool, typer.Option("--full", help="Run all cells, with five seeds.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Run all cells, with up to five seeds.")
+    ] = False,
     orders: Annotated[
         Path,
         typer.Option(
@@ -41,7 +43,7 @@ def main(
     ] = "",
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Seeds for each cell; 1 in a short run, 5 in a full one."),
+        typer.Option(min=1, help="Seeds for each cell; 1 in a short run; at most 5 in a full one."),
     ] = None,
 ) -> None:
     """Study stock in lanes, which the service does not have yet, in a model of DynamoDB.
@@ -95,7 +97,7 @@ def _measure(cells: Sequence[Cell], seeds: int, orders: Path) -> tuple[Measured,
         task = progress.add_task("", total=len(cells))
         for cell in cells:
             progress.update(task, description=cell.title)
-            found = study.measure(cell, range(1 if cell.once else seeds), orders)
+            found = study.measure(cell, range(seeds), orders)
             if found is None:
                 missing = True
             else:

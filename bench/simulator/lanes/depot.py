@@ -111,7 +111,6 @@ class DepotWorker(Worker):
         self._own = [run.shop.page(self.lane, page) for page in range(PAGES)]
         self._shelves = [run.shop.page(DEPOT, page) for page in range(PAGES)]
         self._memory: list[Read] | None = None
-        self._shelves_seen: list[Shelf] = [Shelf()] * PAGES
         self._sold_out: set[int] = set()
         self._poor_until: dict[int, float] = {}
         self._fought: set[int] = set()
