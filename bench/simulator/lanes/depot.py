@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -123,14 +122,12 @@ class DepotWorker(Worker):
     def serve(self, orders: Sequence[Order]) -> None:
         pending = list(orders)
         self._fought = set()
-        for attempt in itertools.count():
-            pending = self._round(pending, attempt)
-            if not pending:
-                return
+        while pending := self._round(pending):
+            self.pause(0.0, 0.02)
 
     # ------------------------------------------------------------------ without the depot
 
-    def _round(self, pending: list[Order], attempt: int) -> list[Order]:
+    def _round(self, pending: list[Order]) -> list[Order]:
         """Answer what can be answered. Returns the orders that are still open."""
         need = wanted(pending)
         lane = self._remembered()
@@ -141,7 +138,7 @@ class DepotWorker(Worker):
         }
         rows = self._look_at_rows(lack, need) if lack else {}
         if len(rows) < len(lack):
-            return self._visit(pending, need, rows, attempt)
+            return self._visit(pending, need, rows)
         draft = _Draft(lane, (), rows)
         return self._place(draft, *self._allot(pending, self._budget(draft, need, rows), rows))
 
@@ -223,30 +220,19 @@ class DepotWorker(Worker):
         pending: list[Order],
         need: Mapping[int, int],
         rows: dict[int, Read],
-        attempt: int,
     ) -> list[Order]:
         """Fill the lane from the depot and the depot from the rows, and sell what is too scarce for lanes."""
         shelves = self._stand_in_line()
         if shelves is None:
             self.run.handed_back += len(pending)
             return []
-        self._unpack(shelves)
-        lane = self._remembered()
-        lack = {
-            p: units - have
-            for p, units in need.items()
-            if p not in rows and (have := lane[p % PAGES].value.get(p, 0)) < units
-        }
         lanes = self._lanes_in_use()
-        look = [p for p, units in lack.items() if self._is_to_look(p, units, shelves, lanes)]
-        draft = _Draft(lane, shelves, rows | (self._read_rows(look) if look else {}))
-        self._draw(draft, lack, lanes, need)
-        short = {p for p, units in lack.items() if draft.stock[p % PAGES].get(p, 0) < units}
-        wide = {p for p in short if p in draft.rows and draft.row(p).lent > self._depot.narrow}
-        if wide and attempt:
-            if not self._recall(wide, shelves, lanes, need):
-                self.pause(0.02, 0.06)
-            return pending
+        draft, short, wide = self._look_and_draw(need, rows, shelves, lanes)
+        if wide:
+            self._recall(wide, shelves, lanes, need)
+            read = self.run.store.read(self._shelves, 15)
+            shelves = [read[page] for page in self._shelves]
+            draft, short, wide = self._look_and_draw(need, rows, shelves, lanes)
         for p in short - wide:
             self._return_to_row(draft, p)
             rows[p] = Read(0, draft.row(p))
@@ -256,11 +242,34 @@ class DepotWorker(Worker):
             return pending
         return self._place(draft, decided, held, poor | (short - wide))
 
+    def _look_and_draw(
+        self,
+        need: Mapping[int, int],
+        rows: Mapping[int, Read],
+        shelves: Sequence[Read],
+        lanes: int,
+    ) -> tuple[_Draft, set[int], set[int]]:
+        """Plan what to draw. Returns also what is short, and what of that other lanes may hold."""
+        self._unpack(shelves)
+        lane = self._remembered()
+        lack = {
+            p: units - have
+            for p, units in need.items()
+            if p not in rows and (have := lane[p % PAGES].value.get(p, 0)) < units
+        }
+        look = [p for p, units in lack.items() if self._is_to_look(p, units, shelves, lanes)]
+        draft = _Draft(lane, shelves, {**rows, **(self._read_rows(look) if look else {})})
+        self._draw(draft, lack, lanes, need)
+        short = {p for p, units in lack.items() if draft.stock[p % PAGES].get(p, 0) < units}
+        wide = {p for p in short if p in draft.rows and draft.row(p).lent > self._depot.narrow}
+        return draft, short, wide
+
     def _is_to_look(self, product: int, units: int, shelves: Sequence[Read], lanes: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
-        stored = shelves[product % PAGES].value.get(product, 0)
-        if stored < units:
-            return True
+        shelf = shelves[product % PAGES].value
+        stored = shelf.get(product, 0)
+        if stored < units or product in shelf.narrow:
+            return bool(stored < units)
         low = SPARE * lanes * self._level(product)
         return stored < low and self.now > self._poor_until.get(product, 0.0)
 
@@ -389,7 +398,7 @@ class DepotWorker(Worker):
         shelves: Sequence[Read],
         lanes: int,
         need: Mapping[int, int],
-    ) -> bool:
+    ) -> None:
         """Bring what lanes hold of products back to the depot. Those that are scarce no lane may hold any more."""
         shop = self.run.shop
         others = [
@@ -430,8 +439,6 @@ class DepotWorker(Worker):
                 self.pause(0.005, 0.02)
         self._memory = None
         self._recalls += 1
-        self._leave()
-        return not left
 
     def _back(
         self,
