@@ -135,7 +135,7 @@ def _show(section: str, measured: Measured) -> None:
         if found.faults:
             state = f"[bold red]{len(found.faults)} faults: {found.faults[0]}[/]"
         goal = cell.goal
-        if cell.section == "A sell-out":
+        if cell.section == study.SELL_OUT:
             goal = f"{found.sell_out:.2f} s; {goal}"
         table.add_row(
             cell.title,
@@ -179,7 +179,7 @@ def _plot(measured: Measured) -> list[Path]:
 
     figure, (workers, lives) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
     _draw_workers(workers, measured)
-    _draw_lives(lives, {cell.title: found.by_second for cell, found in measured})
+    _draw_lives(lives, {(c.section, c.title): found.by_second for c, found in measured})
     for axis in (workers, lives):
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
@@ -190,7 +190,7 @@ def _plot(measured: Measured) -> list[Path]:
 
 
 def _draw_workers(axis: Any, measured: Measured) -> None:
-    plenty = [(cell, found) for cell, found in measured if cell.section.startswith("Plenty")]
+    plenty = [(cell, found) for cell, found in measured if cell.section == study.PLENTY]
     for workload, colour in zip(("hot", "zipf", "real"), _COLOURS, strict=False):
         points = [
             (cell.scenario.workers, found.rate[0])
@@ -205,13 +205,13 @@ def _draw_workers(axis: Any, measured: Measured) -> None:
     axis.set_xticks([], minor=True)
 
 
-def _draw_lives(axis: Any, by_second: dict[str, list[int]]) -> None:
-    titles = {
-        "real, 8 workers, 10 minutes": "depot",
-        "real, 8 workers, lanes grow, 10 minutes": "lanes that grow",
+def _draw_lives(axis: Any, by_second: dict[tuple[str, str], list[int]]) -> None:
+    lines = {
+        "lanes with a depot": (study.SHALLOW, "real, 8 workers, 10 minutes"),
+        "lanes that grow": (study.FIRST, "real, 8 workers, lanes grow, 10 minutes"),
     }
-    for (title, label), colour in zip(titles.items(), _COLOURS, strict=False):
-        counts = by_second[title]
+    for (label, cell), colour in zip(lines.items(), _COLOURS, strict=False):
+        counts = by_second[cell]
         tens = [sum(counts[at : at + 10]) / 10 for at in range(0, len(counts) - 10, 10)]
         axis.plot([10 * at + 5 for at in range(len(tens))], tens, color=colour, label=label)
     axis.axhline(study.TODAY, color="#000000", linewidth=1, linestyle="--", label="today")
