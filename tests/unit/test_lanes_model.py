@@ -103,7 +103,7 @@ class TestTransactions:
 
 
 class TestPolicies:
-    @pytest.mark.parametrize("policy", ["depot", "growing", "fixed", "one"])
+    @pytest.mark.parametrize("policy", ["depot", "depot alone", "growing", "fixed", "one"])
     def test_every_unit_is_explained_when_the_stock_has_ended(self, policy):
         result = simulate(replace(ENDING, policy=policy), ZIPF, seed=1)
         assert result.faults == []
@@ -214,6 +214,11 @@ class TestWhatIsLent:
     def test_every_lane_holds_stock_while_there_is_plenty(self, monkeypatch):
         shop = run(Scenario(workers=4, seconds=5.0), HOT, monkeypatch)
         assert all(units > 500 for units in self.held(shop).values())
+
+    def test_no_lane_but_the_depot_holds_stock_if_it_is_alone(self, monkeypatch):
+        shop = run(Scenario("depot alone", workers=2, seconds=1.0), HOT, monkeypatch)
+        assert sum(shop.sold) > 0
+        assert sum(self.held(shop).values()) == 0
 
     def test_no_lane_holds_what_has_become_scarce(self, monkeypatch):
         full = Scenario(workers=4, depth=40.0, full=True, seconds=60.0, until=0.01)

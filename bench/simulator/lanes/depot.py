@@ -64,9 +64,11 @@ class Depot:
     Args:
         shop: The shop.
         lanes: Lanes of workers.
+        spare: See `SPARE`; infinite if lanes get nothing, and the depot sells all.
     """
 
-    def __init__(self, shop: Shop, lanes: int) -> None:
+    def __init__(self, shop: Shop, lanes: int, spare: float = SPARE) -> None:
+        self.spare = spare
         self.narrow = frozenset({DEPOT})
         self.wide = frozenset(range(lanes + 1))
         pages = [shop.page(DEPOT, number) for number in range(PAGES)]
@@ -294,7 +296,7 @@ class DepotWorker(Worker):
             if draw <= 0 or draw + stored < lack[p]:
                 continue
             lent = row.lent | self._depot.narrow
-            if draw + stored >= SPARE * lanes * need[p]:
+            if draw + stored >= self._depot.spare * lanes * need[p]:
                 lent = self._depot.wide
                 shelf.narrow -= {p}
             elif lent == self._depot.narrow:
@@ -327,7 +329,7 @@ class DepotWorker(Worker):
             have, there = own.get(p, 0), shelf.get(p, 0)
             if not there and not have:
                 continue
-            share = (have + there) / (SPARE * lanes)
+            share = (have + there) / (self._depot.spare * lanes)
             wants = need.get(p, 0)
             is_rich = p not in shelf.narrow and share >= max(demand.use[p], wants) and last > oldest
             if is_rich:
@@ -426,7 +428,10 @@ class DepotWorker(Worker):
             avoid = busy if attempt % 2 else set()
             busy = set()
             for part in _parts(left, len(lent), numbers):
-                enough = {p: SPARE * lanes * need.get(p, self.demand.use.get(p, 1)) for p in part}
+                enough = {
+                    p: self._depot.spare * lanes * need.get(p, self.demand.use.get(p, 1))
+                    for p in part
+                }
                 writes, owners, rich = self._back(part, rows, pages, read, avoid, enough)
                 cancelled = self.transact("recall", writes)
                 if cancelled is not None:
@@ -447,7 +452,7 @@ class DepotWorker(Worker):
         pages: Mapping[tuple[int, int], Item],
         read: dict[Item, Read],
         avoid: Collection[int],
-        enough: Mapping[int, int],
+        enough: Mapping[int, float],
     ) -> tuple[list[Write], dict[Item, int], set[int]]:
         """Make the transaction that moves products from lanes to the depot.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bench.simulator.lanes.depot import LANE_ORDERS, Depot, DepotWorker
+from bench.simulator.lanes.depot import LANE_ORDERS, SPARE, Depot, DepotWorker
 from bench.simulator.lanes.growing import DRAW_BATCHES, GrowingWorker, Lanes
 from bench.simulator.lanes.shop import Row, Shop
 from bench.simulator.lanes.store import Store, Table
@@ -38,7 +38,8 @@ class Scenario:
     """What is run.
 
     Attributes:
-        policy: One of `POLICIES`.
+        policy: `depot`: lanes filled from a depot; `depot alone`: no other lanes; `growing`: lanes that draw from the
+            rows, more or fewer of them; `fixed`: one for each worker; `one`: one for all.
         workers: Number of execution environments.
         depth: Seconds of stock at 500 orders a second; infinite for plenty.
         spread: Standard deviation of the logarithm of the depth, from product to product.
@@ -136,8 +137,9 @@ def simulate(scenario: Scenario, workload: Workload, seed: int = 0) -> Result:
 
 
 def _workers(scenario: Scenario, run: Run) -> list[Worker]:
-    if scenario.policy == "depot":
-        depot = Depot(run.shop, scenario.workers)
+    if scenario.policy in ("depot", "depot alone"):
+        spare = SPARE if scenario.policy == "depot" else math.inf
+        depot = Depot(run.shop, scenario.workers, spare)
         workers: list[Worker] = [DepotWorker(run, n, depot) for n in range(scenario.workers)]
         if scenario.full:
             _fill(run.shop, range(1, scenario.workers + 1), depot.wide, LANE_ORDERS)

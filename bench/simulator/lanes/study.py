@@ -95,7 +95,7 @@ class Cell:
 
 def cells() -> list[Cell]:
     """List all cells, in the order of the report."""
-    return [*_plenty(), *_shallow(), *_starts(), *_tables(), *_first_policy()]
+    return [*_plenty(), *_shallow(), *_starts(), *_tables(), *_depot_alone(), *_first_policy()]
 
 
 def _plenty() -> Iterator[Cell]:
@@ -205,6 +205,21 @@ def _tables() -> Iterator[Cell]:
     yield Cell(section, title, "real", splitting, seeds=1)
     forty = replace(_PLENTY, workers=50)
     yield Cell(section, "real, 50 workers, 40 partitions each", "real", forty, seeds=1)
+
+
+def _depot_alone() -> Iterator[Cell]:
+    section = "The depot alone"
+    alone = Scenario(policy="depot alone", batch=99, seconds=40.0, warm_up=10.0)
+    for workload in ("hot", "zipf", "real"):
+        yield Cell(section, f"{workload}, 8 workers", workload, alone, seeds=3)
+    yield Cell(section, "real, 50 workers", "real", replace(alone, workers=50), seeds=3)
+    for title, depth in (("10 minutes", TEN_MINUTES), ("1 minute", ONE_MINUTE)):
+        lives = replace(alone, depth=depth, seconds=900.0, warm_up=0.0)
+        yield Cell(
+            *(section, f"real, 8 workers, {title}", "real", lives),
+            *("never below today", _above_today),
+            seeds=3,
+        )
 
 
 def _first_policy() -> Iterator[Cell]:
