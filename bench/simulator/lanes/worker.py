@@ -26,8 +26,8 @@ Python does around it, doubled."""
 Entry = tuple[Order, int | None]
 """A decision: an order, and the product for want of which it is rejected."""
 
-_PACE_LEAST, _PACE_MOST = 0.1, 10.0
-_PACE_GROWTH, _PACE_GROWTH_AGAIN, _PACE_DECAY = 1.5, 4.0, 0.97
+_PACE_LEAST, _PACE_KNEE, _PACE_MOST = 0.1, 4.0, 30.0
+_PACE_GROWTH, _PACE_GROWTH_LATER, _PACE_DECAY = 3.0, 1.4, 0.98
 
 
 @dataclass(slots=True)
@@ -125,7 +125,6 @@ class Worker(Client):
         self.number = number
         self.demand = Demand()
         self._pace: dict[Table, float] = {}
-        self._throttled: set[Table] = set()
 
     @property
     def now(self) -> float:
@@ -178,17 +177,15 @@ class Worker(Client):
         if units:
             tables.add(run.store.orders)
         if pace := max((self._pace.get(table, 0.0) for table in tables), default=0.0):
-            run.scheduler.sleep(run.chance.random() * pace)
+            run.scheduler.sleep(run.chance.uniform(0.5, 1.0) * pace)
         cancelled = run.store.transact(kind, writes, units, applied, self)
         for table in tables:
             pace = self._pace.get(table, 0.0)
             if cancelled is not None and table in cancelled.throttled:
-                growth = _PACE_GROWTH_AGAIN if table in self._throttled else _PACE_GROWTH
+                growth = _PACE_GROWTH if pace < _PACE_KNEE else _PACE_GROWTH_LATER
                 self._pace[table] = min(_PACE_MOST, max(_PACE_LEAST, growth * pace))
-                self._throttled.add(table)
             elif cancelled is None:
                 self._pace[table] = pace * _PACE_DECAY if pace > 0.02 else 0.0
-                self._throttled.discard(table)
         return cancelled
 
     def pause(self, least: float, most: float) -> None:
