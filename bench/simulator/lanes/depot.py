@@ -260,11 +260,27 @@ class DepotWorker(Worker):
             if p not in rows and (have := lane[p % PAGES].value.get(p, 0)) < units
         }
         look = [p for p, units in lack.items() if self._is_to_look(p, units, shelves, lanes)]
+        look += self._running_low(shelves, lanes, {*look, *rows}, FEW_DRAWS - len(look))
         draft = _Draft(lane, shelves, {**rows, **(self._read_rows(look) if look else {})})
-        self._draw(draft, lack, lanes, need)
+        self._draw(draft, look, lack, lanes, need)
         short = {p for p, units in lack.items() if draft.stock[p % PAGES].get(p, 0) < units}
         wide = {p for p in short if p in draft.rows and draft.row(p).lent > self._depot.narrow}
         return draft, short, wide
+
+    def _running_low(
+        self, shelves: Sequence[Read], lanes: int, known: Collection[int], most: int
+    ) -> list[int]:
+        """Products that lanes hold and the depot has too few of: to draw before a lane gets a small share."""
+        found: list[int] = []
+        if most <= 0:
+            return found
+        oldest = self.now - MEMORY
+        for p, last in self.demand.last.items():
+            if p not in known and last > oldest and self._is_to_look(p, 0, shelves, lanes):
+                found.append(p)
+                if len(found) == most:
+                    break
+        return found
 
     def _is_to_look(self, product: int, units: int, shelves: Sequence[Read], lanes: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
@@ -276,13 +292,17 @@ class DepotWorker(Worker):
         return stored < low and self.now > self._poor_until.get(product, 0.0)
 
     def _draw(
-        self, draft: _Draft, lack: Mapping[int, int], lanes: int, need: Mapping[int, int]
+        self,
+        draft: _Draft,
+        look: Collection[int],
+        lack: Mapping[int, int],
+        lanes: int,
+        need: Mapping[int, int],
     ) -> None:
         """Draw from rows to the depot: all that is left of a poor row, half of a rich one at the most."""
-        for p in lack:
-            if p not in draft.rows:
-                continue
+        for p in look:
             row = draft.row(p)
+            lacks = lack.get(p, 0)
             surplus = row.stock - 1
             shelf = draft.stock[p % PAGES]
             stored = shelf.get(p, 0)
@@ -292,11 +312,11 @@ class DepotWorker(Worker):
                 draw = surplus
             else:
                 most = max(DEPOT_ORDERS * lanes * self.demand.rate(p), low)
-                draw = min(surplus, max(lack[p], min(surplus // 2, math.ceil(most))))
-            if draw <= 0 or draw + stored < lack[p]:
+                draw = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
+            if draw <= 0 or draw + stored < lacks:
                 continue
             lent = row.lent | self._depot.narrow
-            if draw + stored >= self._depot.spare * lanes * need[p]:
+            if draw + stored >= self._depot.spare * lanes * need.get(p, self.demand.use[p]):
                 lent = self._depot.wide
                 shelf.narrow -= {p}
             elif lent == self._depot.narrow:
