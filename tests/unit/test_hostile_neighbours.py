@@ -301,26 +301,32 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, cont
     assert set(tables.unexplained().values()) == {0}
 
 
-def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables):
-    tables.create("hot")
-    tables.create("p")
-    hot = {"productId": {"S": "hot"}}
+def leave_out_of_reads(tables, product_id, *, refuse):
+    """Let DynamoDB leave a product out of all reads. If nothing else is asked for, it may refuse the request."""
+    key = {"productId": {"S": product_id}}
 
-    def leave_out(request):
-        """Answer for all but one product, time and again."""
-        tables.once("BatchGetItem", leave_out)
-        wanted = request["RequestItems"]
+    def before(operation, request):
+        wanted = request.get("RequestItems", {})
         keys = wanted.get("Products", {"Keys": []})["Keys"]
-        if hot not in keys:
+        if operation != "BatchGetItem" or key not in keys:
             return None
-        left_out = {"Products": wanted["Products"] | {"Keys": [hot]}}
-        keys.remove(hot)
+        left_out = {"Products": wanted["Products"] | {"Keys": [key]}}
+        keys.remove(key)
         if not keys:
             del wanted["Products"]
+        if not wanted and refuse:
+            raise ServiceError("ProvisionedThroughputExceededException")
         found = tables.aws.dynamodb.answer("BatchGetItem", request) if wanted else {"Responses": {}}
         return found | {"UnprocessedKeys": left_out}
 
-    tables.once("BatchGetItem", leave_out)
+    tables.before = before
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, refuse):
+    tables.create("hot")
+    tables.create("p")
+    leave_out_of_reads(tables, "hot", refuse=refuse)
     began = tables.clock.now()
     report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"))
     assert statuses(report) == [RETURNED, APPLIED]
