@@ -334,6 +334,31 @@ def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, 
     assert tables.clock.now() - began < 2
 
 
+def test_a_replay_is_answered_although_no_read_answers_for_its_product(tables):
+    tables.create("hot")
+    tables.create("p")
+    worker = tables.worker()
+    assert statuses(tables.apply(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
+    worker.replays.observe_replay()
+    worker.cache.forget("hot")
+    leave_out_of_reads(tables, "hot", refuse=False)
+    report = tables.apply(worker, order(1, "hot"), order(3, "hot"))
+    assert statuses(report) == [REPLAYED, RETURNED]
+
+
+def test_a_product_is_throttled_for_moments_while_a_contested_one_is_counted(tables):
+    tables.create("hot")
+    tables.create("counted")
+    worker = tables.worker()
+    for _ in range(2):
+        worker.contention.observe_conflict("counted")
+    deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
+    Lease.acquire(tables.store, "counted", 10, deadline=deadline, outlive_deadline=True)
+    throttle(tables, "hot", seconds=2)
+    report = tables.apply(worker, order(1, "hot"), order(2, "counted"))
+    assert statuses(report) == [APPLIED, APPLIED]
+
+
 def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(tables):
     tables.create("hot")
     tables.create("p")
