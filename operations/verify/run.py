@@ -302,14 +302,19 @@ class Run:
         return old, len(others) - len(old)
 
     def remove_old_dead_letters(self) -> int:
-        """Remove what runs that are over left in the dead-letter queues. Returns how many there were."""
+        """Remove what runs that are over left in the dead-letter queues. Returns how many there were.
+
+        Of a queue with many thousands of dead letters it reads a part only: before it came to the end, the first ones
+        would be visible again.
+        """
         limit = (time.time() - A_RUN_LASTS.total_seconds()) * 1000
         removed = 0
         for queue in queues.DEAD_LETTERS:
             if not queues.depth(self.aws, queue).waiting:
                 continue
+            until = time.monotonic() + _CLEAN_UP_SECONDS
             with _Hidden(self.aws, queue) as hidden:
-                while found := hidden.receive():
+                while time.monotonic() < until and (found := hidden.receive()):
                     for message in found:
                         sent = int(message["Attributes"]["SentTimestamp"])
                         if sent < limit and _OF_A_RUN.match(message["Body"]):

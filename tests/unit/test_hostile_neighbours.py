@@ -301,31 +301,62 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, cont
     assert set(tables.unexplained().values()) == {0}
 
 
-def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables):
-    tables.create("hot")
-    tables.create("p")
-    hot = {"productId": {"S": "hot"}}
+def leave_out_of_reads(tables, product_id, *, refuse):
+    """Let DynamoDB leave a product out of all reads. If nothing else is asked for, it may refuse the request."""
+    key = {"productId": {"S": product_id}}
 
-    def leave_out(request):
-        """Answer for all but one product, time and again."""
-        tables.once("BatchGetItem", leave_out)
-        wanted = request["RequestItems"]
+    def before(operation, request):
+        wanted = request.get("RequestItems", {})
         keys = wanted.get("Products", {"Keys": []})["Keys"]
-        if hot not in keys:
+        if operation != "BatchGetItem" or key not in keys:
             return None
-        left_out = {"Products": wanted["Products"] | {"Keys": [hot]}}
-        keys.remove(hot)
+        left_out = {"Products": wanted["Products"] | {"Keys": [key]}}
+        keys.remove(key)
         if not keys:
             del wanted["Products"]
+        if not wanted and refuse:
+            raise ServiceError("ProvisionedThroughputExceededException")
         found = tables.aws.dynamodb.answer("BatchGetItem", request) if wanted else {"Responses": {}}
         return found | {"UnprocessedKeys": left_out}
 
-    tables.once("BatchGetItem", leave_out)
+    tables.before = before
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, refuse):
+    tables.create("hot")
+    tables.create("p")
+    leave_out_of_reads(tables, "hot", refuse=refuse)
     began = tables.clock.now()
     report = tables.apply(tables.worker(), order(1, "hot"), order(2, "p"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
     assert tables.clock.now() - began < 2
+
+
+def test_a_replay_is_answered_although_no_read_answers_for_its_product(tables):
+    tables.create("hot")
+    tables.create("p")
+    worker = tables.worker()
+    assert statuses(tables.apply(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
+    worker.replays.observe_replay()
+    worker.cache.forget("hot")
+    leave_out_of_reads(tables, "hot", refuse=False)
+    report = tables.apply(worker, order(1, "hot"), order(3, "hot"))
+    assert statuses(report) == [REPLAYED, RETURNED]
+
+
+def test_a_product_is_throttled_for_moments_while_a_contested_one_is_counted(tables):
+    tables.create("hot")
+    tables.create("counted")
+    worker = tables.worker()
+    for _ in range(2):
+        worker.contention.observe_conflict("counted")
+    deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
+    Lease.acquire(tables.store, "counted", 10, deadline=deadline, outlive_deadline=True)
+    throttle(tables, "hot", seconds=2)
+    report = tables.apply(worker, order(1, "hot"), order(2, "counted"))
+    assert statuses(report) == [APPLIED, APPLIED]
 
 
 def test_a_product_that_is_throttled_for_moments_is_served_in_the_same_batch(tables):

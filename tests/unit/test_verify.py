@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from cli import main, verification
 from inventory_orders.errors import CancellationReason, TransactionCancelledError
 from local import ROOT
-from operations import account, verify
+from operations import account, queues, verify
 from operations.errors import UserError
 from operations.verify import stack, traffic
 from operations.verify.deployed import Deployed, differences
@@ -438,6 +438,38 @@ def test_the_log_tells_invocations_their_price_and_the_starts_of_workers():
     # The embedded AWS starts a worker within its first invocation, and does not tell how long that took.
     embedded = [line.split("\tInit Duration")[0] for line in lines]
     assert traffic.invocations_of(embedded).cold == [100.0]
+
+
+def test_a_dead_letter_queue_too_long_to_be_read_does_not_keep_a_run_from_going_on(run):
+    """What was read first is visible again before the end is reached."""
+    removed = []
+
+    class Endless:
+        def get_queue_attributes(self, AttributeNames, **_):
+            return {"Attributes": dict.fromkeys(AttributeNames, "100000")}
+
+        def receive_message(self, **_):
+            time.sleep(1)
+            assert time.monotonic() < 3600
+            body = (
+                '{"orderId": "verify-260101-000000-abcd-o"}' if not removed else "somebody else's"
+            )
+            sent = {"SentTimestamp": "0"}
+            return {
+                "Messages": [
+                    {"MessageId": "m", "ReceiptHandle": "r", "Body": body, "Attributes": sent}
+                ]
+            }
+
+        def delete_message(self, **request):
+            removed.append(request)
+
+        def change_message_visibility_batch(self, **_):
+            return {}
+
+    run.aws.sqs = Endless()
+    run.aws.outputs = dict.fromkeys(queues.DEAD_LETTERS, QUEUE_URL)
+    assert run.remove_old_dead_letters() == len(removed) == 1
 
 
 def test_waiting_ends(run):

@@ -245,7 +245,8 @@ class _Batch:
             self._losses += 1
             self._return_out_of_attempts()
             contention = self._engine.contention
-            if self._claims.held or contention.product_to_claim(self._product_ids()) is None:
+            waits_in_line = contention.product_to_claim(self._product_ids()) is not None
+            if self._throttled or self._claims.held or not waits_in_line:
                 self._back_off()
         elif ready:
             if all(result.complete for result in results):
@@ -618,14 +619,14 @@ class _Batch:
                     self._engine.cache.forget(product_id)
                     self._engine.contention.observe_conflict(product_id, product.lock_wait)
         self._unreadable.update(snapshot.unreadable)
-        for key in snapshot.unprocessed:
-            # Records are a hint, and go without.
-            if isinstance(key, str):
-                self._give_up_product(
-                    key, "UNPROCESSED_KEYS", f"no read answered for product {key}"
-                )
         for key, record in snapshot.records.items():
             self._recognise(self._duplicates.first_by_key[key], record)
+        for left_out in snapshot.unprocessed:
+            # Records are a hint, and go without.
+            if isinstance(left_out, str):
+                self._give_up_product(
+                    left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
+                )
 
     # ------------------------------------------------------------------ the answer
 
