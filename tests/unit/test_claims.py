@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,7 @@ from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
 START = FakeClock().seconds
+SLOW_DOWN = ThrottledError("ThrottlingException", "slow down")
 RIVAL_AT_WORK = ThrottledError("TransactionConflictException", "a transaction is in flight")
 
 
@@ -448,6 +450,28 @@ class TestOneClaim:
         bench.store.lock("p", 1.5, waited=0.0)
         with pytest.raises(ThrottledError):
             bench.claims(seconds=0.2).take("p")
+
+    def test_a_throttled_claim_is_left_to_a_later_delivery_unless_nothing_else_waits(self):
+        bench = Bench(product("p", 10))
+        bench.store.claim_faults.extend([Fault(error=SLOW_DOWN)] * 12)
+        with pytest.raises(ThrottledError):
+            bench.claims(seconds=60).take("p")
+        assert len(bench.store.claim_faults) == 4
+        bench.claims(seconds=60).take("p", alone=True)
+        assert bench.stats.claims == 1
+
+    def test_a_refusal_between_throttles_does_not_end_their_backoff(self):
+        bench = Bench(product("p", 10))
+        bench.client.policy = RetryPolicy(random=lambda: 1.0)
+        for number in range(12):
+            claimed = replace(
+                product("p", 10), locked_by="r", lock_time=START + 100 + number, lock_wait=0.0
+            )
+            refused = ConditionFailedError(claimed)
+            bench.store.claim_faults.extend([Fault(error=SLOW_DOWN), Fault(error=refused)])
+        bench.claims(seconds=60).take("p")
+        # The backoff doubles up to a second: begun anew after each refusal, it would take a fraction of one in all.
+        assert bench.clock.seconds - START > 5
 
     def test_a_claim_that_is_about_to_end_is_extended(self):
         bench = Bench(product("p", 10))

@@ -80,11 +80,15 @@ class Claims:
         self._owners: dict[str, str] = {}
         self._waited: dict[str, float] = {}
 
-    def take(self, product_id: str) -> Product:
+    def take(self, product_id: str, *, alone: bool = False) -> Product:
         """Wait in line for a product and claim it; or extend a claim that is about to end.
 
         Claims are taken in the order of their ids, so that no two batches wait for each other: while this one waits
         for a product it holds none that comes later.
+
+        Args:
+            product_id: The product.
+            alone: Whether nothing else waits meanwhile. Then a throttle is waited out for as long as there is time.
 
         Returns:
             The product as the claim left it.
@@ -105,7 +109,8 @@ class Claims:
         # The wait for a dead owner says nothing about the line: counting it would make the process ask too seldom.
         in_line = began
         delay = self._next_delay(product_id, 0.0) if is_new else 0.0
-        refusals = throttles = 0
+        # The backoff grows with all throttles of this wait: a refusal in between is no sign that they are over.
+        refusals = throttles = in_a_row = 0
         seen: tuple[float | None, float] | None = None
         while self._wait(product_id, delay):
             stats.lease_wait += delay
@@ -113,7 +118,7 @@ class Claims:
             try:
                 product = self._claim(product_id, owner, clock.monotonic() - in_line)
             except ConditionFailedError as failed:
-                throttles = 0
+                in_a_row = 0
                 now = clock.now().timestamp()
                 self.over(product_id)
                 rival = failed.found
@@ -137,8 +142,8 @@ class Claims:
                 # Nothing may be known about the line yet; a rival's transaction takes a moment all the same.
                 delay = self._next_delay(product_id, waited) or self._client.policy.backoff(1)
                 if error.code != "TransactionConflictException":
-                    throttles += 1
-                    if throttles == _MOST_THROTTLES:
+                    throttles, in_a_row = throttles + 1, in_a_row + 1
+                    if in_a_row == _MOST_THROTTLES and not alone:
                         raise ThrottledError(error.code, "the claim was throttled") from error
                     delay = max(delay, self._client.policy.backoff(throttles))
             else:

@@ -324,7 +324,7 @@ class _Batch:
                 self._deadline,
                 stats,
                 claimable=claimable,
-                apart=True,
+                apart=not self._is_alone(),
             )
         except StoreError as error:
             attempt.error = error
@@ -565,7 +565,7 @@ class _Batch:
 
     def _take_claim(self, product_id: str) -> None:
         try:
-            product = self._claims.take(product_id)
+            product = self._claims.take(product_id, alone=self._is_alone())
         except ConditionFailedError as failed:
             self._observe(product_id, failed.found)
         except CorruptItemError as error:
@@ -585,6 +585,10 @@ class _Batch:
         self._claims.release()
 
     # ------------------------------------------------------------------ reading
+
+    def _is_alone(self) -> bool:
+        """Whether all that is pending is about one product: then nothing gains by going on without it."""
+        return len({p for change in self._pending.values() for p in change.product_ids}) == 1
 
     def _product_ids(self) -> list[str]:
         """The products of everything that is pending."""
