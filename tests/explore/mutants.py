@@ -207,7 +207,7 @@ MUTANTS = (
                 (
                     *("reader.py", "answer = client.store.read(missing)"),
                     "if deadline.remaining() <= 0: raise ThrottledError('OUT_OF_TIME', '')\n"
-                    "            answer = client.store.read(missing)",
+                    "                answer = client.store.read(missing)",
                 ),
             )
         ),
