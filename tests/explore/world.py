@@ -24,6 +24,7 @@ from botocore.retries.quota import RetryQuota
 from greenlet import getcurrent, greenlet
 
 from simulated_aws import ManualClock, Queue, ServiceError, SimulatedAws, answered_by, virtual_time
+from tests.support.messages import event_of_received
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
@@ -365,7 +366,7 @@ class World:
         assert process.batch is not None
         function, queue, messages = process.batch
         try:
-            response = self.invoke(process, function, _event(queue, messages))
+            response = self.invoke(process, function, event_of_received(messages, queue.arn))
         except CrashedError:
             return
         failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
@@ -898,23 +899,6 @@ def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:
             {"AttributeName": key, "KeyType": kind}
             for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
         ],
-    }
-
-
-def _event(queue: Queue, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Make the event that Lambda passes to a handler."""
-    return {
-        "Records": [
-            {
-                "messageId": message["MessageId"],
-                "receiptHandle": message["ReceiptHandle"],
-                "body": message["Body"],
-                "attributes": message["Attributes"],
-                "eventSource": "aws:sqs",
-                "eventSourceARN": queue.arn,
-            }
-            for message in messages
-        ]
     }
 
 

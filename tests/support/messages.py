@@ -1,6 +1,7 @@
 """Messages and events for the service."""
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -21,6 +22,23 @@ def sqs_event(*bodies: Any, group: str | None = None, receive_count: int = 1) ->
                 "eventSourceARN": f"arn:aws:sqs:us-east-1:123456789012:queue{fifo}",
             }
             for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def event_of_received(messages: Iterable[Mapping[str, Any]], arn: str) -> dict[str, Any]:
+    """Make the event that Lambda passes to a handler from messages as a queue hands them out."""
+    return {
+        "Records": [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
+                "eventSource": "aws:sqs",
+                "eventSourceARN": arn,
+            }
+            for message in messages
         ]
     }
 

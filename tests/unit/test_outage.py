@@ -18,7 +18,7 @@ from local.invoke import FakeContext, load_handler
 from operations.audit import add_up
 from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
 from simulated_aws.scheduler import Scheduler, seeded
-from tests.support.messages import order_body
+from tests.support.messages import event_of_received, order_body
 
 BEGIN, END = 60.0, 60.0 + 3600.0
 LAST_SENT = END + 60
@@ -168,7 +168,9 @@ class World:
                 continue
             for message in batch:
                 self.deliveries.setdefault(message["Body"], []).append(self.scheduler.now)
-            failures = self.invoke(function, _event(queue, batch))["batchItemFailures"]
+            failures = self.invoke(function, event_of_received(batch, queue.arn))[
+                "batchItemFailures"
+            ]
             returned = {failure["itemIdentifier"] for failure in failures}
             for message in batch:
                 if message["MessageId"] not in returned:
@@ -195,22 +197,6 @@ class World:
             answered_by(self.answer),
         ):
             self.scheduler.run()
-
-
-def _event(queue, batch):
-    return {
-        "Records": [
-            {
-                "messageId": message["MessageId"],
-                "receiptHandle": message["ReceiptHandle"],
-                "body": message["Body"],
-                "attributes": message["Attributes"],
-                "eventSource": "aws:sqs",
-                "eventSourceARN": queue.arn,
-            }
-            for message in batch
-        ]
-    }
 
 
 def receipt(adjustment_id, product_id):
