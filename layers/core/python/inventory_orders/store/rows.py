@@ -34,12 +34,14 @@ class Table(StrEnum):
     PRODUCTS = "Products"
     ORDERS = "Orders"
     STOCK_ADJUSTMENTS = "StockAdjustments"
+    ALLOTMENTS = "Allotments"
 
 
 KEYS = {
     Table.PRODUCTS: ("productId",),
     Table.ORDERS: ("orderId",),
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
+    Table.ALLOTMENTS: ("page",),
 }
 """Names of the key attributes of each table, the partition key first."""
 
