@@ -318,7 +318,13 @@ class Store:
         self._update_product(product_id, UNLOCK, CLAIMED, {"owner": owner})
 
     def lease_lane(
-        self, lane: int, owner: str, now: datetime, until: float, wait: float = 0.0
+        self,
+        lane: int,
+        owner: str,
+        now: datetime,
+        until: float,
+        wait: float = 0.0,
+        dead: str = "",
     ) -> LaneLease:
         """Take a lane, or keep one's own for longer. Safe to repeat.
 
@@ -328,6 +334,7 @@ class Store:
             now: The moment.
             until: Unix second at which the lease ends.
             wait: Seconds for which the owner has waited for it, for those that wait behind it.
+            dead: An owner whose lease is over, whatever the clocks say.
 
         Returns:
             The lease on the lane: the owner's, or that of another, which is live.
@@ -335,10 +342,11 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        condition = f"({NO_LIVE_LEASE} OR {CLAIMED})"
+        condition = f"({NO_LIVE_LEASE} OR {CLAIMED} OR #lockedBy = :dead)"
         update = "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait"
         values = {
             "owner": owner,
+            "dead": dead,
             "until": Decimal(f"{until:.6f}"),
             "wait": Decimal(f"{wait:.3f}"),
             "now": unix(now),
