@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from inventory_orders.domain.product import Product
 
 if TYPE_CHECKING:
+    from inventory_orders.domain.allotments import LaneLease, Page
     from inventory_orders.domain.change import Record, Rejection
-    from inventory_orders.domain.product import Product
 
 
 class InventoryOrdersError(Exception):
@@ -75,6 +77,11 @@ class StoreUnavailableError(StoreError):
     """No request can succeed before somebody repairs access, tables or configuration; nothing was applied."""
 
 
+Found: TypeAlias = "Product | Record | Page | LaneLease | CorruptItemError | None"
+"""What a refused write came back with: None if there is no such item, and the error that reading it raised if it breaks
+its table's contract."""
+
+
 @dataclass(frozen=True, slots=True)
 class CancellationReason:
     """Why one action of a transaction was cancelled.
@@ -87,19 +94,19 @@ class CancellationReason:
     """
 
     code: str
-    found: Product | Record | CorruptItemError | None = None
+    found: Found = None
     message: str = ""
 
 
 class ConditionFailedError(StoreError):
-    """The condition of a write to one product did not hold; nothing was applied.
+    """The condition of a write to one item did not hold; nothing was applied.
 
     Attributes:
-        found: The product as stored: None if there is none, and the error that reading it raised if it breaks its
+        found: The item as stored: None if there is none, and the error that reading it raised if it breaks its
             table's contract.
     """
 
-    def __init__(self, found: Product | CorruptItemError | None) -> None:
+    def __init__(self, found: Found) -> None:
         super().__init__("ConditionalCheckFailedException", "the condition did not hold")
         self.found = found
 
@@ -110,10 +117,10 @@ class ConditionFailedError(StoreError):
             ProductNotFoundError: There is none.
             CorruptItemError: It breaks the table's contract.
         """
-        if self.found is None:
-            raise ProductNotFoundError(f"there is no product {product_id}")
         if isinstance(self.found, CorruptItemError):
             raise self.found
+        if not isinstance(self.found, Product):
+            raise ProductNotFoundError(f"there is no product {product_id}")
         return self.found
 
 

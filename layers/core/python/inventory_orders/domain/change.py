@@ -93,7 +93,9 @@ class OrderLine:
         product_id: The product.
         quantity: Units, the lines of one product added up.
         product_created_at: The incarnation that the units were taken from; None if no stock was taken.
-        product_version: The version that taking them made.
+        product_version: The version of the product that taking them made; None if they were taken from a page.
+        lane_page: The page that they were taken from; None if it was the product's row.
+        lane_version: The version of the page that taking them made.
         returned_version: The version that giving them back made; None if they were not given back.
         other: Attributes that are not the service's own. They are kept as they are.
     """
@@ -102,6 +104,8 @@ class OrderLine:
     quantity: int
     product_created_at: str | None = None
     product_version: int | None = None
+    lane_page: str | None = None
+    lane_version: int | None = None
     returned_version: int | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 

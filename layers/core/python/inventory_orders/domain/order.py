@@ -302,7 +302,14 @@ def _taken(line: OrderLine, product: Product | None) -> OrderLine:
     """A line whose units were taken from the stock."""
     if product is None:
         raise ValueError(f"an order of the unknown product {line.product_id} was accepted")
-    return replace(line, product_created_at=product.created_at, product_version=product.version)
+    if product.page is None:
+        return replace(line, product_created_at=product.created_at, product_version=product.version)
+    return replace(
+        line,
+        product_created_at=product.created_at,
+        lane_page=str(product.page),
+        lane_version=product.version,
+    )
 
 
 def _given_back(line: OrderLine, product: Product | None) -> OrderLine:

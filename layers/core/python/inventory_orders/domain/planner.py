@@ -8,10 +8,12 @@ write of its row; and they are packed so that as few transactions as possible ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
+from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.change import Change, Rejection
+from inventory_orders.domain.ledger import Ledger, PageUpdate, Update
 from inventory_orders.domain.product import Product, Products
 
 
@@ -55,24 +57,32 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
-    """One version-conditioned write of a product."""
-
-    before: Product
-    after: Product
-
-
-@dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is written together or not at all."""
+    """What is written together or not at all.
+
+    Attributes:
+        updates: Of products' rows.
+        decisions: The changes that it decides.
+        pages: Updates and checks of pages.
+        from_pages: The products that it sells from pages, by id, as it leaves them there.
+        release: A lane's lease that ends with it.
+    """
 
     updates: tuple[Update, ...]
     decisions: tuple[Decision, ...]
+    pages: tuple[PageUpdate, ...] = ()
+    from_pages: Mapping[str, Product] = field(default_factory=dict)
+    release: LaneLease | None = None
 
     @property
     def after(self) -> dict[str, Product]:
-        """The updated products by id, as this transaction leaves them."""
+        """The updated products by id, as this transaction leaves their rows."""
         return {update.after.product_id: update.after for update in self.updates}
+
+    @property
+    def as_sold(self) -> dict[str, Product]:
+        """The products by id, as it leaves them where it sells them: rows and pages."""
+        return {**self.after, **self.from_pages}
 
 
 Step = tuple[Transaction, ...]
@@ -88,17 +98,47 @@ class Plan:
 
     Attributes:
         chains: They share no product and no group, so they may run side by side.
-        held: Changes that cannot be decided now, because a product of theirs is blocked or because they stand
-            behind such a change in their group.
+        held: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
+            stand behind such a change in their group.
+        short: Products of which there is too little where they are sold from, while there may be more elsewhere.
     """
 
     chains: tuple[Chain, ...]
     held: tuple[Change, ...]
+    short: frozenset[str] = frozenset()
 
     @property
     def transactions(self) -> Iterator[Transaction]:
         """All of them, in an order in which they may run."""
         return (transaction for chain in self.chains for step in chain for transaction in step)
+
+
+class _Shelves:
+    """Where each product is sold from.
+
+    Args:
+        ledger: Where its units are.
+        sources: The lanes from which products are sold, by id; the others are sold from their rows.
+    """
+
+    def __init__(self, ledger: Ledger, sources: Mapping[str, int]) -> None:
+        self.ledger = ledger
+        self.sources = sources
+
+    def as_sold(self, product_id: str) -> Product | None:
+        """A product as it can be sold."""
+        return self.ledger.as_sold(product_id, self.sources.get(product_id))
+
+    def place(self, product_id: str) -> str | PageKey:
+        """What is written when a product is sold: its row or a page."""
+        lane = self.sources.get(product_id)
+        return product_id if lane is None else PageKey.of(lane, product_id)
+
+    def size(self, place: str | PageKey) -> int:
+        """Bytes of a row or a page."""
+        if isinstance(place, PageKey):
+            return self.ledger.page(place).size
+        return product.size if (product := self.ledger.rows[place]) is not None else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -107,38 +147,35 @@ class _Draft:
 
     decisions: list[Decision] = field(default_factory=list)
     keys: set[object] = field(default_factory=set)
-    touched: set[str] = field(default_factory=set)
+    places: set[str | PageKey] = field(default_factory=set)
     actions: int = 0
     size: int = 0
 
-    def cost(self, decision: Decision, products: Products) -> tuple[int, int]:
+    def cost(self, decision: Decision, shelves: _Shelves) -> tuple[int, int]:
         """Actions and bytes that a decision would add."""
-        actions = size = 0
-        for product_id in decision.touched:
-            if product_id not in self.touched and (product := products[product_id]) is not None:
-                actions += 1
-                size += product.size
+        places = {shelves.place(product_id) for product_id in decision.touched} - self.places
+        actions, size = len(places), sum(shelves.size(place) for place in places)
         if decision.has_record:
             return actions + 1, size + decision.change.record_size
         return actions, size
 
-    def has_room(self, decision: Decision, products: Products, limits: Limits) -> bool:
+    def has_room(self, decision: Decision, shelves: _Shelves, limits: Limits) -> bool:
         """Whether a decision fits."""
-        actions, size = self.cost(decision, products)
+        actions, size = self.cost(decision, shelves)
         return (
             self.actions + actions <= limits.actions
             and self.size + size <= limits.size
             and len(self.decisions) < limits.changes
         )
 
-    def add(self, decision: Decision, keys: Iterable[object], products: Products) -> None:
+    def add(self, decision: Decision, keys: Iterable[object], shelves: _Shelves) -> None:
         """Put a decision into the transaction."""
-        actions, size = self.cost(decision, products)
+        actions, size = self.cost(decision, shelves)
         self.actions += actions
         self.size += size
         self.decisions.append(decision)
         self.keys.update(keys)
-        self.touched.update(decision.touched)
+        self.places.update(shelves.place(product_id) for product_id in decision.touched)
 
 
 def plan(
@@ -160,39 +197,127 @@ def plan(
         Transactions in which each accepted change appears once, and each rejection stands in or after the last
         transaction that it depends on.
     """
-    decisions, held = _decide(changes, products, blocked)
-    packed = _pack(decisions, products, limits)
-    return Plan(_chains(_write_down(packed, products)), tuple(held))
+    shelves = _Shelves(Ledger(products), {})
+    decisions, held, short = _decide(changes, shelves, blocked)
+    packed = _pack(decisions, shelves, limits)
+    return Plan(_chains(_write_down(packed, shelves)), tuple(held), short)
+
+
+def plan_with_lanes(
+    changes: Sequence[Change],
+    ledger: Ledger,
+    sources: Mapping[str, int],
+    blocked: Collection[str] = (),
+    limits: Limits = Limits(),
+    *,
+    release: LaneLease | None = None,
+    alone: bool = False,
+) -> Plan:
+    """Decide each change where products are sold from lanes, and pack what was moved with the decisions.
+
+    Args:
+        changes: In the order in which they arrived, with distinct record keys, all of them orders.
+        ledger: Every product that the changes name: its row, or the page that it is sold from. What was moved goes into
+            the first transaction. The plan changes it.
+        sources: The lanes from which products are sold, by id; the others are sold from their rows.
+        blocked: Ids of products that cannot be written at the moment.
+        limits: What one transaction may hold.
+        release: The lease of the depot, if it is held. The last transaction that needs the depot ends it.
+        alone: Whether nobody waits for the depot. Then transactions are as full as can be; else what needs the depot,
+            or rows, comes first.
+
+    Returns:
+        One chain.
+    """
+    shelves = _Shelves(ledger, sources)
+    decisions, held, short = _decide(changes, shelves, blocked)
+    moved = frozenset(ledger.touched)
+    one_by_one = replace(limits, side_by_side=1)
+    first, rest = decisions, []
+    if release is not None and not alone:
+        first = [d for d in decisions if d.rejection or not _is_own(d, sources)]
+        rest = [d for d in decisions if not d.rejection and _is_own(d, sources)]
+    packed = _pack(first, shelves, one_by_one, moved, reserved=int(release is not None))
+    last = len(packed) - 1
+    packed += _pack(rest, shelves, one_by_one)
+    transactions = _write_down(packed, shelves)
+    if release is not None:
+        transactions[last] = replace(transactions[last], release=release)
+    chain = tuple((transaction,) for transaction in transactions)
+    return Plan((chain,) if chain else (), tuple(held), short)
+
+
+def _is_own(decision: Decision, sources: Mapping[str, int]) -> bool:
+    """Whether a decision is about nothing but what one's own lane holds."""
+    return all(sources.get(product_id, DEPOT) != DEPOT for product_id in decision.touched)
 
 
 def _decide(
-    changes: Iterable[Change], products: Products, blocked: Collection[str]
-) -> tuple[list[Decision], list[Change]]:
-    """Decide each change as if all before it had been served one by one. Returns the held ones beside."""
-    working = dict(products)
+    changes: Iterable[Change], shelves: _Shelves, blocked: Collection[str]
+) -> tuple[list[Decision], list[Change], frozenset[str]]:
+    """Decide each change as if all before it had been served one by one.
+
+    Returns beside the decisions which changes are held, and what is short.
+    """
+    working: dict[str, Product | None] = {}
     decisions: list[Decision] = []
     held: list[Change] = []
     held_groups: set[str] = set()
+    all_short: set[str] = set()
     for change in changes:
         group = change.group
         if group in held_groups or any(product_id in blocked for product_id in change.product_ids):
+            short, is_held = set[str](), True
+        else:
+            for product_id in change.product_ids:
+                if product_id not in working:
+                    working[product_id] = shelves.as_sold(product_id)
+            rejection = change.rejection(working)
+            touched = change.deltas(working) if rejection is None else {}
+            short = _short(rejection, touched, working)
+            is_held = bool(short)
+        if is_held:
             held.append(change)
+            all_short |= short
             if group is not None:
                 held_groups.add(group)
             continue
-        rejection = change.rejection(working)
-        touched = change.deltas(working) if rejection is None else {}
         for product_id, delta in touched.items():
             product = working[product_id]
             if product is None:
                 raise ValueError(f"a change of the unknown product {product_id} was accepted")
             working[product_id] = product.with_stock(product.stock_count + delta, product.version)
         decisions.append(Decision(change, rejection, touched))
-    return decisions, held
+    return decisions, held, frozenset(all_short)
 
 
-def _pack(decisions: Sequence[Decision], products: Products, limits: Limits) -> list[_Draft]:
+def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Products) -> set[str]:
+    """The products of which a change wants more than is here, while there may be more elsewhere."""
+    if rejection is not None:
+        product = working.get(rejection.subject)
+        is_short = rejection.shortage is not None and product is not None and product.is_set_aside
+        return {rejection.subject} if is_short else set()
+    return {
+        product_id
+        for product_id, delta in touched.items()
+        if delta < 0
+        and (product := working[product_id]) is not None
+        and product.is_set_aside
+        and product.spare + delta < 0
+    }
+
+
+def _pack(
+    decisions: Sequence[Decision],
+    shelves: _Shelves,
+    limits: Limits,
+    moved: Collection[str | PageKey] = (),
+    *,
+    reserved: int = 0,
+) -> list[_Draft]:
     """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
+
+    What was moved goes into the first one, and `reserved` further actions are left free in each.
 
     Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: in
     whatever order they are written, the stock stays above its floor and ends the same. Where that is not so, and
@@ -206,23 +331,29 @@ def _pack(decisions: Sequence[Decision], products: Products, limits: Limits) -> 
     else:
         in_order, free = [], left
     left = in_order + sorted(free, key=lambda entry: -len(entry[0].touched))
+    limits = replace(limits, actions=limits.actions - reserved)
     packed: list[_Draft] = []
+    drafts: list[_Draft] = []
+    if moved or reserved:
+        size = sum(shelves.size(place) for place in moved)
+        drafts = [_Draft(places=set(moved), actions=len(moved), size=size)]
+        if not left:
+            return drafts
     while left:
-        drafts: list[_Draft] = []
         later: list[tuple[Decision, list[object]]] = []
         most = min(limits.side_by_side, _fewest_transactions(left, limits))
         passed_over: set[object] = set()
         for decision, keys in left:
             draft = None
             if passed_over.isdisjoint(keys):
-                draft = _draft_for(decision, keys, drafts, most, products, limits)
+                draft = _draft_for(decision, keys, drafts, most, shelves, limits)
             if draft is None:
                 later.append((decision, keys))
                 passed_over.update(strict.intersection(keys))
             else:
-                draft.add(decision, keys, products)
+                draft.add(decision, keys, shelves)
         packed += drafts
-        left = later
+        drafts, left = [], later
     return packed
 
 
@@ -231,7 +362,7 @@ def _draft_for(
     keys: Collection[object],
     drafts: list[_Draft],
     most: int,
-    products: Products,
+    shelves: _Shelves,
     limits: Limits,
 ) -> _Draft | None:
     """The draft to put a decision into, so that no two drafts share anything; None if it has to wait."""
@@ -241,7 +372,7 @@ def _draft_for(
     if not sharing and len(drafts) < most:
         drafts.append(_Draft())
         return drafts[-1]
-    fitting = [d for d in sharing or drafts if d.has_room(decision, products, limits)]
+    fitting = [d for d in sharing or drafts if d.has_room(decision, shelves, limits)]
     return min(fitting, key=lambda draft: draft.actions, default=None)
 
 
@@ -271,23 +402,25 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
     return strict
 
 
-def _write_down(drafts: Iterable[_Draft], products: Products) -> list[Transaction]:
-    """Each transaction finds the products as those before it leave them."""
-    state = dict(products)
+def _write_down(drafts: Iterable[_Draft], shelves: _Shelves) -> list[Transaction]:
+    """Each transaction finds rows and pages as those before it leave them."""
+    ledger, sources = shelves.ledger, shelves.sources
     transactions = []
     for draft in drafts:
-        deltas: dict[str, int] = {}
+        from_pages: dict[str, Product] = {}
         for decision in draft.decisions:
             for product_id, delta in decision.touched.items():
-                deltas[product_id] = deltas.get(product_id, 0) + delta
-        updates = []
-        for product_id, delta in deltas.items():
-            before = state[product_id]
-            if before is not None:
-                after = before.with_stock(before.stock_count + delta, before.version + 1)
-                updates.append(Update(before, after))
-                state[product_id] = after
-        transactions.append(Transaction(tuple(updates), tuple(draft.decisions)))
+                lane = sources.get(product_id)
+                if lane is not None and product_id not in from_pages:
+                    from_pages[product_id] = ledger.from_page(product_id, lane)
+                ledger.take(product_id, delta, lane)
+        updates, pages = ledger.changes()
+        for product_id, before in from_pages.items():
+            after = ledger.from_page(product_id, sources[product_id])
+            from_pages[product_id] = replace(
+                before, stock_count=after.stock_count, version=after.version
+            )
+        transactions.append(Transaction(updates, tuple(draft.decisions), pages, from_pages))
     return transactions
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from inventory_orders.domain.allotments import PageKey
+
 
 class ProductStatus(StrEnum):
     """What can be done with a product."""
@@ -39,6 +41,8 @@ class Product:
         lock_time: Unix second at which the lease ends; None if there is none.
         lock_version: The version that the owner's last write made; None if there is no lease, or it is a claim.
         lock_wait: Seconds for which the owner of a claim waited for it; None if there is no claim.
+        lent_to: The lanes that may hold more of it. While there are any, it is `ACTIVE`.
+        page: The page that a plan sells it from: then `stock_count` and `version` are the page's. None: its row.
         other: Attributes that are not the service's own. They are kept as they are.
         size: Bytes of the stored row, for the size limit of transactions.
     """
@@ -60,6 +64,8 @@ class Product:
     lock_time: float | None = None
     lock_version: int | None = None
     lock_wait: float | None = None
+    lent_to: frozenset[int] = frozenset()
+    page: PageKey | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
 
@@ -67,6 +73,20 @@ class Product:
     def available(self) -> int:
         """Units that can still be sold, those on backorder included."""
         return self.stock_count + self.backorder_limit
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether there may be more of it elsewhere, so that what is here is no reason to reject anything."""
+        return self.page is not None or bool(self.lent_to)
+
+    @property
+    def spare(self) -> int:
+        """Units that may be taken away here without asking elsewhere."""
+        if self.page is not None:
+            return self.stock_count
+        if self.lent_to:
+            return self.stock_count - max(0, self.low_stock_threshold) - 1
+        return self.available
 
     def lease_left(self, now: float) -> float:
         """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""

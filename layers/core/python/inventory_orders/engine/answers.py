@@ -56,6 +56,7 @@ class Failure:
         rivals: Products on which a rival was met.
         throttled: Products whose writes are throttled.
         refused: Products whose rows DynamoDB does not take as they would be, and why.
+        lost_pages: Whether a page, or the lease that was to end, was not as it was read, or a rival was writing it.
         contended: Whether rivals or throttles were met at all, so that a wait makes sense before the next attempt.
     """
 
@@ -67,6 +68,7 @@ class Failure:
     rivals: tuple[str, ...] = ()
     throttled: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    lost_pages: bool = False
     contended: bool = False
 
 
@@ -83,6 +85,10 @@ def classify(failed: Transaction, error: StoreError) -> Failure:
 
 def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure:
     codes, updates = error.codes, len(failed.updates)
+    before_records = updates + len(failed.pages) + (failed.release is not None)
+    lost_pages = any(
+        reason.code in (CONDITION_FAILED, RIVAL) for reason in error.reasons[updates:before_records]
+    )
     of_products = list(
         zip((update.before.product_id for update in failed.updates), error.reasons, strict=False)
     )
@@ -90,10 +96,10 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
         product_id for product_id, reason in of_products if reason.code in (CONDITION_FAILED, RIVAL)
     )
     throttled = tuple(product_id for product_id, reason in of_products if reason.code in THROTTLED)
-    if codes <= TRANSIENT and not rivals and not throttled:
+    if codes <= TRANSIENT and not rivals and not throttled and not lost_pages:
         return Failure(FailureKind.EXHAUSTED, "CONTENTION", error)
     with_record = (decision.change for decision in failed.decisions if decision.has_record)
-    of_records = zip(with_record, error.reasons[updates:], strict=False)
+    of_records = zip(with_record, error.reasons[before_records:], strict=False)
     refused = tuple(
         (product_id, reason.message)
         for product_id, reason in of_products
@@ -123,5 +129,6 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
         rivals=rivals,
         throttled=throttled,
         refused=refused,
-        contended=bool(rivals) or not codes.isdisjoint(TRANSIENT - {"None"}),
+        lost_pages=lost_pages,
+        contended=bool(rivals) or lost_pages or not codes.isdisjoint(TRANSIENT - {"None"}),
     )

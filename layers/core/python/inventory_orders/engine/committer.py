@@ -567,7 +567,10 @@ class _Batch:
         try:
             product = self._claims.take(product_id, alone=self._is_alone())
         except ConditionFailedError as failed:
-            self._observe(product_id, failed.found)
+            found = failed.found
+            self._observe(
+                product_id, found if isinstance(found, Product | CorruptItemError) else None
+            )
         except CorruptItemError as error:
             self._observe(product_id, error)
         except ThrottledError as error:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import RecordKey
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import ThrottledError
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
+from inventory_orders.store.rows import Key
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -36,11 +36,11 @@ def side_by_side(
 def read(
     client: RetryingClient,
     executor: Executor | None,
-    keys: Sequence[str | RecordKey],
+    keys: Sequence[Key],
     deadline: Deadline,
     stats: CommitStats,
 ) -> Snapshot:
-    """Read products (by their ids) and records (by their keys), and again what was left out or failed.
+    """Read products (by their ids), records and pages (by their keys), and again what was left out or failed.
 
     Returns:
         What was found; `unprocessed` is what DynamoDB left out of every answer.
@@ -51,7 +51,7 @@ def read(
     if deadline.remaining() <= 0:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left to read")
 
-    def read_chunk(chunk: Sequence[str | RecordKey]) -> Snapshot:
+    def read_chunk(chunk: Sequence[Key]) -> Snapshot:
         found, missing, answers = Snapshot(), tuple(chunk), 0
 
         def request() -> None:

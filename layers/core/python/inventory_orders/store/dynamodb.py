@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -13,11 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.allotments import LaneLease, Page, PageKey
 from inventory_orders.domain.change import NewRecord, OrderUpdate, Record, RecordKey
 from inventory_orders.errors import (
     CancellationReason,
     ConditionFailedError,
     CorruptItemError,
+    Found,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreError,
@@ -29,12 +33,18 @@ from inventory_orders.store.rows import (
     KEYS,
     LOCK,
     Item,
+    Key,
     Row,
     Table,
     encode,
     key_item,
     key_of,
+    lease_key,
+    lent_to_value,
+    page_units,
     product_row,
+    read_lease,
+    read_page,
     read_product,
     read_record,
     record_row,
@@ -46,7 +56,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-    from inventory_orders.domain.planner import Transaction, Update
+    from inventory_orders.domain.ledger import PageUpdate, Update
+    from inventory_orders.domain.planner import Transaction
     from inventory_orders.domain.product import Product
 
 # The engine decides about retries, so the client makes none: after a throttle it would sleep for up to a second, with
@@ -88,19 +99,22 @@ class Snapshot:
         unreadable: What is wrong, by id, with products that break the table's contract.
         records: By key, where they exist, or the error that reading one raised. Eventually consistent, so a hint: a
             record that is here is durable, one that is not may exist all the same.
+        pages: By key, strongly consistent; one that was never written has version 0 and an epoch to be written with.
         unprocessed: Keys that DynamoDB left out; ask for them again.
     """
 
     products: dict[str, Product | None] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     records: dict[RecordKey, Record | CorruptItemError] = field(default_factory=dict)
-    unprocessed: tuple[str | RecordKey, ...] = ()
+    pages: dict[PageKey, Page | CorruptItemError] = field(default_factory=dict)
+    unprocessed: tuple[Key, ...] = ()
 
     def add(self, other: Snapshot) -> None:
         """Take over what another read found."""
         self.products.update(other.products)
         self.unreadable.update(other.unreadable)
         self.records.update(other.records)
+        self.pages.update(other.pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +143,8 @@ class Store:
         self._tables = dict(tables)
         self._table_of = {name: table for table, name in self._tables.items()}
 
-    def read(self, keys: Sequence[str | RecordKey]) -> Snapshot:
-        """Read products (by their ids) and records (by their keys), at most `BATCH_GET_LIMIT` together.
+    def read(self, keys: Sequence[Key]) -> Snapshot:
+        """Read products (by their ids), records and pages (by their keys), at most `BATCH_GET_LIMIT` together.
 
         Raises:
             StoreError: The request failed.
@@ -139,7 +153,7 @@ class Store:
         request: dict[str, Any] = {}
         for (table, _), key in wanted.items():
             entry = request.setdefault(self._tables[table], {"Keys": []})
-            if table is Table.PRODUCTS:
+            if table in (Table.PRODUCTS, Table.ALLOTMENTS):
                 entry["ConsistentRead"] = True
             entry["Keys"].append(key_item(key))
         response = _call(self._client.batch_get_item, RequestItems=request)
@@ -158,6 +172,11 @@ class Store:
                 for table, values in wanted
                 if table is Table.PRODUCTS and (table, values) not in left_out
             },
+            pages={
+                key: Page(key, 0, uuid.uuid4().hex[:16])
+                for place, key in wanted.items()
+                if isinstance(key, PageKey) and place not in left_out
+            },
             unprocessed=tuple(wanted[place] for place in left_out),
         )
         for name, items in response["Responses"].items():
@@ -171,7 +190,10 @@ class Store:
         return table, tuple(item[key]["S"] for key in KEYS[table])
 
     @staticmethod
-    def _add(snapshot: Snapshot, key: str | RecordKey, item: Item) -> None:
+    def _add(snapshot: Snapshot, key: Key, item: Item) -> None:
+        if isinstance(key, PageKey):
+            snapshot.pages[key] = _found(read_page, item)
+            return
         if not isinstance(key, str):
             snapshot.records[key] = _found(read_record, item)
             return
@@ -201,7 +223,7 @@ class Store:
         item = self._get_item(product_id)
         return read_product(item) if item is not None else None
 
-    def _get_item(self, key: str | RecordKey) -> Item | None:
+    def _get_item(self, key: Key) -> Item | None:
         response = _call(
             self._client.get_item,
             TableName=self._table_name(key),
@@ -211,7 +233,7 @@ class Store:
         item: Item | None = response.get("Item")
         return item
 
-    def _table_name(self, key: str | RecordKey) -> str:
+    def _table_name(self, key: Key) -> str:
         return self._tables[key_of(key)[0]]
 
     def update_product(
@@ -295,24 +317,99 @@ class Store:
         """
         self._update_product(product_id, UNLOCK, CLAIMED, {"owner": owner})
 
+    def lease_lane(
+        self,
+        lane: int,
+        owner: str,
+        now: datetime,
+        until: float,
+        wait: float = 0.0,
+        dead: str = "",
+    ) -> LaneLease:
+        """Take a lane, or keep one's own for longer. Safe to repeat.
+
+        Args:
+            lane: The lane.
+            owner: Who takes it.
+            now: The moment.
+            until: Unix second at which the lease ends.
+            wait: Seconds for which the owner has waited for it, for those that wait behind it.
+            dead: An owner whose lease is over, whatever the clocks say.
+
+        Returns:
+            The lease on the lane: the owner's, or that of another, which is live.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        condition = f"({NO_LIVE_LEASE} OR {CLAIMED} OR #lockedBy = :dead)"
+        update = "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait"
+        values = {
+            "owner": owner,
+            "dead": dead,
+            "until": Decimal(f"{until:.6f}"),
+            "wait": Decimal(f"{wait:.3f}"),
+            "now": unix(now),
+        }
+        try:
+            _call(
+                self._client.update_item,
+                TableName=self._tables[Table.ALLOTMENTS],
+                Key=lease_key(lane),
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeNames=_names(update, condition),
+                ExpressionAttributeValues=_values(values),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ConditionFailedError as failed:
+            if isinstance(failed.found, LaneLease):
+                return failed.found
+            raise
+        return LaneLease(lane, owner, until, wait)
+
+    def release_lane(self, lease: LaneLease) -> None:
+        """End the lease on a lane. Safe to repeat; one that is over stays over.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        action = self._release_action(lease)["Update"]
+        with contextlib.suppress(ConditionFailedError):
+            _call(self._client.update_item, **action)
+
+    def read_lane_leases(self, lanes: Sequence[int]) -> list[LaneLease]:
+        """The leases that were ever taken on lanes, at most `BATCH_GET_LIMIT`. Eventually consistent, so a hint.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        name = self._tables[Table.ALLOTMENTS]
+        keys = [lease_key(lane) for lane in lanes]
+        response = _call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
+        return [read_lease(item) for item in response.get("Responses", {}).get(name, ())]
+
     def transaction_request(
         self,
         transaction: Transaction,
         now: datetime,
         claims: Mapping[str, ClaimUse] | None = None,
     ) -> list[TransactWriteItemTypeDef]:
-        """The actions of a transaction: first its updates, then its records, both in their order.
+        """The actions of a transaction: its updates, its pages, the release of a lane, and its records, in their order.
 
         Args:
             transaction: What to write.
             now: The moment.
             claims: Of the updated products those that its sender has claimed, and what becomes of the claim.
         """
-        at, after, claims = timestamp(now), transaction.after, claims or {}
+        at, after, claims = timestamp(now), transaction.as_sold, claims or {}
         actions = [
             self._stock_update(update, now, at, claims.get(update.before.product_id))
             for update in transaction.updates
         ]
+        actions += [self._page_action(update, at) for update in transaction.pages]
+        if transaction.release is not None:
+            actions.append(self._release_action(transaction.release))
         actions += [
             self.record_action(decision.change.record(decision.rejection, after, at))
             for decision in transaction.decisions
@@ -375,7 +472,7 @@ class Store:
         }
 
     def _update_action(
-        self, key: str | RecordKey, update: str, condition: str, values: Mapping[str, Any]
+        self, key: Key, update: str, condition: str, values: Mapping[str, Any]
     ) -> TransactWriteItemTypeDef:
         return {
             "Update": {
@@ -414,16 +511,68 @@ class Store:
             "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
             "#lastUpdatedAt = :at"
         )
-        if claim is not None and claim.release:
-            expression += f" {UNLOCK}"
         values = {
             "stockCount": after.stock_count,
             "status": after.status,
             "nextVersion": after.version,
             "at": at,
         }
+        gone = list(LOCK) if claim is not None and claim.release else []
+        if after.lent_to != before.lent_to:
+            if after.lent_to:
+                expression += ", #lentTo = :lentTo"
+                values["lentTo"] = lent_to_value(after.lent_to)
+            else:
+                gone.append("lentTo")
+        if gone:
+            expression += " REMOVE " + ", ".join(f"#{name}" for name in gone)
         condition, read = _as_read(before, now, claim)
         return self._update_action(before.product_id, expression, condition, values | read)
+
+    def _page_action(self, update: PageUpdate, at: str) -> TransactWriteItemTypeDef:
+        before, after = update.before, update.after
+        if before.version:
+            condition = "#_version = :version AND #epoch = :epoch"
+            values: dict[str, Any] = {"version": before.version, "epoch": before.epoch}
+        else:
+            condition, values = "attribute_not_exists(#page)", {}
+        if update.is_check:
+            check = {
+                "TableName": self._tables[Table.ALLOTMENTS],
+                "Key": key_item(before.key),
+                "ConditionExpression": condition,
+                "ExpressionAttributeNames": _names(condition),
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+            if values:
+                check["ExpressionAttributeValues"] = _values(values)
+            return {"ConditionCheck": check}  # type: ignore[typeddict-item]  # built in steps
+        return self._update_action(
+            before.key,
+            "SET #units = :units, #_version = :next, #epoch = :epoch, #lastUpdatedAt = :at",
+            condition,
+            values
+            | {
+                "units": page_units(after),
+                "next": after.version,
+                "epoch": after.epoch,
+                "at": at,
+            },
+        )
+
+    def _release_action(self, lease: LaneLease) -> TransactWriteItemTypeDef:
+        update = "REMOVE #lockedBy, #lockTime, #lockWait"
+        return {
+            "Update": {
+                "TableName": self._tables[Table.ALLOTMENTS],
+                "Key": lease_key(lease.lane),
+                "UpdateExpression": update,
+                "ConditionExpression": CLAIMED,
+                "ExpressionAttributeNames": _names(update, CLAIMED),
+                "ExpressionAttributeValues": _values({"owner": lease.owner}),
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
 
     def _put_if_absent(self, key: str | RecordKey, row: Row) -> TransactWriteItemTypeDef:
         table, _ = key_of(key)
@@ -510,10 +659,12 @@ def _found(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
         return error
 
 
-def _found_item(item: Item | None) -> Product | Record | CorruptItemError | None:
-    """What came back with a cancelled transaction. Only a record has the key of one."""
+def _found_item(item: Item | None) -> Found:
+    """What came back with a write that was refused: each table's items have a key of their own."""
     if not item:
         return None
+    if "page" in item:
+        return _found(read_page, item) if "epoch" in item else read_lease(item)
     is_record = "orderId" in item or "adjustmentId" in item
     return _found(read_record, item) if is_record else _found(read_product, item)
 
@@ -548,8 +699,7 @@ def _meaning(error: ClientError) -> StoreError:
             ]
         )
     if code == "ConditionalCheckFailedException":
-        item = response.get("Item")
-        return ConditionFailedError(_found(read_product, item) if item else None)
+        return ConditionFailedError(_found_item(response.get("Item")))
     if code in _THROTTLED:
         return ThrottledError(code, message)
     if code in _INVALID:

@@ -6,11 +6,14 @@ A row is a dict of plain Python values by attribute name. An item is the same in
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from inventory_orders.domain.allotments import Holding, LaneLease, Page, PageKey
 from inventory_orders.domain.change import (
     AdjustmentKey,
     AdjustmentRecord,
@@ -59,15 +62,23 @@ _OPTIONAL = {
 }
 _OWN_OF_PRODUCT = {
     *("productId", "stockCount", "_version", "createdAt", "status", "backorderLimit"),
-    *("lowStockThreshold", "lastUpdatedAt", *LOCK),
+    *("lowStockThreshold", "lastUpdatedAt", "lentTo", *LOCK),
     *_OPTIONAL,
 }
-_OWN_OF_LINE = {"productId", "quantity", "productCreatedAt", "productVersion", "returnedVersion"}
+_OWN_OF_LINE = {
+    *("productId", "quantity", "productCreatedAt", "productVersion", "returnedVersion"),
+    *("lanePage", "laneVersion"),
+}
+
+Key = str | RecordKey | PageKey
+"""Names a product (by its id), a record or a page."""
 
 
-def key_of(key: str | RecordKey) -> tuple[Table, tuple[str, ...]]:
-    """The table of a product (by its id) or of a record, and the values of its key attributes."""
+def key_of(key: Key) -> tuple[Table, tuple[str, ...]]:
+    """The table of a product, a record or a page, and the values of its key attributes."""
     match key:
+        case PageKey():
+            return Table.ALLOTMENTS, (str(key),)
         case OrderKey(order_id):
             return Table.ORDERS, (order_id,)
         case AdjustmentKey(product_id, adjustment_id):
@@ -76,8 +87,8 @@ def key_of(key: str | RecordKey) -> tuple[Table, tuple[str, ...]]:
             return Table.PRODUCTS, (key,)
 
 
-def key_item(key: str | RecordKey) -> dict[str, Any]:
-    """The primary key of a product or a record, as DynamoDB takes it."""
+def key_item(key: Key) -> dict[str, Any]:
+    """The primary key of a product, a record or a page, as DynamoDB takes it."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -102,6 +113,8 @@ def product_row(product: Product) -> Row:
         row["lockTime"] = Decimal(f"{product.lock_time:.6f}")
     if product.lock_wait is not None:
         row["lockWait"] = Decimal(f"{product.lock_wait:.3f}")
+    if product.lent_to:
+        row["lentTo"] = lent_to_value(product.lent_to)
     return _without_none(row)
 
 
@@ -124,6 +137,9 @@ def read_product(item: Item) -> Product:
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
             lock_time=float(lock_time["N"]) if lock_time is not None else None,
             lock_wait=float(lock_wait["N"]) if lock_wait is not None else None,
+            lent_to=frozenset(int(lane) for lane in item["lentTo"]["SS"])
+            if "lentTo" in item
+            else frozenset(),
             **{
                 attribute: _plain(item[name])
                 for name, attribute in _OPTIONAL.items()
@@ -141,6 +157,72 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
+
+
+def lent_to_value(lanes: frozenset[int]) -> frozenset[str]:
+    """The lanes that may hold more of a product, as they are stored."""
+    return frozenset(str(lane) for lane in lanes)
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def page_units(page: Page) -> bytes:
+    """What a page holds, compressed."""
+    entries = [
+        [product_id, holding.created_at, holding.units, holding.reach]
+        for product_id, holding in sorted(page.holdings.items())
+    ]
+    return zlib.compress(json.dumps(entries, separators=(",", ":")).encode())
+
+
+def read_page(item: Item) -> Page:
+    """A page from its item.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    try:
+        name = item["page"]["S"]
+        lane, number = name.split("/")
+        entries = json.loads(zlib.decompress(bytes(item["units"]["B"])))
+        return Page(
+            PageKey(int(lane), int(number)),
+            version=int(item["_version"]["N"]),
+            epoch=item["epoch"]["S"],
+            holdings={
+                product_id: Holding(created_at, units, reach)
+                for product_id, created_at, units, reach in entries
+            },
+            last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
+            size=_size(item),
+        )
+    except (KeyError, ValueError, TypeError, zlib.error) as error:
+        name = item.get("page", {}).get("S", "?")
+        raise CorruptItemError(
+            f"page {name} breaks the contract of the Allotments table ({type(error).__name__}: {error}); "
+            "repair the item",
+            "CORRUPT_PAGE",
+        ) from error
+
+
+def lease_key(lane: int) -> dict[str, Any]:
+    """The primary key of a lane's lease."""
+    return {"page": {"S": f"{lane}/lease"}}
+
+
+def read_lease(item: Item) -> LaneLease:
+    """A lane's lease from its item. One that cannot be read is over."""
+    lane = int(item["page"]["S"].split("/")[0])
+    try:
+        return LaneLease(
+            lane,
+            item["lockedBy"]["S"],
+            float(item["lockTime"]["N"]),
+            float(item.get("lockWait", {"N": "0"})["N"]),
+        )
+    except (KeyError, ValueError, TypeError):
+        return LaneLease(lane, "", 0.0)
 
 
 # ---------------------------------------------------------------------- records
@@ -239,6 +321,8 @@ def _line_row(line: OrderLine) -> Row:
             "quantity": line.quantity,
             "productCreatedAt": line.product_created_at,
             "productVersion": line.product_version,
+            "lanePage": line.lane_page,
+            "laneVersion": line.lane_version,
             "returnedVersion": line.returned_version,
         }
     )
@@ -253,6 +337,8 @@ def _read_line(line: Row) -> OrderLine:
         quantity=line["quantity"],
         product_created_at=line.get("productCreatedAt"),
         product_version=line.get("productVersion"),
+        lane_page=line.get("lanePage"),
+        lane_version=line.get("laneVersion"),
         returned_version=line.get("returnedVersion"),
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
@@ -307,6 +393,10 @@ def _typed(value: Any) -> dict[str, Any]:
         return {"L": [_typed(element) for element in value]}
     if isinstance(value, dict):
         return {"M": {name: _typed(element) for name, element in value.items()}}
+    if isinstance(value, frozenset):
+        return {"SS": sorted(value)}
+    if isinstance(value, bytes):
+        return {"B": value}
     raise TypeError(f"cannot store a {type(value).__name__}")
 
 

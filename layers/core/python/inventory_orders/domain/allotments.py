@@ -1,0 +1,99 @@
+"""Stock set aside: pages, each with units of many products, so that one write pays for orders of all of them.
+
+A lane is a set of pages that one execution environment sells from. Lane 0 is the depot: only it draws units from the
+rows of products, and the other lanes are filled from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+DEPOT = 0
+"""The lane between the rows and all other lanes."""
+
+PAGES = 4
+"""Pages of a lane. Fewer are larger, more take the room of orders in a transaction: docs/lanes.md."""
+
+MOST_PRODUCTS = 2_000
+"""Products that a page takes, some 30 KB. Further ones are sold from their rows."""
+
+
+class PageKey(NamedTuple):
+    """Names a page.
+
+    Attributes:
+        lane: Its lane.
+        number: Its number in the lane, from 0.
+    """
+
+    lane: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.lane}/{self.number}"
+
+    @classmethod
+    def of(cls, lane: int, product_id: str) -> PageKey:
+        """The page of a lane that a product belongs to: it has the same number in every lane."""
+        return cls(lane, crc32(product_id.encode()) % PAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Units of one product in a page.
+
+    Attributes:
+        created_at: The incarnation of the product.
+        units: How many; 1 or more.
+        reach: In the depot: lanes from 1 to this one may be filled with the product. 0: none may.
+    """
+
+    created_at: str
+    units: int
+    reach: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it was read, or as a transaction leaves it.
+
+    Attributes:
+        key: Which one.
+        version: Rises by one with every write; 0 if it was never written.
+        epoch: A random value that it gets with its first write. With the version it is the fence of whoever uses it.
+        holdings: By product id.
+        last_updated_at: When it was last written; empty if never.
+        size: Bytes of the stored item.
+    """
+
+    key: PageKey
+    version: int
+    epoch: str
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    last_updated_at: str = ""
+    size: int = field(default=0, compare=False)
+
+    def units(self, product_id: str) -> int:
+        """Units of a product."""
+        holding = self.holdings.get(product_id)
+        return holding.units if holding is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLease:
+    """Who uses a lane; of the depot, who moves units there.
+
+    Attributes:
+        lane: The lane.
+        owner: Unique for each execution environment, or for each visit of the depot.
+        ends_at: Unix second.
+        wait: Seconds for which the owner waited for it; 0 if it did not wait.
+    """
+
+    lane: int
+    owner: str
+    ends_at: float
+    wait: float = 0.0

@@ -1,0 +1,255 @@
+"""Where the units of products are, in rows and in pages, and how they move: here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from inventory_orders.domain.allotments import DEPOT, Holding, Page, PageKey
+from inventory_orders.domain.product import Product, Products, ProductStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One version-conditioned write of a product's row."""
+
+    before: Product
+    after: Product
+
+
+@dataclass(frozen=True, slots=True)
+class PageUpdate:
+    """One version-conditioned write of a page; if both are the same, a check that it is still so."""
+
+    before: Page
+    after: Page
+
+    @property
+    def is_check(self) -> bool:
+        """Whether nothing is written."""
+        return self.before is self.after
+
+
+class Ledger:
+    """Rows and pages as they are stored, and as they shall be.
+
+    No unit is made or lost by a move, and what a move leaves keeps these rules:
+
+    - `lent_to` names each lane that holds units of the product.
+    - While it names any, the row's stock exceeds both 0 and the threshold for low stock (`changes` checks it).
+    - It loses a lane only in a transaction that writes the depot's page, so that no fill can be under way, and that
+      writes or checks that lane's page, which then holds none.
+
+    Args:
+        rows: Products by id, as they are stored; None where there is none.
+        pages: Pages as they are stored.
+    """
+
+    def __init__(self, rows: Products, pages: Iterable[Page] = ()) -> None:
+        self._rows_stored = dict(rows)
+        self._pages_stored = {page.key: page for page in pages}
+        self.rows: dict[str, Product | None] = dict(rows)
+        self._holdings: dict[PageKey, dict[str, Holding]] = {}
+        self._touched_rows: dict[str, None] = {}
+        self._touched_pages: dict[PageKey, None] = {}
+
+    # ------------------------------------------------------------------ what is where
+
+    def add_row(self, product_id: str, product: Product | None) -> None:
+        """Take over a row as it is stored."""
+        self._rows_stored[product_id] = self.rows[product_id] = product
+
+    def row(self, product_id: str) -> Product:
+        """A product's row as it shall be.
+
+        Raises:
+            ValueError: There is no such product.
+        """
+        product = self.rows.get(product_id)
+        if product is None:
+            raise ValueError(f"the row of product {product_id} is not known")
+        return product
+
+    def holding(self, lane: int, product_id: str) -> Holding | None:
+        """What a lane shall hold of a product; None if nothing."""
+        return self._in(PageKey.of(lane, product_id)).get(product_id)
+
+    def units(self, lane: int, product_id: str) -> int:
+        """Units of a product that a lane shall hold."""
+        holding = self.holding(lane, product_id)
+        return holding.units if holding is not None else 0
+
+    def holdings(self, key: PageKey) -> Mapping[str, Holding]:
+        """What a page shall hold, by product id."""
+        return self._in(key)
+
+    def page(self, key: PageKey) -> Page:
+        """A page as it is stored."""
+        return self._pages_stored[key]
+
+    def as_sold(self, product_id: str, lane: int | None) -> Product | None:
+        """A product as it can be sold from a lane, or from its row if that is None."""
+        return self.rows[product_id] if lane is None else self.from_page(product_id, lane)
+
+    def from_page(self, product_id: str, lane: int) -> Product:
+        """A product as it can be sold from a lane."""
+        key = PageKey.of(lane, product_id)
+        holding = self._in(key).get(product_id) or Holding("", 0)
+        return Product(
+            product_id,
+            holding.units,
+            self._pages_stored[key].version,
+            holding.created_at,
+            ProductStatus.ACTIVE,
+            page=key,
+        )
+
+    def _in(self, key: PageKey) -> dict[str, Holding]:
+        if key not in self._holdings:
+            page = self._pages_stored.get(key)
+            if page is None:
+                raise ValueError(f"page {key} is not known")
+            self._holdings[key] = dict(page.holdings)
+        return self._holdings[key]
+
+    # ------------------------------------------------------------------ moves
+
+    def draw(self, product_id: str, units: int, reach: int) -> None:
+        """Move units from the row to the depot.
+
+        Args:
+            product_id: The product.
+            units: How many; 0 changes the reach alone.
+            reach: Lanes from 1 to this one may be filled with it from now on, besides those that already may.
+        """
+        row = self.row(product_id)
+        held = self.holding(DEPOT, product_id)
+        reach = max(reach, held.reach if held is not None else 0)
+        self._set_row(replace(row, lent_to=row.lent_to | frozenset(range(reach + 1))))
+        self._move(product_id, units, None, DEPOT)
+        self._set_reach(product_id, reach)
+
+    def fill(self, lane: int, product_id: str, units: int) -> None:
+        """Move units from the depot to a lane.
+
+        Raises:
+            ValueError: The lane is not among those that may hold the product, or there are too few units.
+        """
+        held = self.holding(DEPOT, product_id)
+        if held is None or lane > held.reach:
+            raise ValueError(f"lane {lane} may not hold {product_id}")
+        self._move(product_id, units, DEPOT, lane)
+
+    def give_back(self, lane: int, product_id: str) -> None:
+        """Move all units of a product from a lane to the depot."""
+        self._move(product_id, self.units(lane, product_id), lane, DEPOT)
+
+    def recall(self, product_id: str, lanes: Collection[int]) -> None:
+        """Move all units of a product from lanes to the depot. None of them may hold it any more.
+
+        The depot fills no lane with it from now on, also if other lanes may still hold some.
+
+        Args:
+            product_id: The product.
+            lanes: Lanes other than the depot, all pages of which are known.
+        """
+        for lane in lanes:
+            self.give_back(lane, product_id)
+            self._touched_pages[PageKey.of(lane, product_id)] = None
+        self._set_reach(product_id, 0)
+        self._touched_pages[PageKey.of(DEPOT, product_id)] = None
+        row = self.row(product_id)
+        self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))
+
+    def bring_home(self, product_id: str) -> None:
+        """Move all units of a product from the depot to its row, when no other lane may hold any.
+
+        Raises:
+            ValueError: Another lane may hold some.
+        """
+        if self.row(product_id).lent_to - {DEPOT}:
+            raise ValueError(f"lanes may still hold {product_id}")
+        self._move(product_id, self.units(DEPOT, product_id), DEPOT, None)
+        self._touched_pages[PageKey.of(DEPOT, product_id)] = None
+        self._set_row(replace(self.row(product_id), lent_to=frozenset()))
+
+    def take(self, product_id: str, delta: int, lane: int | None) -> None:
+        """Add units to a lane, or to the row, or take them away (less than 0): what orders and the like do."""
+        if lane is None:
+            row = self.row(product_id)
+            self._set_row(row.with_stock(row.stock_count + delta, row.version))
+        else:
+            self._change(PageKey.of(lane, product_id), product_id, delta, "")
+
+    def _move(self, product_id: str, units: int, source: int | None, target: int | None) -> None:
+        """Move units between places; a place is a lane, or the row if it is None."""
+        if not units:
+            return
+        if source is None:
+            created_at = self.row(product_id).created_at
+        else:
+            held = self.holding(source, product_id)
+            created_at = held.created_at if held is not None else ""
+            if target is None and created_at != self.row(product_id).created_at:
+                raise ValueError(f"{product_id} in lane {source} is of another incarnation")
+        for lane, delta in ((source, -units), (target, units)):
+            if lane is None:
+                self.take(product_id, delta, None)
+            else:
+                self._change(PageKey.of(lane, product_id), product_id, delta, created_at)
+
+    def _change(self, key: PageKey, product_id: str, delta: int, created_at: str) -> None:
+        holdings = self._in(key)
+        held = holdings.get(product_id) or Holding(created_at, 0)
+        units = held.units + delta
+        if units < 0 or (created_at and created_at != held.created_at):
+            raise ValueError(f"page {key} cannot give {-delta} of {product_id}: it has {held}")
+        if units:
+            holdings[product_id] = replace(held, units=units)
+        else:
+            holdings.pop(product_id, None)
+        self._touched_pages[key] = None
+
+    def _set_reach(self, product_id: str, reach: int) -> None:
+        key = PageKey.of(DEPOT, product_id)
+        if (held := self._in(key).get(product_id)) is not None and held.reach != reach:
+            self._in(key)[product_id] = replace(held, reach=reach)
+            self._touched_pages[key] = None
+
+    def _set_row(self, row: Product) -> None:
+        self.rows[row.product_id] = row
+        self._touched_rows[row.product_id] = None
+
+    # ------------------------------------------------------------------ transactions
+
+    @property
+    def touched(self) -> Collection[str | PageKey]:
+        """The rows and pages that the next transaction writes or checks."""
+        return [*self._touched_rows, *self._touched_pages]
+
+    def changes(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...]]:
+        """What was changed since the last call, for one transaction; from now on it counts as stored.
+
+        Raises:
+            ValueError: A row with `lent_to` would not stay above its threshold.
+        """
+        updates, pages = [], []
+        for product_id in self._touched_rows:
+            before, wanted = self._rows_stored[product_id], self.row(product_id)
+            if before is None:
+                raise ValueError(f"there is no product {product_id}")
+            after = wanted.with_stock(wanted.stock_count, before.version + 1)
+            if after.lent_to and after.spare < 0:
+                raise ValueError(f"too little of {product_id} would be left in its row: {after}")
+            updates.append(Update(before, after))
+            self._rows_stored[product_id] = self.rows[product_id] = after
+        for key in self._touched_pages:
+            page = self._pages_stored[key]
+            if self._in(key) == page.holdings:
+                pages.append(PageUpdate(page, page))
+            else:
+                written = replace(page, version=page.version + 1, holdings=dict(self._in(key)))
+                pages.append(PageUpdate(page, written))
+                self._pages_stored[key] = written
+        self._touched_rows, self._touched_pages = {}, {}
+        return tuple(updates), tuple(pages)

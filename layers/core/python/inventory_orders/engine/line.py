@@ -1,0 +1,82 @@
+"""The line at the depot: who moves units between rows, depot and lanes does so one at a time.
+
+Versions and epochs keep the units safe. The lease only saves the visitors from losing against one another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import DEPOT, LaneLease
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+
+VISIT_SECONDS = 2.0
+"""How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
+
+DEPOT_LINE = f"{DEPOT}/lease"
+"""The name under which the contention statistics know the depot. No product can have it."""
+
+
+def claim_depot(
+    client: RetryingClient,
+    contention: ContentionStats,
+    deadline: Deadline,
+    stats: CommitStats,
+    age: float = 0.0,
+) -> LaneLease:
+    """Wait in line for the depot, and take its lease.
+
+    Args:
+        client: Sends the requests.
+        contention: What this process has seen of its rivals, the line at the depot included.
+        deadline: When to give up.
+        stats: Where to note what it took.
+        age: Seconds for which the changes have waited before: what has waited longer comes first.
+
+    Raises:
+        ThrottledError: No time was left to wait.
+        StoreError: DynamoDB failed.
+    """
+    clock, owner = client.clock, f"visit-{uuid.uuid4().hex}"
+    began, dead, failures = clock.monotonic(), "", 0
+    seen: tuple[str, float, float] | None = None
+    delay = 0.0
+    if contention.is_contested(DEPOT_LINE):
+        delay = contention.next_claim_delay(DEPOT_LINE, age)
+    while client.pause(delay, deadline):
+        stats.lease_wait += delay
+        waited, now = clock.monotonic() - began, clock.now()
+        try:
+            lease = client.store.lease_lane(
+                DEPOT, owner, now, now.timestamp() + VISIT_SECONDS, waited, dead
+            )
+        except (ThrottledError, OutcomeUnknownError):
+            failures += 1
+            delay = client.policy.backoff(failures)
+            continue
+        if lease.owner == owner:
+            stats.claims += 1
+            contention.observe_claim(DEPOT_LINE, waited)
+            return lease
+        stats.claims_refused += 1
+        contention.observe_conflict(DEPOT_LINE, lease.wait)
+        if seen is None or seen[:2] != (lease.owner, lease.ends_at):
+            seen = lease.owner, lease.ends_at, clock.monotonic()
+        elif clock.monotonic() - seen[2] > VISIT_SECONDS:
+            # By the clock of its owner or of this process it would last for as long as that clock is wrong.
+            dead = lease.owner
+        delay = contention.next_claim_delay(DEPOT_LINE, age + waited)
+    raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
+
+
+def release_depot(
+    client: RetryingClient, lease: LaneLease, deadline: Deadline, stats: CommitStats
+) -> None:
+    """End the lease of the depot where no transaction has. What cannot be released ends by itself."""
+    with contextlib.suppress(StoreError):
+        client.call(lambda: client.store.release_lane(lease), deadline, stats, attempts=3)
