@@ -48,11 +48,7 @@ _READY_SECONDS = 120.0
 # A cell has failed if its workers are still running this long after its window.
 _OVERTIME_SECONDS = 180.0
 
-_TABLES = {
-    "PRODUCTS_TABLE_NAME": Table.PRODUCTS,
-    "ORDERS_TABLE_NAME": Table.ORDERS,
-    "STOCK_ADJUSTMENTS_TABLE_NAME": Table.STOCK_ADJUSTMENTS,
-}
+_TABLES = {f"{table.name}_TABLE_NAME": table for table in Table}
 
 # Imported once, in the server that workers are forked from. None of these modules creates a client.
 _PRELOADED = [

@@ -26,6 +26,7 @@ from botocore.httpsession import URLLib3Session
 from bench import contenders, workloads
 from bench.workloads import WARM_UP_PRODUCT
 from infra import assets
+from inventory_orders.store.rows import Table
 from local import ROOT
 from local.endpoint import embedded_settings
 from local.invoke import FakeContext, function_names
@@ -39,9 +40,7 @@ _WARM_UP_INVOCATIONS = 3
 # Nothing listens there: cold starts only create clients, and the warm runs use a stub.
 _ENVIRONMENT = {
     **embedded_settings("http://127.0.0.1:9"),
-    "PRODUCTS_TABLE_NAME": "Products",
-    "ORDERS_TABLE_NAME": "Orders",
-    "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
+    **{f"{table.name}_TABLE_NAME": table.value for table in Table},
     "IDEMPOTENCY_TABLE_NAME": "Idempotency",
     "QUEUE_URL": "http://127.0.0.1:9/000000000000/bench",
     "DEAD_LETTER_QUEUE_URL": "http://127.0.0.1:9/000000000000/bench-dead",

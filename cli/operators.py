@@ -82,9 +82,9 @@ def status(account: OnAccount = None) -> None:
     aws = aws_of(account)
     tables = Table("table", "items", "", box=None)
     note = "approximate, up to six hours old" if account else ""
-    for name in ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName"):
-        items = aws.dynamodb.describe_table(TableName=aws.outputs[name])["Table"]["ItemCount"]
-        tables.add_row(name.removesuffix("TableName"), f"{items:,}", note)
+    for kind, name in aws.tables.items():
+        items = aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
+        tables.add_row(kind.value, f"{items:,}", note)
     screen.print(tables, "")
     depths = Table("queue", "waiting", "in flight", box=None)
     for name in (*queues.QUEUES, *queues.DEAD_LETTERS):

@@ -55,9 +55,11 @@ class Functions(Construct):
                 "OrderQueueFifo": queues.orders_fifo,
             },
         )
+        self.place_orders.add_environment("LANES", str(settings.lanes))
         self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
         # UpdateItem: if the cancellation came first, the order fills in its tombstone.
         self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem", "UpdateItem"])
+        self._allow(self.place_orders, tables.allotments, _USE_LANES)
 
         self.adjust_stock = self._function(
             "adjust_stock",
@@ -67,6 +69,7 @@ class Functions(Construct):
         )
         self._allow(self.adjust_stock, tables.products, ["BatchGetItem", "GetItem", "UpdateItem"])
         self._allow(self.adjust_stock, tables.stock_adjustments, ["BatchGetItem", "PutItem"])
+        self._allow(self.adjust_stock, tables.allotments, _USE_LANES)
 
         self.cancel_orders = self._function(
             "cancel_orders",
@@ -93,12 +96,14 @@ class Functions(Construct):
             ["GetItem", "PutItem", "UpdateItem", "DeleteItem"],
         )
         self._allow(self.manage_products, tables.stock_adjustments, ["PutItem"])
+        self._allow(self.manage_products, tables.allotments, _USE_LANES)
 
         self.count_stock = self._function(
             "count_stock", "CountStock", "Counts stock under a lease", {}
         )
         self._allow(self.count_stock, tables.products, ["GetItem", "UpdateItem"])
         self._allow(self.count_stock, tables.stock_adjustments, ["GetItem", "PutItem"])
+        self._allow(self.count_stock, tables.allotments, _USE_LANES)
 
     @property
     def all(self) -> dict[str, lambda_.Function]:
@@ -154,6 +159,7 @@ class Functions(Construct):
                 "PRODUCTS_TABLE_NAME": self._tables.products.table_name,
                 "ORDERS_TABLE_NAME": self._tables.orders.table_name,
                 "STOCK_ADJUSTMENTS_TABLE_NAME": self._tables.stock_adjustments.table_name,
+                "ALLOTMENTS_TABLE_NAME": self._tables.allotments.table_name,
                 "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
                 "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             },
@@ -199,6 +205,9 @@ class Functions(Construct):
             )
         )
 
+
+# To take units from lanes, or to bring them home: pages and leases are read together, written by updates, and checked.
+_USE_LANES = ["BatchGetItem", "UpdateItem", "ConditionCheckItem"]
 
 # Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's
 # own grant adds one that is not needed.

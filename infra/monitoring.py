@@ -95,6 +95,7 @@ class Monitoring(Construct):
             "Products": tables.products,
             "Orders": tables.orders,
             "StockAdjustments": tables.stock_adjustments,
+            "Allotments": tables.allotments,
         }
         self.alarms: list[cloudwatch.Alarm] = []
         self._make_alarms()

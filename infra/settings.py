@@ -86,6 +86,7 @@ class Settings:
         log_retention_days: One of the retention periods that CloudWatch Logs offers.
         functions: By the name of their folder in functions/.
         queues: By their name in the stack.
+        lanes: At most so many lanes for stock that orders may take without a rival; 0 for none.
         warm_throughput: By table; usually empty.
         alarm_email: Address for alarms; None for no mail.
         tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
@@ -99,6 +100,7 @@ class Settings:
     log_retention_days: int
     functions: Mapping[str, FunctionSettings]
     queues: Mapping[str, QueueSettings]
+    lanes: int
     warm_throughput: Mapping[str, WarmThroughput]
     alarm_email: str | None = None
     tracing: bool = False
@@ -129,7 +131,7 @@ class Settings:
         _only(
             "settings",
             top,
-            known | {"production", "warmThroughput", "alarmEmail", "tracing"},
+            known | {"production", "lanes", "warmThroughput", "alarmEmail", "tracing"},
             known,
         )
         runtime = top["runtime"]
@@ -162,6 +164,9 @@ class Settings:
         fifo = top["queues"]["OrderQueueFifo"]
         if isinstance(fifo, Mapping):
             _check_fifo("settings.queues.OrderQueueFifo", fifo)
+        queues = _each("queues", top, QueueSettings)
+        lanes = top.get("lanes", min(queues["OrderQueue"].maximumConcurrency, MOST_LANES))
+        _check("settings.lanes", lanes, 0, MOST_LANES)
         return cls(
             stage=stage,
             is_production=_is_production(stage, top.get("production", {})),
@@ -170,7 +175,8 @@ class Settings:
             log_level=top["logLevel"],
             log_retention_days=top["logRetentionDays"],
             functions=_each("functions", top, FunctionSettings),
-            queues=_each("queues", top, QueueSettings),
+            queues=queues,
+            lanes=lanes,
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
             alarm_email=_email(top.get("alarmEmail")),
             tracing=tracing,
@@ -180,6 +186,9 @@ class Settings:
 RUNTIMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 """The runtimes of Lambda for which this code is written."""
 
+MOST_LANES = 95
+"""One transaction can look into a page of each lane, and has room for the depot's page and the product's row."""
+
 _STAGE = re.compile("[a-z0-9-]{1,20}")
 _FUNCTIONS = {
     *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
@@ -187,7 +196,7 @@ _FUNCTIONS = {
 _QUEUES = {
     *("OrderQueue", "OrderQueueFifo", "StockQueue", "CancellationQueue", "CatalogueQueue"),
 }
-_TABLES = {"Products", "Orders", "StockAdjustments"}
+_TABLES = {"Products", "Orders", "StockAdjustments", "Allotments"}
 _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)
 
 

@@ -42,6 +42,7 @@ class InventoryOrdersStack(Stack):
             "ProductsTableName": tables.products.table_name,
             "OrdersTableName": tables.orders.table_name,
             "StockAdjustmentsTableName": tables.stock_adjustments.table_name,
+            "AllotmentsTableName": tables.allotments.table_name,
             "OrdersStreamArn": tables.orders.table_stream_arn,
         }
         outputs["DashboardName"] = monitoring.dashboard.dashboard_name

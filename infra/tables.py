@@ -10,7 +10,7 @@ from infra.settings import Settings
 
 
 class Tables(Construct):
-    """Products, Orders and StockAdjustments: on demand, encrypted, with point-in-time recovery for 35 days."""
+    """Products, Orders, StockAdjustments and Allotments: on demand, encrypted, with point-in-time recovery for 35 days."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
@@ -33,6 +33,7 @@ class Tables(Construct):
             ],
         )
         self.stock_adjustments = self._table("StockAdjustments", "productId", "adjustmentId")
+        self.allotments = self._table("Allotments", "page")
 
     def _table(
         self,

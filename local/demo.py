@@ -29,7 +29,7 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Table, read_order
+from inventory_orders.store.rows import read_order
 from local import STATE, sample_orders
 from local.emulator import Emulator
 from operations import emf, orders_file, queues
@@ -263,14 +263,7 @@ def _is_stored(message: OrderMessage, books: Books) -> bool:
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     """Create missing products, and set all others to their opening stock with adjustments."""
-    store = Store(
-        aws.dynamodb,
-        {
-            Table.PRODUCTS: aws.outputs["ProductsTableName"],
-            Table.ORDERS: aws.outputs["OrdersTableName"],
-            Table.STOCK_ADJUSTMENTS: aws.outputs["StockAdjustmentsTableName"],
-        },
-    )
+    store = Store(aws.dynamodb, aws.tables)
     with ThreadPoolExecutor(4) as pool:
         created = list(pool.map(Products(store).create, products))
     known = [product for product, (new, _) in zip(products, created, strict=True) if not new]

@@ -71,13 +71,7 @@ class Sandbox:
     @classmethod
     def of(cls, aws: Aws) -> Sandbox:
         """Use the tables of a deployed stack."""
-        return cls(
-            {
-                Table.PRODUCTS: aws.outputs["ProductsTableName"],
-                Table.ORDERS: aws.outputs["OrdersTableName"],
-                Table.STOCK_ADJUSTMENTS: aws.outputs["StockAdjustmentsTableName"],
-            }
-        )
+        return cls(aws.tables)
 
     def create(self, stock: int) -> str:
         """Create a product. Returns its id."""

@@ -214,9 +214,7 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
 
     sqs = boto3.client("sqs")
     environment = {
-        "PRODUCTS_TABLE_NAME": Table.PRODUCTS.value,
-        "ORDERS_TABLE_NAME": Table.ORDERS.value,
-        "STOCK_ADJUSTMENTS_TABLE_NAME": Table.STOCK_ADJUSTMENTS.value,
+        **{f"{table.name}_TABLE_NAME": table.value for table in Table},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
     }
     for variable, name in {

@@ -6,14 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import Table
 from local.sample_orders import catalogue
 from operations.aws import Aws
 
 
 def fill(aws: Aws) -> int:
     """List the sample products that are not listed. The others stay as they are. Returns how many were new."""
-    tables = {table: aws.outputs[f"{table.value}TableName"] for table in Table}
-    products = Products(Store(aws.dynamodb, tables))
+    products = Products(Store(aws.dynamodb, aws.tables))
     with ThreadPoolExecutor(4) as pool:
         return sum(new for new, _ in pool.map(products.create, catalogue()))

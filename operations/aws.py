@@ -106,7 +106,11 @@ class Aws:
                 f"`make deploy STAGE=...` on an account)"
             ) from error
 
+    @property
+    def tables(self) -> dict[Table, str]:
+        """The names of the tables."""
+        return {table: self.outputs[f"{table.value}TableName"] for table in Table}
+
     def store(self) -> Store:
         """The tables, through a client that leaves retries to the engine."""
-        tables = {table: self.outputs[f"{table.value}TableName"] for table in Table}
-        return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), tables)
+        return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)

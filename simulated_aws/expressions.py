@@ -8,6 +8,7 @@ Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Express
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -240,7 +241,8 @@ class Function:
         if self.name == "attribute_type":
             return bool(kind == wanted)
         if self.name == "begins_with":
-            return kind == wanted_kind and kind in {"S", "B"} and content.startswith(wanted)
+            is_text = kind == wanted_kind and kind in {"S", "B"}
+            return is_text and _bytes(found).startswith(_bytes(argument))
         if kind == "L":
             return argument in content
         if kind in {"S", "SS", "NS", "BS"} and wanted_kind == kind[0]:
@@ -299,8 +301,11 @@ def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
 
 
 def _bytes(value: Value) -> bytes:
-    """Strings are ordered by their UTF-8 bytes."""
-    return str(next(iter(value.values()))).encode("utf-8", "surrogatepass")
+    """What strings and binary values are ordered by: their UTF-8, and what the base64 stands for."""
+    ((kind, content),) = value.items()
+    if kind == "B":
+        return base64.b64decode(content)
+    return str(content).encode("utf-8", "surrogatepass")
 
 
 # ---------------------------------------------------------------------------------------------- parsed expressions

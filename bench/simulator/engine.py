@@ -35,7 +35,7 @@ from bench.figures import Cell, Observed, audit, reduce
 from bench.plan import Size, Step
 from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
 from inventory_orders.invocation import runtime
-from inventory_orders.store.rows import decode
+from inventory_orders.store.rows import KEYS, Table, decode
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB
 from simulated_aws.latency import (
@@ -51,11 +51,6 @@ from simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
 _IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"
-_KEYS = {
-    "Products": ("productId",),
-    "Orders": ("orderId",),
-    "StockAdjustments": ("productId", "adjustmentId"),
-}
 
 
 class InvocationTimeout(BaseException):
@@ -259,8 +254,8 @@ class _Simulation:
     @contextmanager
     def _world(self) -> Iterator[None]:
         """Replace tables, queues, time, randomness and environment by those of the simulation."""
-        for name, keys in _KEYS.items():
-            self._create_table(name, *keys)
+        for table, keys in KEYS.items():
+            self._create_table(table.value, *keys)
         for name, key in self._contender.tables.items():
             self._create_table(name, key)
         for row in product_rows(self._workload):
@@ -303,9 +298,7 @@ class _Simulation:
             own
             | {name: name for name in self._contender.tables}
             | {
-                "PRODUCTS_TABLE_NAME": "Products",
-                "ORDERS_TABLE_NAME": "Orders",
-                "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
+                **{f"{table.name}_TABLE_NAME": table.value for table in Table},
                 "QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/000000000000/Orders",
                 "DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
                 "AWS_ACCESS_KEY_ID": "simulated",

@@ -132,7 +132,7 @@ def test_an_unavailable_metric_shows_its_reason_instead_of_zero(page, url):
         assert "Not known on this machine" in root.inner_text()
         assert root.locator("canvas").count() == 0
     conflicts = page.locator('[data-title="Transaction conflicts"]').inner_text()
-    assert "Not known on this machine: Products, Orders, StockAdjustments" in conflicts
+    assert "Not known on this machine: Products, Orders, StockAdjustments, Allotments" in conflicts
     throttles = page.locator('[data-name="Place Orders Throttles"]')
     assert throttles.get_attribute("data-state") == "UNKNOWN"
 

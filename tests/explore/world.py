@@ -45,6 +45,7 @@ TABLES = {
     "Products": ("productId",),
     "Orders": ("orderId",),
     "StockAdjustments": ("productId", "adjustmentId"),
+    "Allotments": ("page",),
 }
 # Function -> its queue. The name of the dead-letter queue is derived from it.
 QUEUES = {
@@ -802,6 +803,7 @@ class Handlers:
             PRODUCTS_TABLE_NAME="Products",
             ORDERS_TABLE_NAME="Orders",
             STOCK_ADJUSTMENTS_TABLE_NAME="StockAdjustments",
+            ALLOTMENTS_TABLE_NAME="Allotments",
             POWERTOOLS_METRICS_DISABLED="true",
         )
         logging.disable(logging.CRITICAL)

@@ -56,14 +56,18 @@ ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue   
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem                     | Orders           | role
+PlaceOrders    | USE_LANES                                                                      | Allotments       | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                                         | StockAdjustments | role
+AdjustStock    | USE_LANES                                                                      | Allotments       | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 ManageProducts | dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem      | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
+ManageProducts | USE_LANES                                                                      | Allotments       | role
 CountStock     | dynamodb:GetItem dynamodb:UpdateItem                                           | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
+CountStock     | USE_LANES                                                                      | Allotments       | role
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
 PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
 AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
@@ -94,6 +98,7 @@ DynamoDB                 | maintains a stream      | Orders                  | s
 
 SHORT = {
     "CONSUME": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility",
+    "USE_LANES": "dynamodb:BatchGetItem dynamodb:UpdateItem dynamodb:ConditionCheckItem",
     "WRITE_LOG": "logs:CreateLogStream logs:PutLogEvents",
     "TRACE": "xray:PutTraceSegments xray:PutTelemetryRecords",
 }

@@ -238,7 +238,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 5 * 2 + 4 + 5 * 2 + 3 * 2 + 1
+    assert len(alarms) == 5 * 2 + 4 + 5 * 2 + 4 * 2 + 1
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id

@@ -64,7 +64,7 @@ def test_production_is_protected_against_deletion():
     assert not stack_of("dev").termination_protection
     held = synthesise("prod").to_json()["Resources"].values()
     tables = [resource for resource in held if resource["Type"] == "AWS::DynamoDB::GlobalTable"]
-    assert len(tables) == 3
+    assert len(tables) == 4
     assert all(table["UpdateReplacePolicy"] == "Retain" for table in tables)
 
 

@@ -37,6 +37,19 @@ def test_settings_from_before_tracing_are_good():
     assert not Settings.from_context("dev", changed("tracing", None)).tracing
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "lanes"),
+    [
+        ("queues.OrderQueue.maximumConcurrency", 7, 7),
+        ("queues.OrderQueue.maximumConcurrency", 1000, 95),
+        ("lanes", 0, 0),
+        ("lanes", 95, 95),
+    ],
+)
+def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(path, value, lanes):
+    assert Settings.from_context("dev", changed(path, value)).lanes == lanes
+
+
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
@@ -100,6 +113,8 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("logRetentionDays", 31, "1, 3, 5"),
         ("colour", "red", "settings.colour is unknown"),
         ("tracing", "yes", "true or false"),
+        ("lanes", 96, "settings.lanes is 96; it must be a whole number from 0 to 95"),
+        ("lanes", True, "settings.lanes is True"),
         ("functions", 3, "must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
         ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is missing"),

@@ -57,12 +57,11 @@ def test_the_orders_table_has_its_stream_and_its_index(dev):
     assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]}
 
 
-def test_warm_throughput_is_optional():
-    template = synthesise(
-        "dev",
-        warmThroughput={"Products": {"readUnitsPerSecond": 20000, "writeUnitsPerSecond": 10000}},
-    )
-    properties = by_name(template, "AWS::DynamoDB::GlobalTable", "Products")["Properties"]
+@pytest.mark.parametrize("table", list(Table))
+def test_warm_throughput_is_optional(table):
+    warm = {"readUnitsPerSecond": 20000, "writeUnitsPerSecond": 10000}
+    template = synthesise("dev", warmThroughput={table.value: warm})
+    properties = by_name(template, "AWS::DynamoDB::GlobalTable", table.value)["Properties"]
     assert properties["WarmThroughput"] == {
         "ReadUnitsPerSecond": 20000,
         "WriteUnitsPerSecond": 10000,
@@ -149,6 +148,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert "LogGroup" in properties["LoggingConfig"]
         variables = properties["Environment"]["Variables"]
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
+        assert variables.get("LANES") == ("5" if name == "place_orders" else None)
     for group in resources(dev, "AWS::Logs::LogGroup").values():
         assert group["Properties"]["RetentionInDays"] == 30
 
@@ -167,6 +167,7 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
         "ProductsTableName",
         "OrdersTableName",
         "StockAdjustmentsTableName",
+        "AllotmentsTableName",
         "OrdersStreamArn",
     }
 

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from inventory_orders.store.rows import Table
 from local import ROOT
 from local.invoke import function_names, invoke_deployed, is_good
 from operations import queues
@@ -164,7 +165,7 @@ def test_a_table_is_restored_and_used(aws):
     swap = commands_of("docs/operations.md", "**3. Give", "**4. ")
     complete = commands_of("docs/operations.md", "**4. Set", "**5. ")
     go, connect, audit = commands_of("docs/operations.md", "**5. Start", "Tables are restored")
-    tables = ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName")
+    tables = [f"{table.value}TableName" for table in Table]
     functions = [name for name in aws.outputs if name.endswith("FunctionName")]
 
     def for_each(command):

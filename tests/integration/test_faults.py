@@ -13,6 +13,7 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.store.rows import Table
 from local import ROOT
 from operations.audit import read_books
 from tests.support.memory_store import product, stored
@@ -150,9 +151,7 @@ def test_a_disk_that_cannot_be_written_keeps_no_order_from_being_placed(tmp_path
         cwd=ROOT,
         env={
             **os.environ,
-            "PRODUCTS_TABLE_NAME": "Products",
-            "ORDERS_TABLE_NAME": "Orders",
-            "STOCK_ADJUSTMENTS_TABLE_NAME": "StockAdjustments",
+            **{f"{table.name}_TABLE_NAME": table.value for table in Table},
             **nowhere,
             "PRODUCT": json.dumps(stored(product("p", 10))),
             "EVENT": json.dumps(sqs_event(order_body("o1", {"p": 1}), order_body("o2", {"p": 2}))),

@@ -16,7 +16,7 @@ from simulated_aws import ManualClock, SimulatedAws, answered_by
 CALLS = 1_500
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
 
-NAMES = {"#n": "n", "#s": "s", "#l": "l", "#m": "m", "#x": "x", "#t": "t"}
+NAMES = {"#n": "n", "#s": "s", "#l": "l", "#m": "m", "#x": "x", "#t": "t", "#b": "b"}
 TABLES = ("SimulatedPlain", "SimulatedSorted")
 
 
@@ -83,8 +83,12 @@ class Calls:
             {"M": {"n": self.number(), "s": {"S": "ab"}}},
             {"SS": ["a", "b"]},
             {"NS": ["1", "2"]},
+            self.binary(),
         ]
         return self.random.choice(choices)
+
+    def binary(self) -> dict[str, Any]:
+        return {"B": self.random.choice([b"\x00", b"\xff\xfe", b"\xff\xfe\xfd", b"~~~", b"a"])}
 
     def item(self, table: str) -> dict[str, Any]:
         item = self.key(table)
@@ -98,12 +102,16 @@ class Calls:
             item["m"] = {"M": {"n": self.number(), "s": {"S": "ab"}}}
         if self.random.random() < 0.6:
             item["t"] = {"SS": self.random.choice([["a"], ["a", "b"], ["b", "c"]])}
+        if self.random.random() < 0.6:
+            item["b"] = self.binary()
         if self.random.random() < 0.3:
             item["x"] = self.value()
         return item
 
     def path(self) -> str:
-        return self.random.choice(["#n", "#s", "#l", "#m", "#x", "#t", "#l[0]", "#l[2]", "#m.#n"])
+        return self.random.choice(
+            ["#n", "#s", "#l", "#m", "#x", "#t", "#b", "#l[0]", "#l[2]", "#m.#n"]
+        )
 
     def condition(self, depth: int = 0) -> str:
         draw = self.random.random()
@@ -128,6 +136,9 @@ class Calls:
                 "#n IN (:1, :2)",
                 f"begins_with(#s, {other})",
                 f"contains(#s, {other})",
+                f"#b {self.random.choice(['<', '<=', '>', '>=', '='])} :bytes",
+                "begins_with(#b, :bytes)",
+                f"size(#b) {self.random.choice(['<', '=', '>='])} {number}",
                 f"contains(#t, {other})",
                 f"attribute_type({path}, :type)",
                 f"size(#s) {self.random.choice(['<', '=', '>='])} {number}",
@@ -154,6 +165,7 @@ class Calls:
             ],
             "m": [("SET", "#m.#n = :2"), ("SET", "#m = :map")],
             "t": [("ADD", "#t :set"), ("DELETE", "#t :set")],
+            "b": [("SET", "#b = :bytes"), ("REMOVE", "#b")],
             "x": [("SET", "#x = #n"), ("SET", "#x = #m.#n"), ("REMOVE", "#x")],
         }
         clauses: dict[str, list[str]] = {}
@@ -169,7 +181,8 @@ class Calls:
             ":1": {"N": "1"},
             ":2": {"N": "2.5"},
             ":s": {"S": "a"},
-            ":type": {"S": self.random.choice(["S", "N", "L", "M", "SS"])},
+            ":type": {"S": self.random.choice(["S", "N", "L", "M", "SS", "B"])},
+            ":bytes": {"B": b"\xff\xfe"},
             ":list": {"L": [{"N": "7"}]},
             ":map": {"M": {"n": {"N": "4"}}},
             ":set": {"SS": ["b", "d"]},

@@ -101,8 +101,8 @@ def make_fresh(aws: Aws) -> None:
     """Leave in a stack what `make up` leaves: no order, no message, and the sample products."""
     for name in queues.QUEUES + queues.DEAD_LETTERS:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[name])
-    for name in ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName"):
-        table = boto3.resource("dynamodb").Table(aws.outputs[name])
+    for name in aws.tables.values():
+        table = boto3.resource("dynamodb").Table(name)
         keys = [key["AttributeName"] for key in table.key_schema]
         with table.batch_writer() as batch:
             for row in table.scan(ConsistentRead=True)["Items"]:

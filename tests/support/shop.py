@@ -9,7 +9,6 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.products.catalogue import Products
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
 
 
 class Shop:
@@ -18,11 +17,7 @@ class Shop:
     def __init__(self, aws: Any) -> None:
         self.aws = aws
         outputs = aws.outputs
-        self.tables = {
-            Table.PRODUCTS: outputs["ProductsTableName"],
-            Table.ORDERS: outputs["OrdersTableName"],
-            Table.STOCK_ADJUSTMENTS: outputs["StockAdjustmentsTableName"],
-        }
+        self.tables = aws.tables
         function = aws.functions.get_function_configuration(
             FunctionName=outputs["PlaceOrdersFunctionName"]
         )

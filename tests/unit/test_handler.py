@@ -222,6 +222,19 @@ def test_the_error_for_a_missing_setting_names_it():
         Settings.from_environment({"PRODUCTS_TABLE_NAME": "p"})
 
 
+def test_a_function_that_is_told_nothing_of_lanes_has_none(moto_environment, monkeypatch):
+    assert Settings.from_environment().lanes == 0
+    monkeypatch.setenv("LANES", "5")
+    assert Settings.from_environment().lanes == 5
+
+
+@pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
+def test_a_number_of_lanes_that_is_none_is_named(moto_environment, monkeypatch, lanes):
+    monkeypatch.setenv("LANES", lanes)
+    with pytest.raises(ConfigurationError, match="LANES"):
+        Settings.from_environment()
+
+
 @pytest.mark.parametrize("name", function_names())
 def test_a_handler_is_short(name):
     """A handler parses, calls the shared code, and answers."""

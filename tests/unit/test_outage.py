@@ -35,11 +35,6 @@ QUEUES = {
     "Cancellation": ("cancel_orders", 49, 1),
     "Catalogue": ("manage_products", 10, 1),
 }
-TABLES = {
-    "PRODUCTS": Table.PRODUCTS,
-    "ORDERS": Table.ORDERS,
-    "STOCK_ADJUSTMENTS": Table.STOCK_ADJUSTMENTS,
-}
 
 # When orders are sent: before the outage, in it, and after it.
 MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000, LAST_SENT)
@@ -138,7 +133,7 @@ class World:
 
     def invoke(self, function, event):
         os.environ.update(
-            {f"{name}_TABLE_NAME": self._table(table) for name, table in TABLES.items()},
+            {f"{table.name}_TABLE_NAME": self._table(table) for table in Table},
             FIFO_QUEUE_URL="",
         )
         feeding = (self.queues[queue] for queue, (fed, _, _) in QUEUES.items() if fed == function)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from cli import operators
 from cli.main import app
+from inventory_orders.store.rows import Table
 from operations.aws import Aws
 from operations.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
 from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
@@ -37,7 +38,7 @@ def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
     command, monkeypatch
 ):
     empty = EmptyQueues()
-    tables = ("ProductsTableName", "OrdersTableName", "StockAdjustmentsTableName")
+    tables = [f"{table.value}TableName" for table in Table]
     outputs = {name: name for name in (*DEAD_LETTERS, *QUEUES, *tables)}
     aws = Aws(outputs, SimpleNamespace(), empty, empty, SimpleNamespace(), SimpleNamespace())
     monkeypatch.setattr(operators, "aws_of", lambda _: aws)

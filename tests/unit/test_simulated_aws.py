@@ -7,6 +7,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from inventory_orders.store.rows import Table
+from local.invoke import create_table
 from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
 
 
@@ -259,6 +261,59 @@ def test_clients_call_the_simulation_below_their_own_retries(aws, clock):
             )
     assert len(lost) == 1
     assert caught.value.response["Item"] == {"p": {"S": "k"}}
+
+
+@pytest.fixture(params=["simulated", "moto", "dynoxide"])
+def client(request):
+    """A client of each implementation in turn, with an empty table of allotments."""
+    if request.param != "simulated":
+        yield request.getfixturevalue(f"{request.param}_store")._client
+        return
+    with answered_by(SimulatedAws(ManualClock().now).answer):
+        simulated = boto3.client("dynamodb")
+        create_table(simulated, Table.ALLOTMENTS, "Allotments")
+        yield simulated
+
+
+def test_a_page_is_made_by_its_first_write_and_checked_beside_others(client):
+    def action(page, condition, **values):
+        return {
+            "TableName": "Allotments",
+            "Key": {"page": {"S": page}},
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": {"#v": "_version"},
+            "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+    def write(page, version, units):
+        before = {"before": {"N": str(version - 1)}} if version > 1 else {}
+        condition = "#v = :before" if before else "attribute_not_exists(page)"
+        values = {"v": {"N": str(version)}, "units": {"B": units}}
+        update = {"UpdateExpression": "SET #v = :v, units = :units"}
+        return {"Update": action(page, condition, **values, **before) | update}
+
+    def check(page, version):
+        return {"ConditionCheck": action(page, "#v = :before", before={"N": str(version)})}
+
+    def lost(*actions):
+        with pytest.raises(client.exceptions.TransactionCanceledException) as caught:
+            client.transact_write_items(TransactItems=actions)
+        reasons = caught.value.response["CancellationReasons"]
+        return [(reason["Code"], reason.get("Item")) for reason in reasons]
+
+    first = {"page": {"S": "0/1"}, "_version": {"N": "1"}, "units": {"B": b"\xff\x00"}}
+    client.transact_write_items(TransactItems=[write("0/1", 1, b"\xff\x00")])
+    assert lost(write("0/1", 1, b"")) == [("ConditionalCheckFailed", first)]
+    client.transact_write_items(TransactItems=[write("1/1", 1, b""), check("0/1", 1)])
+    assert lost(write("1/1", 2, b"x"), check("0/1", 2)) == [
+        ("None", None),
+        ("ConditionalCheckFailed", first),
+    ]
+    assert lost(write("1/1", 2, b"x"), check("9/1", 1))[1] == ("ConditionalCheckFailed", None)
+    keys = [{"page": {"S": page}} for page in ("0/1", "1/1")]
+    pages = client.batch_get_item(RequestItems={"Allotments": {"Keys": keys}})["Responses"]
+    assert sorted(page["units"]["B"] for page in pages["Allotments"]) == [b"", b"\xff\x00"]
 
 
 def test_errors_of_queues_have_the_codes_that_the_sdk_shows(aws):

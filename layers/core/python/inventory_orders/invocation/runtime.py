@@ -37,6 +37,8 @@ class Settings:
         products_table: `PRODUCTS_TABLE_NAME`.
         orders_table: `ORDERS_TABLE_NAME`.
         stock_adjustments_table: `STOCK_ADJUSTMENTS_TABLE_NAME`.
+        allotments_table: `ALLOTMENTS_TABLE_NAME`.
+        lanes: `LANES`: at most so many lanes; 0 where it is absent.
         queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
@@ -45,6 +47,8 @@ class Settings:
     products_table: str
     orders_table: str
     stock_adjustments_table: str
+    allotments_table: str
+    lanes: int
     queue: Queue | None
     fifo_queue: Queue | None
 
@@ -63,6 +67,14 @@ class Settings:
                 raise ConfigurationError(f"the environment variable {name} is not set")
             return value
 
+        def whole_number(name: str) -> int:
+            value = values.get(name, "0")
+            if not (value.isascii() and value.isdecimal()):
+                raise ConfigurationError(
+                    f"the environment variable {name} is {value!r}; it must be a whole number"
+                )
+            return int(value)
+
         def queue(prefix: str) -> Queue | None:
             if not values.get(f"{prefix}QUEUE_URL"):
                 return None
@@ -72,6 +84,8 @@ class Settings:
             products_table=required("PRODUCTS_TABLE_NAME"),
             orders_table=required("ORDERS_TABLE_NAME"),
             stock_adjustments_table=required("STOCK_ADJUSTMENTS_TABLE_NAME"),
+            allotments_table=required("ALLOTMENTS_TABLE_NAME"),
+            lanes=whole_number("LANES"),
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
         )
@@ -131,6 +145,7 @@ def _store(settings: Settings) -> Store:
         Table.PRODUCTS: settings.products_table,
         Table.ORDERS: settings.orders_table,
         Table.STOCK_ADJUSTMENTS: settings.stock_adjustments_table,
+        Table.ALLOTMENTS: settings.allotments_table,
     }
     return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
 

@@ -131,7 +131,7 @@ class ClaimUse:
 
 
 class Store:
-    """Reads and writes of the three tables.
+    """Reads and writes of the tables.
 
     Args:
         client: A DynamoDB client; `CLIENT_CONFIG` is meant for it. Clients are thread-safe, so is the store.
