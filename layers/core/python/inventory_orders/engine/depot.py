@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from inventory_orders.clock import Deadline
@@ -294,12 +294,18 @@ class Visit:
             and p not in product_ids
             and p not in self._avoid
         )
-        rows = [self._ledger.row(product_id) for product_id in product_ids]
+        together = islice(scarce, max(0, _RECALLED_TOGETHER - len(product_ids)))
         # Where one of them is, the others are: what is lent to lanes is lent to all of them.
-        hint = rows[0]
-        together = islice(scarce, max(0, _RECALLED_TOGETHER - len(rows)))
-        rows += [replace(hint, product_id=product_id) for product_id in together]
-        recall(self._client, self._executor, rows, self._deadline, self._stats, home=False)
+        lanes = frozenset[int]().union(*(self._ledger.row(p).lent_to for p in product_ids))
+        recall(
+            self._client,
+            self._executor,
+            [*product_ids, *together],
+            self._deadline,
+            self._stats,
+            home=False,
+            lanes=lanes,
+        )
 
     def _share_out(self) -> dict[str, int]:
         """Fill the lane, and take back what is too scarce for lanes. Returns the lane that each product is sold from."""
