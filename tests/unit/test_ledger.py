@@ -140,8 +140,9 @@ class Books:
     def check(self):
         for product_id, row in self.rows.items():
             held = {key: page.units(product_id) for key, page in self.pages.items()}
-            assert row.stock_count + sum(held.values()) + self.sold[product_id] == (
-                self.opening[product_id]
+            assert (
+                row.stock_count + sum(held.values()) + self.sold[product_id]
+                == (self.opening[product_id])
             )
             assert {key.lane for key, units in held.items() if units} <= row.lent_to
             assert not row.lent_to or row.may_be_lent
