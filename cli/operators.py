@@ -111,12 +111,12 @@ def audit(
 ) -> None:
     """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
 
-    Right also while orders go on.
+    Also if a row or a page of a lane is not as it has to be. Right also while orders go on.
     """
     from operations.audit import history, read_books  # noqa: PLC0415
 
     aws = aws_of(account)
-    with aside.status("Reading all three tables"):
+    with aside.status("Reading all tables"):
         books = read_books(aws)
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
@@ -129,13 +129,20 @@ def audit(
         screen.print(
             f"[yellow]{entry.product_id}[/] is not settled: it changed at every look. Run the audit again"
         )
-    wrong = [entry for entry in chosen if entry.unexplained]
+    wrong = [entry for entry in chosen if entry.is_wrong]
     for entry in wrong:
-        screen.print(
-            f"[bold red]{entry.product_id}[/] has {entry.stock:,}, but its rows say "
-            f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained"
-        )
-    if wrong:
+        if entry.unexplained:
+            where = f" ({_places(entry)})" if entry.in_lanes else ""
+            screen.print(
+                f"[bold red]{entry.product_id}[/] has {entry.on_hand:,}{where}, but its rows say "
+                f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
+                soft_wrap=True,
+            )
+        for problem in entry.problems:
+            screen.print(f"[bold red]{entry.product_id}[/]: {problem}", soft_wrap=True)
+    for problem in books.corrupt_pages.values():
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
+    if wrong or books.corrupt_pages:
         raise typer.Exit(1)
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
@@ -145,9 +152,17 @@ def audit(
     )
 
 
+def _places(account: Account) -> str:
+    """Where the units of a product are, in words."""
+    from operations.lanes import lane_name  # noqa: PLC0415
+
+    lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in account.in_lanes.items()]
+    return ", ".join([f"row: {account.stock:,}", *lanes])
+
+
 def _show_history(account: Account, entries: list[Entry]) -> None:
     table = Table(
-        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.stock:,}?",
+        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.on_hand:,}?",
         title_justify="left",
         box=None,
     )
@@ -161,6 +176,9 @@ def _show_history(account: Account, entries: list[Entry]) -> None:
         style = "" if entry.at else "dim"
         table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:26], style=style)
     screen.print(table)
+    if account.in_lanes or account.lent_to:
+        lent = ", ".join(map(str, account.lent_to)) or "no lane"
+        screen.print(f"Where it is: {_places(account)}. lentTo: {lent}.", soft_wrap=True)
 
 
 @app.command(rich_help_panel=PANEL)

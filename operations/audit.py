@@ -57,6 +57,7 @@ class Account:
         sold: Units in orders that hold stock.
         settled: Whether this is certain. If not, the product changes too fast to be read.
         in_lanes: Units that are set aside, by lane.
+        lent_to: The lanes that its row names: those that may hold more of it.
         problems: What the row and the pages must not be, in words.
         pages: The pages that were read with the row, by name.
     """
@@ -70,6 +71,7 @@ class Account:
     sold: int
     settled: bool = True
     in_lanes: Mapping[int, int] = field(default_factory=dict)
+    lent_to: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()
     pages: Mapping[str, Page] = field(default_factory=dict, compare=False, repr=False)
 
@@ -348,6 +350,7 @@ def _add_up(
             sold=-sold.get(key, 0),
             settled=key[0] not in unsettled and key[0] not in moved,
             in_lanes=in_lanes.get(key, {}),
+            lent_to=_lent_to(row),
             problems=tuple(_problems(row, in_lanes.get(key, {}))),
             pages=places[key[0]].before.by_name if key in rows else {},
         )
@@ -379,7 +382,7 @@ def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
         if in_lanes:
             yield f"it is gone, but {_list(in_lanes)} {_hold(in_lanes)} units of it"
         return
-    lent_to = sorted(map(int, row.get("lentTo", ())))
+    lent_to = _lent_to(row)
     strangers = [lane for lane in in_lanes if lane not in lent_to]
     if strangers:
         yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not name that"
@@ -389,6 +392,10 @@ def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
             f"it is lent to {_list(lent_to)}, but its row is {row['status']} with {row['stockCount']:,}: it has to be "
             f"ACTIVE with at least {least:,}"
         )
+
+
+def _lent_to(row: Row) -> tuple[int, ...]:
+    return tuple(sorted(map(int, row.get("lentTo", ()))))
 
 
 def _list(lanes: Iterable[int]) -> str:

@@ -100,7 +100,7 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
         try:
             answer: Any = aws.dynamodb.transact_get_items(TransactItems=wanted)  # type: ignore[arg-type]
         except aws.dynamodb.exceptions.TransactionCanceledException:
-            # An order or a move was under way. It loses nothing by that, but in a busy shop there always is one.
+            # An order or a move was under way. It goes on, only the read was cancelled: in a busy shop it always is.
             pass
         else:
             items = [found["Item"] for found in answer["Responses"] if found.get("Item")]
