@@ -27,6 +27,9 @@ def main(
         int, typer.Option(help="batches per worker, counting at least 40 workers")
     ] = 2,
     window: Annotated[float, typer.Option(help="most virtual seconds")] = 30.0,
+    lanes: Annotated[
+        int | None, typer.Option(help="lanes at the most; as many as workers if not given")
+    ] = None,
     seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
 ) -> None:
     """Simulate one contender with each number of workers, and print the figures."""
@@ -36,7 +39,7 @@ def main(
         made = plan.make(workload, engine.supply(contender, count, rounds), seed, REAL_ORDERS)
         if made is None:
             raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
-        cell = engine.run(contender, made, count, seed, LATENCIES[latency], window)
+        cell = engine.run(contender, made, count, seed, LATENCIES[latency], window, lanes)
         mean = 1000 * count * cell.batch / cell.orders_per_second
         typer.echo(
             f"{count:7} {cell.orders_per_second:8,.0f} {cell.requests:6.3f} {cell.write_units:6.2f} "

@@ -7,6 +7,7 @@ service keeps once per process. Time passes only in calls to AWS, in `time.sleep
 
 from __future__ import annotations
 
+import base64
 import functools
 import io
 import json
@@ -35,7 +36,8 @@ from bench.figures import Cell, Observed, audit, reduce
 from bench.plan import Size, Step
 from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
 from inventory_orders.invocation import runtime
-from inventory_orders.store.rows import KEYS, Table, decode
+from infra.settings import MOST_LANES
+from inventory_orders.store.rows import KEYS, Table, decode, read_page
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB
 from simulated_aws.latency import (
@@ -191,6 +193,7 @@ class _Simulation:
         seed: Seed of all randomness.
         latencies: How long calls take.
         window: Seconds after which no worker takes another batch; None to answer all orders.
+        lanes: How many lanes there may be.
     """
 
     def __init__(
@@ -201,7 +204,9 @@ class _Simulation:
         seed: int,
         latencies: Latencies,
         window: float | None,
+        lanes: int,
     ) -> None:
+        self._lanes = lanes
         self._contender = contenders.describe(contender)
         self._workload = workload
         self._workers = workers
@@ -307,6 +312,7 @@ class _Simulation:
                 "AWS_EC2_METADATA_DISABLED": "true",
                 "POWERTOOLS_SERVICE_NAME": "simulated",
                 "POWERTOOLS_METRICS_NAMESPACE": "simulated",
+                "LANES": str(self._lanes),
             }
         )
 
@@ -457,6 +463,12 @@ class _Simulation:
             name: [decode(item) for item in self._store.tables[name].items.values()]
             for name in ("Products", "Orders")
         }
+        for item in self._store.tables["Allotments"].items.values():
+            if "units" in item:
+                wire = {"B": base64.b64decode(item["units"]["B"])}
+                for product_id, holding in read_page({**item, "units": wire}).holdings.items():
+                    row = next(r for r in rows["Products"] if r["productId"] == product_id)
+                    row["stockCount"] += holding.units
         audited = audit(self._workload, rows["Products"], rows["Orders"], self._acknowledged)
         return reduce(
             *("simulated", self._contender.name, self._contender.batch),
@@ -479,6 +491,7 @@ def run(
     seed: int = 0,
     latencies: Latencies = PUBLISHED,
     window: float | None = None,
+    lanes: int | None = None,
 ) -> Cell:
     """Simulate one cell.
 
@@ -490,8 +503,10 @@ def run(
         latencies: How long calls take.
         window: Virtual seconds after which no worker takes another batch. It ends earlier when the queue holds only
             one batch per worker, so that the rate is that of a queue that is never empty. None to answer all orders.
+        lanes: How many lanes there may be; as many as there are workers if not given.
     """
-    simulation = _Simulation(contender, workload, workers, seed, latencies, window)
+    most = min(workers, MOST_LANES) if lanes is None else lanes
+    simulation = _Simulation(contender, workload, workers, seed, latencies, window, most)
     simulation.run()
     return simulation.cell()
 

@@ -21,11 +21,22 @@ from dataclasses import dataclass, field, replace
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
-from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.planner import (
+    Chain,
+    Limits,
+    Plan,
+    Transaction,
+    plan,
+    plan_with_lanes,
+)
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.answers import Failure, FailureKind, classify
 from inventory_orders.engine.claims import CLAIM_SECONDS, Claims
 from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.depot import Supply, Visit
+from inventory_orders.engine.lanes import Lanes
+from inventory_orders.engine.line import release_depot
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     ChangeStatus,
@@ -48,6 +59,9 @@ from inventory_orders.errors import (
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Store
 
+# If a batch lacks no more than so many products in its lane, and all are seldom sold, they are sold from their rows.
+_FEW_ROWS = 10
+
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
 
@@ -60,6 +74,7 @@ class Committer:
         clock: Source of time.
         executor: Runs reads and transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
+        lanes: How many lanes stock may be set aside in; 0: none. Only for changes that take stock and give none back.
 
     Attributes:
         client: Sends the requests.
@@ -68,6 +83,7 @@ class Committer:
         replays: Whether replays were met lately.
         limits: What one transaction may hold.
         executor: As given.
+        lanes: What this process knows of lanes; None if it uses none.
     """
 
     def __init__(
@@ -77,6 +93,7 @@ class Committer:
         clock: Clock | None = None,
         executor: Executor | None = None,
         limits: Limits | None = None,
+        lanes: int = 0,
     ) -> None:
         self.client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
         self.contention = ContentionStats(self.client.clock, self.client.policy.random)
@@ -84,6 +101,7 @@ class Committer:
         self.replays = RecentReplays()
         self.limits = limits or Limits()
         self.executor = executor
+        self.lanes = Lanes(self.client, lanes) if lanes else None
 
     def apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0
@@ -175,6 +193,11 @@ class _Batch:
             engine.client, engine.contention, engine.cache, deadline, self._stats, age
         )
         self._failure: StoreError | None = None
+        self._age = age
+        self._fought: set[str] = set()
+        # First come, first served ends where some are served by a lane: groups are served by the rows.
+        grouped = any(change.group is not None for change in changes)
+        self._lanes = None if grouped else engine.lanes
 
     # ------------------------------------------------------------------ the loop
 
@@ -182,7 +205,10 @@ class _Batch:
         """Go on until every change has an outcome."""
         self._begin()
         while self._pending:
-            self._round()
+            if self._lanes is not None:
+                self._round_with_lanes(self._lanes)
+            else:
+                self._round()
 
     def _begin(self) -> None:
         """Read what the batch is about, but for products that only this process seems to write.
@@ -193,6 +219,11 @@ class _Batch:
         """
         engine, changes = self._engine, self._duplicates.first_by_key
         engine.replays.observe_batch()
+        if self._lanes is not None:
+            self._lanes.demand.see(_wanted(change) for change in changes.values())
+            if engine.replays.are_expected:
+                self._read([*changes])
+            return
         engine.contention.observe_batch(p for c in changes.values() for p in c.product_ids)
         wanted = self._product_ids()
         to_claim = engine.contention.product_to_claim(wanted)
@@ -230,18 +261,9 @@ class _Batch:
             chain for chain, wanted in zip(planned.chains, to_claim, strict=True) if not wanted
         ]
         results = self._run_chains(ready)
-        # First what is durable: an error of one chain must not be taken for the end of another's changes.
-        attempts = [attempt for result in results for attempt in result.attempts]
-        for attempt in attempts:
-            if attempt.error is None:
-                self._take_over(attempt.transaction)
-        lost = [
-            self._act_on(attempt.transaction, classify(attempt.transaction, attempt.error))
-            for attempt in attempts
-            if attempt.error is not None
-        ]
+        has_lost = self._learn(results)
         self._return_undecidable(planned.held, now)
-        if any(lost):
+        if has_lost:
             self._losses += 1
             self._return_out_of_attempts()
             contention = self._engine.contention
@@ -259,6 +281,20 @@ class _Batch:
         elif self._pending:
             self._wait_for_lease(leased, now)
 
+    def _learn(self, results: Iterable[_ChainProgress]) -> bool:
+        """Take over what was committed, and act on what was not. Returns whether something lost against rivals."""
+        # First what is durable: an error of one chain must not be taken for the end of another's changes.
+        attempts = [attempt for result in results for attempt in result.attempts]
+        for attempt in attempts:
+            if attempt.error is None:
+                self._take_over(attempt.transaction)
+        lost = [
+            self._act_on(attempt.transaction, classify(attempt.transaction, attempt.error))
+            for attempt in attempts
+            if attempt.error is not None
+        ]
+        return any(lost)
+
     def _leased(self, now: float) -> set[str]:
         """Products under a lease of another that is no claim."""
         return {
@@ -266,6 +302,133 @@ class _Batch:
             for product_id, product in self._products.items()
             if product is not None and product.lease_left(now) > 0 and not product.is_claimed
         }
+
+    # ------------------------------------------------------------------ with lanes
+
+    def _round_with_lanes(self, lanes: Lanes) -> None:
+        """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
+        visit: Visit | None = None
+        has_lost = progressed = False
+        try:
+            lane = self._take_lane(lanes)
+            supply = self._without_a_visit(lanes, lane)
+            if supply is None and self._pending:
+                visit = self._visit(lanes, lane)
+                supply = visit.prepare(self._age)
+            if supply is not None:
+                results = self._serve(supply)
+                has_lost = self._learn(results)
+                attempts = [attempt for result in results for attempt in result.attempts]
+                done = [attempt.transaction for attempt in attempts if attempt.error is None]
+                progressed = any(transaction.decisions for transaction in done)
+                if any(transaction.release for transaction in done):
+                    visit = None
+        except (ThrottledError, OutcomeUnknownError, CorruptItemError) as error:
+            self._give_up_all(error.code, str(error))
+        except StoreError as error:
+            self._fail(error)
+        finally:
+            if visit is not None and visit.lease is not None:
+                release_depot(self._client, visit.lease, self._deadline, self._stats)
+        if has_lost or not progressed:
+            self._losses += 1
+            self._throttled.clear()
+            self._return_out_of_attempts()
+            self._back_off()
+
+    def _take_lane(self, lanes: Lanes) -> int | None:
+        """The lane of this process, with its pages read; None if all are in use."""
+        lane = lanes.take(self._deadline, self._stats)
+        if lane is not None and lanes.pages is None:
+            executor = self._engine.executor
+            found = read(self._client, executor, lanes.keys, self._deadline, self._stats)
+            lanes.remember(found.pages.values())
+        return lane
+
+    def _without_a_visit(self, lanes: Lanes, lane: int | None) -> Supply | None:
+        """The supply, if the own lane has all, or what it lacks is better sold from rows; else None.
+
+        What nobody may have set aside is sold from its row: what is seldom sold, and what is sold out. What was lost on
+        is not: at the depot nobody loses.
+        """
+        need, ledger = self._need(), Ledger({}, lanes.pages or ())
+        own = {p: ledger.units(lane, p) if lane is not None else 0 for p in need}
+        lacks = [product_id for product_id, units in need.items() if own[product_id] < units]
+        ended = [product_id for product_id in lacks if lanes.is_sold_out(product_id)]
+        seldom = [
+            product_id
+            for product_id in lacks
+            if product_id not in self._fought
+            and not lanes.is_sold_out(product_id)
+            and lanes.demand.is_seldom(product_id)
+            and not own[product_id]
+        ]
+        is_quiet = len(seldom) <= _FEW_ROWS and len(ended) + len(seldom) == len(lacks)
+        if not is_quiet:
+            return None
+        if lacks:
+            self._read([*lacks, *self._pending])
+        for product_id in lacks:
+            row = self._products.get(product_id)
+            lanes.observe_row(product_id, row)
+            is_enough = row is None or not row.lent_to or row.spare >= need[product_id]
+            if not is_enough:
+                self._fought.add(product_id)
+                return None
+            ledger.add_row(product_id, row)
+        now = self._client.clock.now().timestamp()
+        blocked = {
+            product_id
+            for product_id in lacks
+            if (row := self._products.get(product_id)) is not None and row.lease_left(now) > 0
+        }
+        sources = {p: lane for p in need if lane is not None and own[p] >= need[p]}
+        return Supply(ledger, sources, blocked=blocked)
+
+    def _visit(self, lanes: Lanes, lane: int | None) -> Visit:
+        return Visit(
+            self._client,
+            self._engine.executor,
+            self._engine.contention,
+            lanes,
+            lane,
+            self._need(),
+            self._throttled,
+            self._move,
+            self._deadline,
+            self._stats,
+        )
+
+    def _move(self, chains: Iterable[Chain]) -> bool:
+        """Commit moves. Returns whether all of them are durable."""
+        results = self._run_chains(chains)
+        self._learn(results)
+        return all(result.complete for result in results)
+
+    def _serve(self, supply: Supply) -> list[_ChainProgress]:
+        """Plan what is pending with what there is, and commit it."""
+        self._products.update(supply.ledger.rows)
+        self._unreadable.update(supply.unreadable)
+        planned = plan_with_lanes(
+            list(self._pending.values()),
+            supply.ledger,
+            supply.sources,
+            supply.blocked | self._unreadable.keys() | self._throttled,
+            self._limits,
+            release=supply.release,
+            alone=supply.alone,
+        )
+        results = self._run_chains(planned.chains)
+        self._return_undecidable(planned.held, self._client.clock.now().timestamp())
+        return results
+
+    def _need(self) -> dict[str, int]:
+        """Units of each product that the pending changes want."""
+        need: dict[str, int] = {}
+        for change in self._pending.values():
+            for product_id, units in _wanted(change).items():
+                need[product_id] = need.get(product_id, 0) + units
+        return need
 
     # ------------------------------------------------------------------ committing
 
@@ -323,6 +486,7 @@ class _Batch:
                 len(transaction.updates),
                 self._deadline,
                 stats,
+                pages=len(transaction.pages),
                 claimable=claimable,
                 apart=not self._is_alone(),
             )
@@ -355,17 +519,21 @@ class _Batch:
 
     def _take_over(self, committed: Transaction) -> None:
         """Take over what was committed."""
-        after = committed.after
+        after, as_sold = committed.after, committed.as_sold
         self._products.update(after)
         self._from_cache -= after.keys()
-        for product in after.values():
+        for product_id, product in after.items():
             self._engine.cache.observe_write(product)
+            if self._lanes is not None:
+                self._lanes.observe_row(product_id, product)
+        if self._lanes is not None:
+            self._lanes.observe_commit(committed.pages)
         for decision in committed.decisions:
             change = decision.change
             if decision.rejection is not None:
                 outcome = ChangeOutcome(ChangeStatus.REJECTED, decision.rejection)
             else:
-                changed = {product_id: after[product_id] for product_id in decision.touched}
+                changed = {product_id: as_sold[product_id] for product_id in decision.touched}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
             self._settle(change, outcome)
 
@@ -374,6 +542,10 @@ class _Batch:
         changes = [decision.change for decision in failed.decisions]
         for product_id in failed.after:
             self._engine.cache.forget(product_id)
+        self._fought |= failed.after.keys()
+        if self._lanes is not None and failed.pages:
+            # Another has written a page, or it is not known whether this transaction has.
+            self._lanes.forget()
         for product_id, found in failure.found_products:
             self._observe(product_id, found)
         for product_id in failure.rivals:
@@ -658,6 +830,11 @@ class _Batch:
             stats=self._stats,
             failure=self._failure,
         )
+
+
+def _wanted(change: Change) -> dict[str, int]:
+    """Units that a change takes, by product."""
+    return {product_id: -delta for product_id, delta in change.deltas({}).items()}
 
 
 def _rejects(planned: Plan) -> bool:

@@ -52,6 +52,7 @@ class RetryingClient:
         deadline: Deadline,
         stats: CommitStats,
         *,
+        pages: int = 0,
         claimable: Collection[int] = (),
         apart: bool = False,
     ) -> None:
@@ -62,6 +63,7 @@ class RetryingClient:
             updates: How many of them, from the first on, are conditioned on a product's version.
             deadline: No request begins after it.
             stats: Where to note what it took.
+            pages: How many of the next ones are conditioned on a page's version.
             claimable: Indexes of actions for which there is a better answer to `TransactionConflict` than to
                 repeat the whole transaction.
             apart: Whether the caller goes on without an update that is throttled, so that the others need not wait.
@@ -69,7 +71,7 @@ class RetryingClient:
         Raises:
             StoreError: Why it was not applied.
         """
-        attempts = _Attempts(self, actions, updates, stats, claimable, apart=apart)
+        attempts = _Attempts(self, actions, updates, updates + pages, stats, claimable, apart=apart)
         self._within(deadline)
         self._repeat(attempts.send, deadline, stats, attempts.may_repeat)
 
@@ -166,6 +168,7 @@ class _Attempts:
         client: RetryingClient,
         actions: Sequence[Any],
         updates: int,
+        conditioned: int,
         stats: CommitStats,
         claimable: Collection[int],
         *,
@@ -174,6 +177,7 @@ class _Attempts:
         self._client = client
         self._actions = actions
         self._updates = updates
+        self._conditioned = conditioned
         self._stats = stats
         self._claimable = claimable
         self._apart = apart
@@ -187,7 +191,7 @@ class _Attempts:
             self._client.store.write(self._actions, self._token)
             stats.commit_latencies.append(clock.monotonic() - started)
         except TransactionCancelledError as cancelled:
-            conditioned = cancelled.reasons[: self._updates]
+            conditioned = cancelled.reasons[: self._conditioned]
             moved = any(reason.code == CONDITION_FAILED for reason in conditioned)
             rival = RIVAL in cancelled.codes
             raise

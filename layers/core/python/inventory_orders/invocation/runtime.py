@@ -152,7 +152,7 @@ def _store(settings: Settings) -> Store:
 
 @cache
 def _committer(settings: Settings) -> Committer:
-    return Committer(_store(settings), executor=executor())
+    return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
 
 
 @cache

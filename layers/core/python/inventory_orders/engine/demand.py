@@ -1,0 +1,118 @@
+"""What a warm process has learnt of the demand from its own batches. Guesses, all of them: nothing is sold by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from inventory_orders.clock import Clock
+
+# After so many orders, an order weighs 1/e.
+_FORGOTTEN = 2_000.0
+
+# A lane is filled up for so many orders, 20 full batches.
+_LANE_ORDERS = 2_000
+
+# The depot draws for so many orders for each lane in use: 20 fillings.
+_DEPOT_ORDERS = 40_000
+
+# Seconds after which a product that no batch wanted is not lent any more.
+_REMEMBERED = 120.0
+
+# Products that are remembered at the most.
+_MOST = 20_000
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """How one product was wanted.
+
+    Attributes:
+        units: Units of all orders, the weight of each order counted.
+        use: Units that the last order took.
+        last: When a batch last wanted it, on the clock's monotonic scale.
+        before: When a batch wanted it before that.
+    """
+
+    units: float = 0.0
+    use: int = 1
+    last: float = -math.inf
+    before: float = -math.inf
+
+
+class Demand:
+    """How much of each product is wanted.
+
+    Args:
+        clock: Source of time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._products: dict[str, _Wanted] = {}
+        self._weight = 1.0
+        self._orders = 0.0
+
+    def see(self, orders: Iterable[Mapping[str, int]]) -> None:
+        """Learn from a batch: the units of each product that each order wants."""
+        now, products = self._clock.monotonic(), self._products
+        count = 0
+        for order in orders:
+            count += 1
+            weight = self._weight * math.exp(count / _FORGOTTEN)
+            self._orders += weight
+            for product_id, units in order.items():
+                wanted = products.setdefault(product_id, _Wanted())
+                wanted.units += units * weight
+                wanted.use = units
+                if wanted.last < now:
+                    wanted.before, wanted.last = wanted.last, now
+        self._weight *= math.exp(count / _FORGOTTEN)
+        if self._weight > 1e100:
+            for wanted in products.values():
+                wanted.units /= self._weight
+            self._orders, self._weight = self._orders / self._weight, 1.0
+        if len(products) > _MOST:
+            latest = sorted(products, key=lambda p: products[p].last)[-_MOST // 2 :]
+            self._products = {product_id: products[product_id] for product_id in latest}
+
+    def hear_of(self, product_ids: Iterable[str]) -> None:
+        """Others want these products: they are as if seen once."""
+        now = self._clock.monotonic()
+        for product_id in product_ids:
+            if product_id not in self._products:
+                self._products[product_id] = _Wanted(last=now)
+
+    def recent(self) -> Iterator[str]:
+        """The products that were wanted lately."""
+        return (p for p in self._products if not self.is_forgotten(p))
+
+    def is_forgotten(self, product_id: str) -> bool:
+        """Whether no batch wanted it lately."""
+        wanted = self._products.get(product_id)
+        return wanted is None or wanted.last <= self._clock.monotonic() - _REMEMBERED
+
+    def is_seldom(self, product_id: str) -> bool:
+        """Whether fewer than two batches wanted it lately: what is lent would lie there unused."""
+        wanted = self._products.get(product_id)
+        return wanted is None or wanted.before < self._clock.monotonic() - _REMEMBERED
+
+    def use(self, product_id: str) -> int:
+        """Units that an order takes."""
+        wanted = self._products.get(product_id)
+        return wanted.use if wanted is not None else 1
+
+    def level(self, product_id: str) -> float:
+        """Units that a lane holds when there is plenty: its mean demand, and what demand varies by."""
+        mean, use = _LANE_ORDERS * self._rate(product_id), self.use(product_id)
+        return mean + 3 * math.sqrt(mean * use) + 3 * use
+
+    def depot_level(self, product_id: str, lanes: int) -> float:
+        """Units that the depot draws when there is plenty, for so many lanes in use."""
+        return _DEPOT_ORDERS * lanes * self._rate(product_id)
+
+    def _rate(self, product_id: str) -> float:
+        """Units of a product in an average order."""
+        wanted = self._products.get(product_id)
+        return wanted.units / self._orders if wanted is not None and self._orders else 0.0

@@ -1,0 +1,349 @@
+"""The visit of the depot: it fills a lane, draws from rows what runs low, and sells in line what is too scarce for lanes.
+
+The policy, with the reason for each number, is in docs/lanes.md. What it decides may be outdated at once: each write is
+conditioned on what was read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from itertools import islice
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import (
+    DEPOT,
+    MOST_PRODUCTS,
+    PAGES,
+    LaneLease,
+    Page,
+    PageKey,
+)
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.planner import Chain, Transaction
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.lanes import Lanes
+from inventory_orders.engine.line import DEPOT_LINE, claim_depot
+from inventory_orders.engine.reader import read
+from inventory_orders.engine.recall import recall
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.store.dynamodb import Snapshot
+from inventory_orders.store.rows import Key
+
+# A product is lent to lanes while there are so many times the lanes' need of it.
+_SPARE = 2
+
+# So many draws at the most go into the transaction that fills the lane, and so many rows are looked at for it.
+_FEW_DRAWS = 40
+
+# Further scarce products of the same pages that a recall brings back, so that it is done once for many.
+_RECALLED_TOGETHER = 60
+
+# Most draws of one transaction: one more action is the depot's page.
+_MOST_DRAWS = 99
+
+# Seconds in line after which the batch is handed back.
+_PATIENCE = 20.0
+
+
+@dataclass(slots=True)
+class Supply:
+    """Where the products of a batch are sold from in one round.
+
+    Attributes:
+        ledger: The rows and pages that it is about, with what was moved.
+        sources: The lanes from which products are sold; the others are sold from their rows.
+        unreadable: What is wrong, by id, with products that break the table's contract.
+        blocked: Products that cannot be sold now.
+        release: The depot's lease, if it is held.
+        alone: Whether nobody waits for the depot.
+    """
+
+    ledger: Ledger
+    sources: dict[str, int]
+    unreadable: dict[str, str] = field(default_factory=dict)
+    blocked: set[str] = field(default_factory=set)
+    release: LaneLease | None = None
+    alone: bool = True
+
+
+class Visit:
+    """One visit of the depot.
+
+    Args:
+        client: Sends the requests.
+        executor: Runs requests side by side.
+        contention: What this process has seen of its rivals.
+        lanes: What it knows of lanes.
+        lane: Its lane; None if it has none, and all is sold at the depot.
+        need: Units that the open orders want, by product.
+        avoid: Products whose rows are throttled: they are left alone.
+        commit: Commits chains of moves. Returns whether all of them are durable.
+        deadline: When to give up.
+        stats: Where to note what it took.
+
+    Attributes:
+        lease: Of the depot; None before it was granted.
+    """
+
+    def __init__(
+        self,
+        client: RetryingClient,
+        executor: Executor | None,
+        contention: ContentionStats,
+        lanes: Lanes,
+        lane: int | None,
+        need: Mapping[str, int],
+        avoid: Collection[str],
+        commit: Callable[[Iterable[Chain]], bool],
+        deadline: Deadline,
+        stats: CommitStats,
+    ) -> None:
+        self.lease: LaneLease | None = None
+        self._client = client
+        self._executor = executor
+        self._contention = contention
+        self._lanes = lanes
+        self._lane = lane
+        self._need = need
+        self._avoid = set(avoid)
+        self._commit = commit
+        self._deadline = deadline
+        self._stats = stats
+        self._in_use = 1
+        self._unreadable: dict[str, str] = {}
+        self._ledger = Ledger({})
+
+    def prepare(self, age: float) -> Supply | None:
+        """Wait in line, and move units until as much as possible of what is needed can be sold.
+
+        Args:
+            age: Seconds for which the orders have waited.
+
+        Returns:
+            The supply, with moves that are not written yet; None if moves were lost, and all has to be read again.
+
+        Raises:
+            StoreError: DynamoDB failed, or the wait was too long.
+            CorruptItemError: A page breaks its table's contract.
+        """
+        self._in_use = self._lanes.in_use(self._deadline, self._stats)
+        patience = Deadline.after(min(_PATIENCE, self._deadline.remaining()), self._client.clock)
+        self.lease = claim_depot(self._client, self._contention, patience, self._stats, age)
+        alone = not self._contention.is_contested(DEPOT_LINE)
+        short = self._look_and_draw()
+        if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
+            self._recall(lent)
+            short = self._look_and_draw()
+        if short is None:
+            return None
+        ended = [
+            p
+            for p in short
+            if (row := self._ledger.row(p)).lent_to
+            and not self._is_in_lanes(p)
+            and self._is_free(row)
+        ]
+        for product_id in ended[:_FEW_DRAWS]:
+            self._ledger.bring_home(product_id)
+        sources = self._share_out()
+        return Supply(
+            self._ledger, sources, self._unreadable, self._blocked(sources), self.lease, alone
+        )
+
+    def _blocked(self, sources: Collection[str]) -> set[str]:
+        """The products that cannot be sold now: nothing is set aside, and their rows are not to be written."""
+        rows = self._ledger.rows
+        return {
+            p
+            for p in self._need
+            if p not in sources
+            and (p not in rows or ((row := rows[p]) is not None and not self._is_free(row)))
+        }
+
+    # ------------------------------------------------------------------ looking, and drawing
+
+    def _look_and_draw(self) -> set[str] | None:
+        """Read pages and rows, and draw. Returns what is short; None if draws were lost."""
+        own = [] if self._lane is None else self._lanes.keys
+        shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
+        pages = self._read([*own, *shelves]).pages
+        self._lanes.remember(pages[key] for key in own)
+        self._ledger = Ledger({}, [_sound(pages[key]) for key in (*own, *shelves)])
+        self._lanes.demand.hear_of(p for key in shelves for p in self._ledger.holdings(key))
+        lacks = {p: n - have for p, n in self._need.items() if (have := self._own(p)) < n}
+        look = [p for p, units in lacks.items() if self._is_to_look(p, units)]
+        look += self._running_low(lacks, _FEW_DRAWS - len(look))
+        rows = self._read(look).products if look else {}
+        for product_id, row in rows.items():
+            self._ledger.add_row(product_id, row)
+            self._lanes.observe_row(product_id, row)
+        draws = [
+            draw
+            for product_id, row in rows.items()
+            if row is not None and (draw := self._to_draw(row, lacks.get(product_id, 0)))
+        ]
+        if len(draws) > _FEW_DRAWS:
+            if not self._commit(self._chains(draws)):
+                return None
+        else:
+            for draw in draws:
+                self._ledger.draw(*draw)
+        return {
+            p
+            for p, units in lacks.items()
+            if self._ledger.units(DEPOT, p) < units and self._ledger.rows.get(p) is not None
+        }
+
+    def _read(self, keys: Sequence[Key]) -> Snapshot:
+        found = read(self._client, self._executor, keys, self._deadline, self._stats)
+        self._unreadable.update(found.unreadable)
+        self._avoid |= {key for key in found.unprocessed if isinstance(key, str)}
+        if any(isinstance(key, PageKey) for key in found.unprocessed):
+            raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
+        return found
+
+    def _own(self, product_id: str) -> int:
+        return 0 if self._lane is None else self._ledger.units(self._lane, product_id)
+
+    def _is_in_lanes(self, product_id: str) -> bool:
+        """Whether lanes may hold some of a product."""
+        return bool(self._ledger.row(product_id).lent_to - {DEPOT})
+
+    def _is_free(self, row: Product) -> bool:
+        """Whether nobody holds a lease on a row."""
+        return row.lease_left(self._client.clock.now().timestamp()) <= 0
+
+    def _is_to_look(self, product_id: str, units: int) -> bool:
+        """Whether to read a row: the depot has too little, and the row may have more."""
+        if product_id in self._avoid:
+            return False
+        held = self._ledger.holding(DEPOT, product_id)
+        stored = held.units if held is not None else 0
+        if stored < units or (held is not None and not held.reach):
+            return stored < units
+        return stored < self._low(product_id) and not self._lanes.is_poor(product_id)
+
+    def _low(self, product_id: str) -> float:
+        """Units below which the depot runs low."""
+        return _SPARE * self._in_use * self._lanes.demand.level(product_id)
+
+    def _running_low(self, known: Collection[str], most: int) -> list[str]:
+        """Products that lanes hold and the depot has too few of: to draw before a lane gets a small share."""
+        if most <= 0:
+            return []
+        demand = self._lanes.demand
+        low = (
+            p
+            for p in demand.recent()
+            if p not in known and not demand.is_seldom(p) and self._is_to_look(p, 0)
+        )
+        return list(islice(low, most))
+
+    def _to_draw(self, row: Product, lacks: int) -> tuple[str, int, int] | None:
+        """What to draw from a row, and how far it may be lent: all of a poor one, half of a rich one at the most."""
+        product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
+        key = PageKey.of(DEPOT, product_id)
+        stored, low = self._ledger.units(DEPOT, product_id), self._low(product_id)
+        is_full = not stored and len(self._ledger.holdings(key)) >= MOST_PRODUCTS
+        if row.status is not ProductStatus.ACTIVE or is_full or not self._is_free(row):
+            return None
+        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        if surplus <= low:
+            lanes.observe_poor(product_id)
+            units = surplus
+        else:
+            most = max(demand.depot_level(product_id, self._in_use), low)
+            units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
+        if units <= 0 or units + stored < lacks:
+            return None
+        need = self._need.get(product_id, demand.use(product_id))
+        is_wide = units + stored >= _SPARE * self._in_use * need
+        return product_id, units, lanes.most if is_wide else DEPOT
+
+    def _chains(self, draws: Sequence[tuple[str, int, int]]) -> Iterator[Chain]:
+        """Transactions of many draws: one after the other for each page of the depot."""
+        pages: dict[PageKey, list[tuple[str, int, int]]] = {}
+        for draw in draws:
+            pages.setdefault(PageKey.of(DEPOT, draw[0]), []).append(draw)
+        for mine in pages.values():
+            steps = []
+            for start in range(0, len(mine), _MOST_DRAWS):
+                for draw in mine[start : start + _MOST_DRAWS]:
+                    self._ledger.draw(*draw)
+                updates, written = self._ledger.changes()
+                steps.append((Transaction(updates, (), written),))
+            yield tuple(steps)
+
+    # ------------------------------------------------------------------ bringing back, and sharing out
+
+    def _recall(self, product_ids: set[str]) -> None:
+        """Bring to the depot what other lanes hold of products, and of some that are scarce on the same pages."""
+        numbers = {PageKey.of(DEPOT, product_id) for product_id in product_ids}
+        scarce = (
+            p
+            for key in numbers
+            for p, held in self._ledger.holdings(key).items()
+            if held.reach
+            and held.units < self._in_use * self._lanes.demand.use(p)
+            and p not in product_ids
+            and p not in self._avoid
+        )
+        together = islice(scarce, max(0, _RECALLED_TOGETHER - len(product_ids)))
+        recall(
+            self._client,
+            self._executor,
+            [*product_ids, *together],
+            self._deadline,
+            self._stats,
+            home=False,
+        )
+
+    def _share_out(self) -> dict[str, int]:
+        """Fill the lane, and take back what is too scarce for lanes. Returns the lane that each product is sold from."""
+        ledger, lane = self._ledger, self._lane
+        sources: dict[str, int] = {}
+        candidates = dict.fromkeys(self._need)
+        if lane is not None:
+            candidates |= dict.fromkeys(self._lanes.demand.recent())
+            for key in self._lanes.keys:
+                candidates |= dict.fromkeys(ledger.holdings(key))
+        for product_id in candidates:
+            have, there = self._own(product_id), ledger.units(DEPOT, product_id)
+            if not have and not there:
+                # What is known of the row decides, if there is one; else the depot, which is short.
+                continue
+            if lane is None:
+                sources[product_id] = DEPOT
+                continue
+            target = self._target(product_id, have, there)
+            if target > have:
+                ledger.fill(lane, product_id, min(target - have, there))
+            elif target < have:
+                ledger.give_back(lane, product_id)
+            sources[product_id] = lane if target else DEPOT
+        return {
+            product_id: sources[product_id] for product_id in self._need if product_id in sources
+        }
+
+    def _target(self, product_id: str, have: int, there: int) -> int:
+        """Units that the lane shall hold; 0 if the depot sells the product."""
+        demand, need = self._lanes.demand, self._need.get(product_id, 0)
+        use = demand.use(product_id)
+        held = self._ledger.holding(DEPOT, product_id)
+        share = (have + there) / (_SPARE * self._in_use)
+        is_narrow = held is not None and self._lane is not None and held.reach < self._lane
+        if not is_narrow and share >= max(use, need) and not demand.is_forgotten(product_id):
+            return max(need, have, math.floor(min(demand.level(product_id), share)))
+        return have if need <= have <= 2 * use + need else 0
+
+
+def _sound(page: Page | CorruptItemError) -> Page:
+    if isinstance(page, CorruptItemError):
+        raise page
+    return page

@@ -1,0 +1,168 @@
+"""The lane of this process: its lease, its pages as this process left them, and what it knows of the demand."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
+from inventory_orders.domain.ledger import PageUpdate
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.demand import Demand
+from inventory_orders.engine.recent import Recent
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError
+
+LANE_SECONDS = 60.0
+"""How long a lane belongs to a process that does not use it: then its units go to whoever needs them."""
+
+# How long what is known of the other lanes is believed, in seconds.
+_LOOK_AROUND_SECONDS = 10.0
+
+
+class Lanes:
+    """What a warm process knows of lanes. Safety does not rest on it: each write is conditioned on what was read.
+
+    Args:
+        client: Sends the requests.
+        most: How many lanes there may be, 1 or more.
+
+    Attributes:
+        most: As given.
+        demand: What was wanted.
+    """
+
+    def __init__(self, client: RetryingClient, most: int) -> None:
+        self.most = most
+        self.demand = Demand(client.clock)
+        self._client = client
+        self._owner = f"lane-{uuid.uuid4().hex}"
+        self._lease: LaneLease | None = None
+        self._in_use = 1
+        self._looked_at = float("-inf")
+        self._pages: dict[int, Page] = {}
+        self._poor_until: Recent[str, float] = Recent()
+        self._sold_out: Recent[str, bool] = Recent()
+
+    # ------------------------------------------------------------------ the lease
+
+    def take(self, deadline: Deadline, stats: CommitStats) -> int | None:
+        """The lane of this process: taken now, if it has none; None if all are in use.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        now = self._client.clock.now().timestamp()
+        if self._lease is not None and self._lease.ends_at - now > LANE_SECONDS / 2:
+            return self._lease.lane
+        if self._lease is not None:
+            self._ask_for(self._lease.lane, deadline, stats)
+        if self._lease is None and self._is_time_to_look():
+            for lane in self._free_lanes(deadline, stats):
+                if self._ask_for(lane, deadline, stats):
+                    break
+        return self._lease.lane if self._lease is not None else None
+
+    def _ask_for(self, lane: int, deadline: Deadline, stats: CommitStats) -> bool:
+        now = self._client.clock.now()
+        until = now.timestamp() + LANE_SECONDS
+        lease = self._client.call(
+            lambda: self._client.store.lease_lane(lane, self._owner, now, until), deadline, stats
+        )
+        is_new = self._lease is None
+        self._lease = lease if lease.owner == self._owner else None
+        if is_new or self._lease is None:
+            self.forget()
+        return self._lease is not None
+
+    def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
+        """The lanes that nobody seems to use, in an order by chance: so two that look at once seldom meet."""
+        taken = self._live_lanes(deadline, stats)
+        free = [lane for lane in range(1, self.most + 1) if lane not in taken]
+        return sorted(free, key=lambda _: self._client.policy.random())
+
+    def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
+        self._looked_at = self._client.clock.monotonic()
+        store = self._client.store
+        lanes = range(1, self.most + 1)
+        leases = self._client.call(lambda: store.read_lane_leases(lanes), deadline, stats)
+        now = self._client.clock.now().timestamp()
+        live = {lease.lane for lease in leases if lease.ends_at > now}
+        self._in_use = max(1, len(live | ({self._lease.lane} if self._lease else set())))
+        return live
+
+    def _is_time_to_look(self) -> bool:
+        return self._client.clock.monotonic() - self._looked_at > _LOOK_AROUND_SECONDS
+
+    def in_use(self, deadline: Deadline, stats: CommitStats) -> int:
+        """How many lanes are in use, this one included.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        if self._is_time_to_look():
+            self._live_lanes(deadline, stats)
+        return self._in_use
+
+    # ------------------------------------------------------------------ its pages
+
+    @property
+    def keys(self) -> list[PageKey]:
+        """The pages of this lane."""
+        lane = self._lease.lane if self._lease is not None else None
+        return [PageKey(lane, number) for number in range(PAGES)] if lane is not None else []
+
+    @property
+    def pages(self) -> list[Page] | None:
+        """The pages as this process left them; None if that is not known."""
+        if len(self._pages) < len(self.keys):
+            return None
+        return list(self._pages.values())
+
+    def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
+        """These pages of the lane were just read.
+
+        Raises:
+            CorruptItemError: One cannot be read.
+        """
+        for page in pages:
+            if isinstance(page, CorruptItemError):
+                raise page
+            self._pages[page.key.number] = page
+
+    def observe_commit(self, updates: Iterable[PageUpdate]) -> None:
+        """These pages were just written."""
+        for update in updates:
+            if self._lease is not None and update.after.key.lane == self._lease.lane:
+                self._pages[update.after.key.number] = update.after
+
+    def forget(self) -> None:
+        """It is not known any more what the pages hold."""
+        self._pages = {}
+
+    # ------------------------------------------------------------------ rows
+
+    def observe_row(self, product_id: str, product: Product | None) -> None:
+        """A row was just read or written."""
+        if (
+            product is None
+            or product.status is ProductStatus.DISCONTINUED
+            or product.available <= 0
+        ):
+            self._sold_out.set(product_id, True)
+        elif self._sold_out.get(product_id):
+            self._sold_out.set(product_id, False)
+
+    def is_sold_out(self, product_id: str) -> bool:
+        """Whether nothing was left of a product when its row was last seen: then it needs nothing but its row."""
+        return bool(self._sold_out.get(product_id))
+
+    def observe_poor(self, product_id: str) -> None:
+        """All that a row could lend was drawn: for a while there is no use in looking for more."""
+        self._poor_until.set(product_id, self._client.clock.monotonic() + _LOOK_AROUND_SECONDS)
+
+    def is_poor(self, product_id: str) -> bool:
+        """Whether a row had nothing left to lend a moment ago."""
+        return self._client.clock.monotonic() < (self._poor_until.get(product_id) or 0.0)

@@ -1,0 +1,5 @@
+"""Temporary."""
+
+
+def recall(*args, **kwargs):
+    raise NotImplementedError
