@@ -1,25 +1,40 @@
-"""Where the units of products are: in their rows and in the pages of lanes, read so that they belong together."""
+"""Where the units of products are: in their rows and in the pages of lanes, read so that they belong together.
+
+And back to the rows: what lanes hold is brought home by the pages and rows that exist, whatever the settings say.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inventory_orders.domain.allotments import DEPOT, Page, PageKey
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.recall import bring_home
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.rows import Item, Table, decode, key_item, read_page
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Item, Table, decode, key_item, read_lease, read_page
 from operations.aws import Aws, get_items, scan
 
 Row = Mapping[str, Any]
 
 _PAGE = re.compile(r"\d+/\d+")
+_LEASE = re.compile(r"\d+/lease")
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MOST_IN_TRANSACTION = 100
 # How often some products are read again, until no unit moves meanwhile.
 _TRIES = 20
+
+# Products that are brought home with one visit to the depot, so that orders get their turn; and its patience, in seconds.
+_BROUGHT_TOGETHER = 50
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,12 @@ class Places:
         """Units in the row and in all pages."""
         row = self.rows.get(product_id)
         return (row["stockCount"] if row else 0) + sum(self.before.units(product_id).values())
+
+    @property
+    def lent(self) -> set[str]:
+        """The products that are in pages, or the rows of which say that they may be."""
+        named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}
+        return named.union(*(page.holdings for page in self.before.by_name.values()))
 
 
 def read_all(aws: Aws) -> Places:
@@ -152,3 +173,85 @@ def _pages(items: Iterable[Item]) -> Pages:
 def lane_name(lane: int) -> str:
     """A lane, in words."""
     return "the depot" if lane == DEPOT else f"lane {lane}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane as it was read.
+
+    Attributes:
+        number: 0 for the depot.
+        lease: Of whoever uses it, or used it last; None if there is none.
+        products: How many products it holds.
+        units: How many units in all.
+        written_at: When one of its pages was last written; empty if never.
+    """
+
+    number: int
+    lease: LaneLease | None
+    products: int
+    units: int
+    written_at: str
+
+
+def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
+    """Read all lanes that ever were in use, and their pages."""
+    items = list(scan(aws, Table.ALLOTMENTS))
+    pages = _pages(items)
+    leases = {
+        lease.lane: lease
+        for item in items
+        if _LEASE.fullmatch(item["page"]["S"]) and (lease := read_lease(item)).owner
+    }
+    by_lane: dict[int, list[Page]] = {lane: [] for lane in leases}
+    for page in pages.by_name.values():
+        by_lane.setdefault(page.key.lane, []).append(page)
+    lanes = [
+        Lane(
+            number,
+            leases.get(number),
+            sum(len(page.holdings) for page in theirs),
+            sum(holding.units for page in theirs for holding in page.holdings.values()),
+            max((page.last_updated_at for page in theirs), default=""),
+        )
+        for number, theirs in sorted(by_lane.items())
+    ]
+    return lanes, pages
+
+
+def empty_lanes(
+    store: Store, product_ids: Collection[str], on_progress: Callable[[int], None]
+) -> list[str]:
+    """Bring all units of products from lanes to their rows. It may be interrupted and run again.
+
+    Args:
+        store: The tables.
+        product_ids: The products.
+        on_progress: Called with the number of products that were just done.
+
+    Returns:
+        What is wrong with items that cannot be read. The others were brought home, but for products that are under a
+        longer lease.
+
+    Raises:
+        StoreError: DynamoDB failed, or rivals were in the way for too long.
+    """
+    clock, policy = SystemClock(), RetryPolicy()
+    client = RetryingClient(store, policy, clock)
+    contention = ContentionStats(clock, policy.random)
+    problems: list[str] = []
+    # Products on the same pages come home with few writes.
+    left = sorted(product_ids, key=lambda product_id: PageKey.of(DEPOT, product_id))
+    while left:
+        now, left = left[:_BROUGHT_TOGETHER], left[_BROUGHT_TOGETHER:]
+        deadline, stats = Deadline.after(_PATIENCE, clock), CommitStats()
+        snapshot = store.read(now)
+        problems += snapshot.unreadable.values()
+        left += [key for key in snapshot.unprocessed if isinstance(key, str)]
+        rows = [row for row in snapshot.products.values() if row is not None]
+        try:
+            bring_home(client, contention, None, rows, deadline, stats)
+        except CorruptItemError as error:
+            problems.append(str(error))
+        on_progress(len(now) - len(snapshot.unprocessed))
+    return problems

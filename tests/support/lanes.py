@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,23 +17,41 @@ from inventory_orders.store.rows import Table, encode, page_units
 from operations.aws import Aws
 
 
+def lend(store: Store, product_id: str, depot: int, lanes: Mapping[int, int]) -> None:
+    """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane."""
+    ledger = _ledger(store, product_id, {DEPOT, *lanes})
+    ledger.draw(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
+    for lane, units in lanes.items():
+        ledger.fill(lane, product_id, units)
+    _write(store, ledger)
+
+
 def bring_home(store: Store, product_id: str) -> int | None:
     """Move all units of a product from lanes to its row. Returns how many; None if a rival came first."""
     product = store.get_product(product_id)
     if product is None or not product.lent_to:
         return 0
-    keys = [PageKey.of(lane, product_id) for lane in {DEPOT, *product.lent_to}]
-    pages = [_sound(page) for page in store.read(keys).pages.values()]
-    ledger = Ledger({product_id: product}, pages)
-    ledger.recall(product_id, product.lent_to - {DEPOT})
-    ledger.bring_home(product_id)
-    updates, page_updates = ledger.changes()
-    transaction = Transaction(updates, (), page_updates)
+    ledger = _ledger(store, product_id, {DEPOT, *product.lent_to})
+    before = ledger.row(product_id)
     try:
-        store.write(store.transaction_request(transaction, SystemClock().now()), uuid.uuid4().hex)
-    except TransactionCancelledError:
+        ledger.recall(product_id, before.lent_to - {DEPOT})
+        ledger.bring_home(product_id)
+        _write(store, ledger)
+    except (TransactionCancelledError, ValueError):
+        # A ValueError: row and pages were read while units moved.
         return None
-    return ledger.row(product_id).stock_count - product.stock_count
+    return ledger.row(product_id).stock_count - before.stock_count
+
+
+def _ledger(store: Store, product_id: str, lanes: Collection[int]) -> Ledger:
+    snapshot = store.read([product_id, *(PageKey.of(lane, product_id) for lane in sorted(lanes))])
+    return Ledger(snapshot.products, map(_sound, snapshot.pages.values()))
+
+
+def _write(store: Store, ledger: Ledger) -> None:
+    updates, pages = ledger.changes()
+    transaction = Transaction(updates, (), pages)
+    store.write(store.transaction_request(transaction, SystemClock().now()), uuid.uuid4().hex)
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> bool:
