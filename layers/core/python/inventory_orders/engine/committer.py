@@ -768,6 +768,9 @@ class _Batch:
         # Nobody waits at the depot with claims in hand, and the recall writes what was claimed.
         self._claims.release()
         engine, known = self._engine, (self._products[product_id] for product_id in short)
+        if engine.lanes is not None:
+            # The lane of this process may lose units, too.
+            engine.lanes.forget()
         corrupt: CorruptItemError | None = None
         try:
             bring_home(
