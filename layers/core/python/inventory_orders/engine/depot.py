@@ -284,7 +284,6 @@ class Visit:
 
     def _recall(self, product_ids: set[str]) -> None:
         """Bring to the depot what other lanes hold of products, and of some that are scarce on the same pages."""
-        self._stats.recalls += 1
         numbers = {PageKey.of(DEPOT, product_id) for product_id in product_ids}
         scarce = (
             p

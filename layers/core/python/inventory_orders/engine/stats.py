@@ -23,7 +23,7 @@ class CommitStats:
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
         draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
         units_lent: Units that the depot drew from rows.
-        recalls: How often units were asked back from the lanes of others.
+        recalls: How often lent units were brought back, to the depot or to their rows, for somebody who needed them.
         depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
         from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
     """
