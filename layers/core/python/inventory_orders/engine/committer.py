@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import (
@@ -56,6 +57,7 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreError,
     ThrottledError,
+    TransactionCancelledError,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Store
@@ -510,6 +512,12 @@ class _Batch:
     def _count(self, attempt: _Attempt) -> None:
         """Add up what an attempt took, and note the claims that it released."""
         self._stats.add(attempt.stats)
+        drawn = attempt.transaction.drawn
+        if attempt.error is None:
+            self._stats.draws_lost += [False] * len(drawn)
+            self._stats.units_lent += sum(drawn.values())
+        elif isinstance(attempt.error, TransactionCancelledError):
+            self._stats.draws_lost += [True] * len(drawn)
         if repeated := len(attempt.stats.backoffs):
             for decision in attempt.transaction.decisions:
                 self._count_retries(decision.change, repeated)
@@ -541,6 +549,9 @@ class _Batch:
             else:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
+                if self._lanes is not None:
+                    own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
+                    self._stats.from_lanes.append(all(own))
             self._settle(change, outcome)
 
     def _act_on(self, failed: Transaction, failure: Failure) -> bool:
