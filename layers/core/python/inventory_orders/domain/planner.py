@@ -84,6 +84,20 @@ class Transaction:
         """The products by id, as it leaves them where it sells them: rows and pages."""
         return {**self.after, **self.from_pages}
 
+    @property
+    def drawn(self) -> dict[str, int]:
+        """Units by product id that it moves from rows to the depot."""
+        if not self.pages:
+            return {}
+        taken = {
+            u.after.product_id: u.before.stock_count - u.after.stock_count for u in self.updates
+        }
+        for decision in self.decisions:
+            for product_id, delta in decision.touched.items():
+                if product_id not in self.from_pages:
+                    taken[product_id] += delta
+        return {product_id: units for product_id, units in taken.items() if units > 0}
+
 
 Step = tuple[Transaction, ...]
 """Transactions that share no product and no group: they may run side by side."""

@@ -56,7 +56,6 @@ def claim_depot(
     if contention.is_contested(DEPOT_LINE):
         delay = contention.next_claim_delay(DEPOT_LINE, age, _REQUESTS)
     while client.pause(delay, deadline):
-        stats.lease_wait += delay
         waited, now = clock.monotonic() - began, clock.now()
         try:
             lease = client.store.lease_lane(
@@ -67,10 +66,9 @@ def claim_depot(
             delay = client.policy.backoff(failures)
             continue
         if lease.owner == owner:
-            stats.claims += 1
+            stats.depot_waits.append(waited)
             contention.observe_claim(DEPOT_LINE, waited)
             return lease
-        stats.claims_refused += 1
         contention.observe_conflict(DEPOT_LINE, lease.wait)
         if seen is None or seen[:2] != (lease.owner, lease.ends_at):
             seen = lease.owner, lease.ends_at, clock.monotonic()
@@ -82,6 +80,7 @@ def claim_depot(
         delay = max(
             contention.next_claim_delay(DEPOT_LINE, age + waited, _REQUESTS), lasted * _DOUBT
         )
+    stats.depot_waits.append(clock.monotonic() - began)
     raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
 
