@@ -317,6 +317,10 @@ class _Batch:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
         visit: Visit | None = None
         has_lost = progressed = False
+        pace = self._client.pace.seconds * (1 + self._client.policy.random()) / 2
+        if pace and not self._client.pause(pace, self._deadline):
+            self._give_up_all("OUT_OF_TIME", "no time was left for another round")
+            return
         try:
             lane = self._take_lane(lanes)
             supply = self._without_a_visit(lanes, lane)
