@@ -62,10 +62,10 @@ AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                         
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
-ManageProducts | dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem      | Products         | role
+ManageProducts | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem | Products | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | USE_LANES                                                                      | Allotments       | role
-CountStock     | dynamodb:GetItem dynamodb:UpdateItem                                           | Products         | role
+CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 CountStock     | USE_LANES                                                                      | Allotments       | role
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
