@@ -62,7 +62,7 @@ AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                         
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
-ManageProducts | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem | Products | role
+ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | USE_LANES                                                                      | Allotments       | role
 CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
@@ -99,6 +99,7 @@ DynamoDB                 | maintains a stream      | Orders                  | s
 SHORT = {
     "CONSUME": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility",
     "USE_LANES": "dynamodb:BatchGetItem dynamodb:UpdateItem dynamodb:ConditionCheckItem",
+    "CHANGE_ROWS": "dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem",
     "WRITE_LOG": "logs:CreateLogStream logs:PutLogEvents",
     "TRACE": "xray:PutTraceSegments xray:PutTelemetryRecords",
 }
@@ -130,7 +131,8 @@ def expected():
     lines = [line for line in ACCESS.strip().splitlines() if not line.startswith("#")]
     for line in lines:
         who, what, target, why = (" ".join(cell.split()) for cell in line.split("|"))
-        yield who, " ".join(sorted(SHORT.get(what, what).split())), target, why
+        actions = " ".join(SHORT.get(word, word) for word in what.split())
+        yield who, " ".join(sorted(actions.split())), target, why
 
 
 def a_list(value):
