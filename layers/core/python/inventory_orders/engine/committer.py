@@ -805,8 +805,6 @@ class _Batch:
         except StoreError as error:
             self._fail(error)
             return
-        for product_id in short:
-            engine.cache.forget(product_id)
         self._read(sorted(short))
         if corrupt is not None:
             for product_id in short:
