@@ -34,6 +34,9 @@ HEALTHY_CONFLICT_RATE = 0.05
 HEALTHY_RETRIES = 0.5
 HEALTHY_RETRY_SUCCESS = 0.99
 
+# With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
+MOST_DRAWS_LOST = 0.25
+
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
 
@@ -54,6 +57,9 @@ _SILENCE = {
     "TimeSinceFirstReceive": cloudwatch.TreatMissingData.NOT_BREACHING,
     "VersionConflict": cloudwatch.TreatMissingData.NOT_BREACHING,
     "RetriesExhausted": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Nothing is drawn: nothing is lost. Nothing came back for a corrupt page: none was met, or nobody orders.
+    "DrawsLost": cloudwatch.TreatMissingData.NOT_BREACHING,
+    "CorruptPage": cloudwatch.TreatMissingData.NOT_BREACHING,
     # Reported with invocations.
     "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
     "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
@@ -130,7 +136,13 @@ class Monitoring(Construct):
         self.dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(alarms=self.alarms, title="Alarms", width=_WIDTH, height=4)
         )
-        for section in (self._flow, self._contention, self._efficiency, self._platform):
+        for section in (
+            self._flow,
+            self._contention,
+            self._lanes,
+            self._efficiency,
+            self._platform,
+        ):
             section()
 
     # ------------------------------------------------------------------ metrics
@@ -279,6 +291,25 @@ class Monitoring(Construct):
             "More than 1 % of the retried changes ran out of attempts; their messages are delivered again later. "
             "First: look for throttled tables, then for a hot product (productId in the log).",
             periods=2,
+        )
+        self._alarm(
+            "DrawsLost",
+            self._metric("DrawsLost", "Average", "lost", _RED, period=_FIVE_MINUTES),
+            MOST_DRAWS_LOST,
+            "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the "
+            "depot twice: lanes hurt. First: find who writes the same rows, and have them send it through the queues, "
+            "which batch. If it stays, set lanes to 0 in cdk.json.",
+            periods=3,
+        )
+        self._alarm(
+            "CorruptPage",
+            self._metric("CorruptPage", "Sum", "held up", _RED, period=_FIVE_MINUTES),
+            0,
+            "Messages came back because a page of the table Allotments cannot be read, and will until it is repaired. "
+            "First: read which page it is (detail in the function's log).",
+            # Like the age above: what is held up comes back every 15 minutes.
+            periods=4,
+            breaching=1,
         )
         for name, function in self._functions.items():
             self._alarm(
@@ -529,6 +560,61 @@ class Monitoring(Construct):
                 ],
                 "per period",
                 width=6,
+            ),
+        )
+
+    def _lanes(self) -> None:
+        self._heading(
+            "Do lanes help?",
+            "Orders that find all they want in **their worker's own lane** meet no rival. What a lane lacks is fetched at "
+            "the **depot**, where one worker at a time draws from the rows. Healthy: most orders from lanes, next to no "
+            "lost draws, short waits. **Recalls and long waits** show scarce stock. Worse than without: set `lanes` to 0.",
+        )
+        own = cloudwatch.MathExpression(
+            expression="100 * own",
+            using_metrics={"own": self._metric("OrdersFromLanes", "Average", "own", _GREEN)},
+            label="of placed orders",
+            color=_GREEN,
+            period=_MINUTE,
+        )
+        lost = cloudwatch.MathExpression(
+            expression="100 * lost",
+            using_metrics={"lost": self._metric("DrawsLost", "Average", "lost", _RED)},
+            label="of draws",
+            color=_RED,
+            period=_MINUTE,
+        )
+        self.dashboard.add_widgets(
+            self._graph("Orders served by the worker's own lane", [own], "%"),
+            self._graph(
+                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "lanes hurt")
+            ),
+            self._graph(
+                "Wait in line at the depot",
+                [
+                    self._metric("DepotWait", "Average", "average", _BLUE),
+                    self._metric("DepotWait", "p99", "p99", _PURPLE),
+                ],
+                "ms",
+            ),
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Who comes to the depot, and why",
+                [
+                    self._metric("DepotWait", "SampleCount", "visits", _BLUE),
+                    self._metric("Draws", "Sum", "rows drawn from", _GREEN),
+                    self._metric("Recalls", "Sum", "recalls", _ORANGE),
+                ],
+                "per period",
+            ),
+            self._graph(
+                "Units lent", [self._metric("UnitsLent", "Sum", "from rows", _GREEN)], "per period"
+            ),
+            self._graph(
+                "Held up by a corrupt page",
+                [self._metric("CorruptPage", "Sum", "messages", _RED)],
+                "per period",
             ),
         )
 

@@ -196,6 +196,7 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     assert titles == [
         "## Are orders flowing?",
         "## Is there contention?",
+        "## Do lanes help?",
         "## How efficient is it?",
         "## Is the platform healthy?",
     ]
@@ -229,6 +230,8 @@ GOOD_AND_BAD = {
     "TimeSinceFirstReceive": ([0, 900], [0, 1500]),
     "VersionConflict": ([0] * 97 + [1] * 3, [0] * 9 + [1]),
     "RetriesExhausted": ([0] * 200 + [1], [0] * 20 + [1]),
+    "DrawsLost": ([0] * 9 + [1], [0, 0, 1]),
+    "CorruptPage": ([], [1]),
     "Errors": ([0], [1]),
     "Throttles": ([0], [1]),
     "ReadThrottleEvents": ([], [1]),
@@ -238,7 +241,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 5 * 2 + 4 + 5 * 2 + 4 * 2 + 1
+    assert len(alarms) == 5 * 2 + 6 + 5 * 2 + 4 * 2 + 1
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id

@@ -1,6 +1,7 @@
 """The handler of orders with the sample events on moto, and its metrics."""
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -11,14 +12,17 @@ from collections import Counter
 import boto3
 import pytest
 
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Settings
 from local import ROOT
 from local.invoke import FakeContext, function_names, is_good, load_handler, readable
 from operations import emf
 from operations.queues import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
+from tests.support.moto_aws import forget_what_handlers_made
 
 EVENTS = ROOT / "events"
 
@@ -143,6 +147,74 @@ def test_more_than_a_hundred_values_of_a_metric_are_all_emitted(handle, capsys):
         sum(emf.values_of(samples, name)) for name in ("OrdersPlaced", "OrdersRejected")
     )
     assert (placed, rejected) == (60, 90), "the catalogue has 60 packets of it"
+
+
+OF_LANES = ("Draws", "DrawsLost", "UnitsLent", "Recalls", "DepotWait", "OrdersFromLanes")
+TEA = "tea-earl-grey"
+
+
+@pytest.fixture
+def sell(handle, monkeypatch, capsys):
+    """Sells tea, one order for each quantity, in a process with lanes. Returns what it counted of them."""
+    monkeypatch.setenv("LANES", "2")
+    ids = itertools.count()
+
+    def sell(*quantities):
+        capsys.readouterr()
+        handle(sqs_event(*(order_body(f"o-{next(ids)}", {TEA: n}) for n in quantities)))
+        samples = emf.parse(capsys.readouterr().out.splitlines())
+        return {s.name: s.values for s in samples if s.name in (*OF_LANES, "CorruptPage")}
+
+    return sell
+
+
+def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
+    assert sell(1) == {"OrdersFromLanes": (0,)}, "what is wanted for the first time is not lent"
+    filled = sell(1, 1)
+    assert filled.pop("DepotWait")[0] >= 0
+    (lent,) = filled.pop("UnitsLent")
+    assert 2 < lent < 59
+    assert filled == {"Draws": (1,), "DrawsLost": (0,), "OrdersFromLanes": (1, 1)}
+    assert sell(1, 1, 1) == {"OrdersFromLanes": (1, 1, 1)}
+    recalled = sell(50)
+    assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
+
+
+def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
+    sell(1)
+    store = runtime.store()
+    write = store.write
+
+    def overtaken(actions, token):
+        monkeypatch.setattr(store, "write", write)
+        boto3.client("dynamodb").update_item(
+            TableName="Products",
+            Key={"productId": {"S": TEA}},
+            UpdateExpression="ADD #v :one",
+            ExpressionAttributeNames={"#v": "_version"},
+            ExpressionAttributeValues={":one": {"N": "1"}},
+        )
+        write(actions, token)
+
+    monkeypatch.setattr(store, "write", overtaken)
+    counted = sell(1)
+    assert (counted["Draws"], counted["DrawsLost"]) == ((1,), (1, 0))
+    assert len(counted["DepotWait"]) == 2, "it had to come again"
+
+
+def test_messages_that_a_corrupt_page_holds_up_are_counted(sell):
+    sell(1)
+    sell(1)
+    for lane in (0, 1, 2):
+        page = {"page": {"S": str(PageKey.of(lane, TEA))}}
+        boto3.client("dynamodb").put_item(TableName="Allotments", Item=page)
+    forget_what_handlers_made()
+    assert sell(1, 1)["CorruptPage"] == (2,)
+
+
+def test_a_process_without_lanes_counts_nothing_of_them(sell, monkeypatch):
+    monkeypatch.setenv("LANES", "0")
+    assert [sell(1), sell(1, 1), sell(1)] == [{}] * 3
 
 
 def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, capsys):

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import (
@@ -56,6 +57,7 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreError,
     ThrottledError,
+    TransactionCancelledError,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Store
@@ -75,7 +77,7 @@ class Committer:
         clock: Source of time.
         executor: Runs reads and transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
-        lanes: How many lanes stock may be set aside in; 0: none. Only for changes that take stock and give none back.
+        lanes: How many lanes stock may be set aside in; 0: none.
 
     Attributes:
         client: Sends the requests.
@@ -196,9 +198,12 @@ class _Batch:
         self._failure: StoreError | None = None
         self._age = age
         self._fought: set[str] = set()
-        # First come, first served ends where some are served by a lane: groups are served by the rows.
-        grouped = any(change.group is not None for change in changes)
-        self._lanes = None if grouped else engine.lanes
+        # Groups are served by the rows: first come, first served ends where some are served by a lane.
+        for_rows = any(
+            change.group is not None or (change.product_ids and not change.wanted)
+            for change in changes
+        )
+        self._lanes = None if for_rows else engine.lanes
 
     # ------------------------------------------------------------------ the loop
 
@@ -221,7 +226,7 @@ class _Batch:
         engine, changes = self._engine, self._duplicates.first_by_key
         engine.replays.observe_batch()
         if self._lanes is not None:
-            self._lanes.demand.see(_wanted(change) for change in changes.values())
+            self._lanes.demand.see(change.wanted for change in changes.values())
             if engine.replays.are_expected:
                 self._read([*changes])
             return
@@ -429,7 +434,7 @@ class _Batch:
         """Units of each product that the pending changes want."""
         need: dict[str, int] = {}
         for change in self._pending.values():
-            for product_id, units in _wanted(change).items():
+            for product_id, units in change.wanted.items():
                 need[product_id] = need.get(product_id, 0) + units
         return need
 
@@ -507,6 +512,12 @@ class _Batch:
     def _count(self, attempt: _Attempt) -> None:
         """Add up what an attempt took, and note the claims that it released."""
         self._stats.add(attempt.stats)
+        drawn = attempt.transaction.drawn
+        if attempt.error is None:
+            self._stats.draws_lost += [False] * len(drawn)
+            self._stats.units_lent += sum(drawn.values())
+        elif isinstance(attempt.error, TransactionCancelledError):
+            self._stats.draws_lost += [True] * len(drawn)
         if repeated := len(attempt.stats.backoffs):
             for decision in attempt.transaction.decisions:
                 self._count_retries(decision.change, repeated)
@@ -538,6 +549,9 @@ class _Batch:
             else:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
+                if self._lanes is not None:
+                    own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
+                    self._stats.from_lanes.append(all(own))
             self._settle(change, outcome)
 
     def _act_on(self, failed: Transaction, failure: Failure) -> bool:
@@ -765,6 +779,9 @@ class _Batch:
         # Nobody waits at the depot with claims in hand, and the recall writes what was claimed.
         self._claims.release()
         engine, known = self._engine, (self._products[product_id] for product_id in short)
+        if engine.lanes is not None:
+            # The lane of this process may lose units, too.
+            engine.lanes.forget()
         corrupt: CorruptItemError | None = None
         try:
             bring_home(
@@ -868,11 +885,6 @@ class _Batch:
             stats=self._stats,
             failure=self._failure,
         )
-
-
-def _wanted(change: Change) -> dict[str, int]:
-    """Units that a change takes, by product."""
-    return {product_id: -delta for product_id, delta in change.deltas({}).items()}
 
 
 def _rejects(planned: Plan) -> bool:

@@ -52,7 +52,6 @@ def claim_depot(
     if contention.is_contested(DEPOT_LINE):
         delay = contention.next_claim_delay(DEPOT_LINE, age, _REQUESTS)
     while client.pause(delay, deadline):
-        stats.lease_wait += delay
         waited, now = clock.monotonic() - began, clock.now()
         try:
             lease = client.store.lease_lane(
@@ -63,10 +62,9 @@ def claim_depot(
             delay = client.policy.backoff(failures)
             continue
         if lease.owner == owner:
-            stats.claims += 1
+            stats.depot_waits.append(waited)
             contention.observe_claim(DEPOT_LINE, waited)
             return lease
-        stats.claims_refused += 1
         contention.observe_conflict(DEPOT_LINE, lease.wait)
         if seen is None or seen[:2] != (lease.owner, lease.ends_at):
             seen = lease.owner, lease.ends_at, clock.monotonic()
@@ -74,6 +72,7 @@ def claim_depot(
             # By the clock of its owner or of this process it would last for as long as that clock is wrong.
             dead = lease.owner
         delay = contention.next_claim_delay(DEPOT_LINE, age + waited, _REQUESTS)
+    stats.depot_waits.append(clock.monotonic() - began)
     raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
 

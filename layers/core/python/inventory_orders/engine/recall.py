@@ -182,6 +182,7 @@ class _Visit:
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
         """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
+        self._stats.recalls += 1
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         problems: list[CorruptItemError] = []
         for attempt in range(_ATTEMPTS):
