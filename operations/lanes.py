@@ -98,7 +98,7 @@ def read_all(aws: Aws) -> Places:
 
 def read_pages(aws: Aws) -> Pages:
     """Read all pages, of all lanes that ever were in use."""
-    return _pages(scan(aws, Table.ALLOTMENTS))
+    return pages_of(scan(aws, Table.ALLOTMENTS))
 
 
 def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
@@ -125,11 +125,11 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
             pass
         else:
             items = [found["Item"] for found in answer["Responses"] if found.get("Item")]
-            together = _pages(item for item in items if "page" in item)
+            together = pages_of(item for item in items if "page" in item)
             return Places(_rows(item for item in items if "page" not in item), together, together)
-    before = _pages(get_items(aws, Table.ALLOTMENTS, pages))
+    before = pages_of(get_items(aws, Table.ALLOTMENTS, pages))
     found = _rows(get_items(aws, Table.PRODUCTS, rows))
-    return Places(found, before, _pages(get_items(aws, Table.ALLOTMENTS, pages)))
+    return Places(found, before, pages_of(get_items(aws, Table.ALLOTMENTS, pages)))
 
 
 def read_on_hand(aws: Aws, product_id: str) -> int | None:
@@ -153,7 +153,8 @@ def _rows(items: Iterable[Item]) -> dict[str, Row]:
     return {row["productId"]: row for row in map(decode, items)}
 
 
-def _pages(items: Iterable[Item]) -> Pages:
+def pages_of(items: Iterable[Item]) -> Pages:
+    """The pages among the items of the table."""
     by_name: dict[str, Page] = {}
     corrupt: dict[str, str] = {}
     for item in items:
@@ -197,7 +198,7 @@ class Lane:
 def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
     """Read all lanes that ever were in use, and their pages."""
     items = list(scan(aws, Table.ALLOTMENTS))
-    pages = _pages(items)
+    pages = pages_of(items)
     leases = {
         lease.lane: lease
         for item in items

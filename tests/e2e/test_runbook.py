@@ -165,7 +165,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     create(aws, "rb-early", 1)
     wait_until_settled(aws)
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
-    assert (account.stock, account.difference) == (4, 0)
+    assert (account.on_hand, account.difference) == (4, 0)
 
 
 def conflicts_of(aws, orders):
@@ -187,7 +187,7 @@ def test_conflict_rate_is_zero_with_one_writer_instead_of_many(aws):
     assert sum(sum(lost) for lost in in_threads(writer, 8)) > 0
     assert conflicts_of(aws, orders["rb-one"]) == [0]
     accounts = [a for a in read_books(aws).accounts if a.product_id in orders]
-    assert [(a.stock, a.difference) for a in accounts] == [(20, 0), (20, 0)]
+    assert [(a.on_hand, a.difference) for a in accounts] == [(20, 0), (20, 0)]
 
 
 def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws):
@@ -280,4 +280,4 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
         wait_until_settled(aws)
         assert proxy.counts[Fault.THROTTLED] > 0
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
-    assert (account.stock, account.sold, account.difference) == (0, 40, 0)
+    assert (account.on_hand, account.sold, account.difference) == (0, 40, 0)

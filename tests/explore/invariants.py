@@ -215,7 +215,7 @@ def _check_books(world: World) -> None:
     for account in add_up(rows("Products"), rows("StockAdjustments"), rows("Orders")):
         _require(
             account.difference == 0,
-            f"{account.product_id} has {account.stock} in stock, but adjustments of {account.adjusted} and sales of "
+            f"{account.product_id} has {account.on_hand} in stock, but adjustments of {account.adjusted} and sales of "
             f"{account.sold} leave {account.adjusted - account.sold}",
         )
 

@@ -43,6 +43,7 @@ def sell_from_lanes(shop, worker, over):
         ]
         committer.apply(orders, soon())
         number += 1
+        time.sleep(0.05)
     return number
 
 

@@ -12,12 +12,14 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Cancellation, Order
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine import recall as recall_module
+from inventory_orders.engine.claims import CLAIM_SECONDS
+from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import bring_home, recall
@@ -326,10 +328,27 @@ def test_a_corrupt_page_is_named_and_the_other_products_come_home(lanes, lane):
 
 def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(lanes):
     lanes.list_and_lend()
+    lanes.list_and_lend("r")
+    assert PageKey.of(DEPOT, "p") == PageKey.of(DEPOT, "r")
     lanes.change("Products", "p", createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     with pytest.raises(CorruptItemError, match="of the incarnation of p that was created at 2027"):
-        lanes.recall("p", home=True)
+        lanes.recall("p", "r", home=True)
     assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+    assert (lanes.in_lanes("r"), lanes.row("r").stock_count) == ({}, 100)
+
+
+def test_a_page_of_a_former_life_that_is_only_out_of_date_is_read_again(lanes):
+    lanes.list_and_lend()
+    former = lanes.row().created_at
+
+    def list_again(_):
+        assert lanes.products.delist("p", former, lanes.soon())
+        lanes.list_and_lend(stock=50, lanes={1: 5}, depot=5)
+
+    lanes.tables.once("TransactWriteItems", list_again)
+    recalled = lanes.recall("p", home=True)
+    assert recalled.away == set()
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
 
 
 def test_a_row_that_dynamodb_does_not_take_is_named(lanes):
@@ -602,6 +621,25 @@ def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
     assert "UpdateItem" not in lanes.tables.calls
 
 
+def test_nobody_waits_at_the_depot_with_a_claim_on_what_is_to_come_home(lanes):
+    lanes.list_and_lend()
+    lanes.engine.contention.observe_conflict("p", 0.01)
+    began = lanes.client.clock.monotonic()
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    assert (outcomes(report), report.stats.claims) == ([(APPLIED, "")], 2)
+    assert lanes.client.clock.monotonic() - began < CLAIM_SECONDS
+
+
+def test_a_process_that_brings_home_what_its_own_lane_holds_forgets_that_lane(lanes):
+    lanes.list_and_lend(lanes={1: 20})
+    store = lanes.client.store
+    engine = Committer(store, lanes.client.policy, SystemClock(), lanes=1)
+    lane = engine.lanes.take(lanes.soon(), CommitStats())
+    engine.lanes.remember(store.read([PageKey(lane, n) for n in range(PAGES)]).pages.values())
+    report = lanes.tables.apply(engine, fifo(1, quantity=90))
+    assert (outcomes(report), lane, engine.lanes.pages) == ([(APPLIED, "")], 1, None)
+
+
 @pytest.mark.parametrize(
     ("delta", "status", "left"), [(-39, APPLIED, 1), (-40, APPLIED, 60), (-101, REJECTED, 100)]
 )
@@ -822,19 +860,25 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
     assert lanes.row().stock_count == 100
 
 
-def test_an_owner_whose_lease_has_passed_on_gets_no_fence_back(lanes):
-    """Its lease ends while it waits at the depot, and somebody else writes the row."""
-    lanes.list_and_lend()
-
-    def pass_on(_):
-        lanes.client.clock.sleep(31.0)
-        lanes.tables.apply(lanes.tables.worker(), Order("o", "u", {"p": 1}))
-
-    lanes.tables.once("BatchGetItem", pass_on)
-    with pytest.raises((LeaseLostError, ThrottledError)):
-        lanes.lease(seconds=30.0)
-    row = lanes.row()
-    assert row.lock_version != row.version
+def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
+    lanes.tables.create("p", 101)
+    lease = lanes.lease(seconds=5.0)
+    lanes.client.clock.sleep(6.0)
+    lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
+    lanes.lend("p", {1: 20})
+    owner = lanes.row().locked_by
+    home = bring_home(
+        lanes.client,
+        lanes.engine.contention,
+        None,
+        [lanes.row()],
+        lanes.soon(),
+        lanes.stats,
+        owner,
+    )
+    assert (owner, home.away, lanes.row().stock_count) == (lease.owner, set(), 100)
+    assert lanes.row().lock_version != lanes.row().version
+    assert home.rows["p"].lock_version != home.rows["p"].version
 
 
 def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):

@@ -317,8 +317,9 @@ class _Batch:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
         visit: Visit | None = None
         has_lost = progressed = False
-        if self._deadline.remaining() <= 0:
-            self._give_up_all("OUT_OF_TIME", "the invocation had no time left to sell")
+        pace = self._client.pace.seconds * (1 + self._client.policy.random()) / 2
+        if (pace and not self._client.pause(pace, self._deadline)) or self._deadline.remaining() <= 0:
+            self._give_up_all("OUT_OF_TIME", "no time was left for another round")
             return
         pending = self._pending.values()
         if not any(self._throttled.isdisjoint(change.product_ids) for change in pending):
@@ -812,8 +813,6 @@ class _Batch:
         except StoreError as error:
             self._fail(error)
             return
-        for product_id in short:
-            engine.cache.forget(product_id)
         self._read(sorted(short))
         if corrupt is not None:
             for product_id in short:
