@@ -624,29 +624,28 @@ class Monitoring(Construct):
             "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches "
             "are small (raise `batchWindowSeconds`), or orders share no products.",
         )
-        units = cloudwatch.MathExpression(
-            expression="(products + orders + index) / answered",
-            using_metrics={
-                "products": self._of_table(
-                    self._tables["Products"], "ConsumedWriteCapacityUnits", "products", _BLUE
-                ),
-                "orders": self._of_table(
-                    self._tables["Orders"], "ConsumedWriteCapacityUnits", "orders", _BLUE
-                ),
-                # CloudWatch counts an index apart from its table.
-                "index": self._of_table(
-                    self._tables["Orders"],
-                    "ConsumedWriteCapacityUnits",
-                    "byUser",
-                    _BLUE,
-                    index="byUser",
-                ),
-                "answered": self._metric("OrdersPlaced", "Sum", "placed", _GREEN),
-            },
-            label="write units per placed order",
-            color=_BLUE,
-            period=_MINUTE,
-        )
+        placed = self._metric("OrdersPlaced", "Sum", "placed", _GREEN)
+        # CloudWatch counts an index apart from its table. One line each: a sum would have a gap where one has.
+        units = [
+            cloudwatch.MathExpression(
+                expression=f"{name} / placed",
+                using_metrics={
+                    "placed": placed,
+                    name: self._of_table(
+                        self._tables[table], "ConsumedWriteCapacityUnits", name, color, index
+                    ),
+                },
+                label=f"for {name}",
+                color=color,
+                period=_MINUTE,
+            )
+            for name, table, index, color in (
+                ("orders", "Orders", None, _BLUE),
+                ("index", "Orders", "byUser", _GREY),
+                ("products", "Products", None, _ORANGE),
+                ("lanes", "Allotments", None, _GREEN),
+            )
+        ]
         self.dashboard.add_widgets(
             self._graph(
                 "Orders per transaction",
@@ -663,7 +662,7 @@ class Monitoring(Construct):
                 "per period",
                 width=6,
             ),
-            self._graph("Capacity", [units], "write units", width=6),
+            self._graph("Capacity", units, "write units per placed order", width=6, stacked=True),
             self._graph(
                 "Commit latency",
                 [
