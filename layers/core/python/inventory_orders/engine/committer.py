@@ -77,7 +77,7 @@ class Committer:
         clock: Source of time.
         executor: Runs reads and transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
-        lanes: How many lanes stock may be set aside in; 0: none. Only for changes that take stock and give none back.
+        lanes: How many lanes stock may be set aside in; 0: none.
 
     Attributes:
         client: Sends the requests.
@@ -198,9 +198,12 @@ class _Batch:
         self._failure: StoreError | None = None
         self._age = age
         self._fought: set[str] = set()
-        # First come, first served ends where some are served by a lane: groups are served by the rows.
-        grouped = any(change.group is not None for change in changes)
-        self._lanes = None if grouped else engine.lanes
+        # Groups are served by the rows: first come, first served ends where some are served by a lane.
+        for_rows = any(
+            change.group is not None or (change.product_ids and not change.wanted)
+            for change in changes
+        )
+        self._lanes = None if for_rows else engine.lanes
 
     # ------------------------------------------------------------------ the loop
 
@@ -223,7 +226,7 @@ class _Batch:
         engine, changes = self._engine, self._duplicates.first_by_key
         engine.replays.observe_batch()
         if self._lanes is not None:
-            self._lanes.demand.see(_wanted(change) for change in changes.values())
+            self._lanes.demand.see(change.wanted for change in changes.values())
             if engine.replays.are_expected:
                 self._read([*changes])
             return
@@ -431,7 +434,7 @@ class _Batch:
         """Units of each product that the pending changes want."""
         need: dict[str, int] = {}
         for change in self._pending.values():
-            for product_id, units in _wanted(change).items():
+            for product_id, units in change.wanted.items():
                 need[product_id] = need.get(product_id, 0) + units
         return need
 
@@ -776,6 +779,9 @@ class _Batch:
         # Nobody waits at the depot with claims in hand, and the recall writes what was claimed.
         self._claims.release()
         engine, known = self._engine, (self._products[product_id] for product_id in short)
+        if engine.lanes is not None:
+            # The lane of this process may lose units, too.
+            engine.lanes.forget()
         corrupt: CorruptItemError | None = None
         try:
             bring_home(
@@ -879,11 +885,6 @@ class _Batch:
             stats=self._stats,
             failure=self._failure,
         )
-
-
-def _wanted(change: Change) -> dict[str, int]:
-    """Units that a change takes, by product."""
-    return {product_id: -delta for product_id, delta in change.deltas({}).items()}
 
 
 def _rejects(planned: Plan) -> bool:
