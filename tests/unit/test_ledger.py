@@ -253,7 +253,7 @@ def test_a_page_that_is_not_known_is_not_recalled(unknown):
 def test_units_of_another_incarnation_are_not_mixed():
     again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
     old = holding_page(DEPOT, "p", 5)
-    with pytest.raises(ValueError, match="page 0/. cannot give"):
+    with pytest.raises(ValueError, match="cannot give"):
         Ledger({"p": again}, [old]).draw("p", 5, 0)
     ledger = Ledger({"p": replace(again, lent_to=frozenset({0}))}, [old])
     with pytest.raises(ValueError, match="another incarnation"):

@@ -380,7 +380,7 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
 
 
 @given(orders, few_places, limits, releases, st.booleans())
-def test_what_was_moved_comes_first_and_the_release_once_with_the_last_that_needs_the_depot(
+def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depot(
     batch, spec, limit, release, alone
 ):
     stock = Stock(spec)

@@ -377,7 +377,7 @@ def test_of_two_recalls_each_unit_arrives_once(lanes):
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
 
 
-def test_a_fill_in_between_loses_a_recall_and_its_units_come_back_with_the_next_attempt(lanes):
+def test_a_fill_in_between_loses_a_recall_and_the_next_attempt_brings_its_units(lanes):
     lanes.list_and_lend()
     lanes.tables.once("TransactWriteItems", lambda _: lanes.fill(3))
     assert lanes.recall("p").lent == set()

@@ -89,7 +89,9 @@ class Transaction:
         """Units by product id that it moves from rows to the depot."""
         if not self.pages:
             return {}
-        taken = {u.after.product_id: u.before.stock_count - u.after.stock_count for u in self.updates}
+        taken = {
+            u.after.product_id: u.before.stock_count - u.after.stock_count for u in self.updates
+        }
         for decision in self.decisions:
             for product_id, delta in decision.touched.items():
                 if product_id not in self.from_pages:
