@@ -297,8 +297,8 @@ class Monitoring(Construct):
             self._metric("DrawsLost", "Average", "lost", _RED, period=_FIVE_MINUTES),
             MOST_DRAWS_LOST,
             "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the "
-            "depot twice: lanes hurt. First: find who writes the same rows, and have them send it through the queues, "
-            "which batch. If it stays, set lanes to 0 in cdk.json.",
+            "depot more than once. First: find who else writes these rows all the time, and have them send it through "
+            "the queues, which batch.",
             periods=3,
         )
         self._alarm(
@@ -587,7 +587,7 @@ class Monitoring(Construct):
         self.dashboard.add_widgets(
             self._graph("Orders served by the worker's own lane", [own], "%"),
             self._graph(
-                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "lanes hurt")
+                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "too many visits")
             ),
             self._graph(
                 "Wait in line at the depot",
