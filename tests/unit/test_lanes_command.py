@@ -24,7 +24,7 @@ def shop(monkeypatch):
 
 
 def lanes(*arguments, **more):
-    return CliRunner().invoke(main.app, ["lanes", *arguments], **more)
+    return CliRunner().invoke(main.app, ["lanes", *arguments], env={"COLUMNS": "160"}, **more)
 
 
 def words(done):
