@@ -313,6 +313,44 @@ def _others_are_left_alone(world: World) -> None:
     require(ends.count("UNKNOWN_ORDER_STATUS") == 1, f"the messages ended as {ends}")
 
 
+# ---------------------------------------------------------------------- with lanes
+
+
+def _lent(world: World, name: str, **units: int) -> None:
+    """Let an environment sell some, so that stock is lent and its lane is filled: two batches, as one is too seldom."""
+    for number in range(2):
+        world.warm_up(name, order(f"warm{name}{number}", **units))
+
+
+def _draw_and_row(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    # A knows that p is wanted, and so draws; for B it is seldom sold, and its row is good enough.
+    world.warm_up("A", order("warm", p=1))
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "place_orders", order("b", p=1))
+    if rivals > 2:
+        world.deliver("C", "adjust_stock", receipt("r", "p", 1))
+
+
+def _lanes_side_by_side(world: World, rivals: int) -> None:
+    world.product("p", 14)
+    _lent(world, "A", p=1)
+    _lent(world, "B", p=1)
+    for name in "ABC"[:rivals]:
+        world.deliver(name, "place_orders", order(f"{name}1", p=1), order(f"{name}2", p=1))
+
+
+def _lane_taken_over(world: World, rivals: int) -> None:
+    world.product("p", 10)
+    _lent(world, "A", p=1)
+    # A does not know that its lease is over, as if its clock were wrong. So B gets the lane, with what is in it.
+    world.forget_lease(1)
+    world.deliver("A", "place_orders", order("a", p=2))
+    world.deliver("B", "place_orders", order("b1", p=2), order("b2", p=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -335,5 +373,8 @@ SCENARIOS = {
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
         Scenario("atomic against optimistic decrement", _decrements, one_fault=False),
+        Scenario("draw against order by row", _draw_and_row, lanes=2),
+        Scenario("two lanes side by side", _lanes_side_by_side, lanes=2),
+        Scenario("lane taken over against its woken owner", _lane_taken_over, lanes=1),
     )
 }
