@@ -35,8 +35,8 @@ from bench.capacity import Exchange
 from bench.figures import Cell, Observed, audit, reduce
 from bench.plan import Size, Step
 from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
-from inventory_orders.invocation import runtime
 from infra.settings import MOST_LANES
+from inventory_orders.invocation import runtime
 from inventory_orders.store.rows import KEYS, Table, decode, read_page
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB

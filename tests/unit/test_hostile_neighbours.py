@@ -4,13 +4,7 @@ The real client and engine run on the simulated AWS, in virtual time.
 """
 
 import math
-import random
-from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import timedelta
-from functools import cache
 
-import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
@@ -18,7 +12,6 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Cancellation, Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
-from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
     LeaseLostError,
@@ -29,116 +22,20 @@ from inventory_orders.errors import (
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
-from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table, decode
-from local.invoke import create_table
-from operations.audit import add_up
-from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
+from simulated_aws import ServiceError
 from simulated_aws.values import size_of_item
+from tests.support.tables_in_memory import INVOCATION_SECONDS, tables_in_memory
 
 APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
 INVALID, RETURNED = ChangeStatus.INVALID, ChangeStatus.RETURNED
 
-INVOCATION_SECONDS = 23.0
-CALL_SECONDS = 0.01
 HOUR = 3600.0
 LARGEST_ROW = 400 * 1024
 
 
-@dataclass
-class WrongClock(SystemClock):
-    """The clock of a worker that is off by some seconds. Its monotonic part is right."""
-
-    off: float = 0.0
-
-    def now(self):
-        return super().now() + timedelta(seconds=self.off)
-
-
-@cache
-def client():
-    return boto3.client("dynamodb", config=CLIENT_CONFIG)
-
-
-class Tables:
-    """The tables in memory, and workers on them.
-
-    Attributes:
-        before: Called with each DynamoDB operation and its request; may raise or return what the client then gets.
-    """
-
-    def __init__(self):
-        self.clock = ManualClock()
-        self.aws = SimulatedAws(self.clock.now)
-        self.before = lambda operation, request: None
-        self.calls = []
-        self.store = Store(client(), {table: table.value for table in Table})
-        self.chance = random.Random(0)
-
-    def answer(self, service, operation, request):
-        self.clock.sleep(CALL_SECONDS)
-        self.calls.append(operation)
-        answer = self.before(operation, request)
-        return self.aws.answer(service, operation, request) if answer is None else answer
-
-    def worker(self, off=0.0):
-        policy = RetryPolicy(random=self.chance.random)
-        return Committer(self.store, policy, WrongClock(off))
-
-    def apply(self, worker, *changes, seconds=INVOCATION_SECONDS):
-        return worker.apply(changes, Deadline.after(seconds, worker.client.clock))
-
-    def once(self, operation, action):
-        """Do something before the next call of an operation."""
-
-        def before(called, request):
-            if called != operation:
-                return None
-            self.before = lambda *_: None
-            return action(request)
-
-        self.before = before
-
-    def create(self, product_id, stock=1000, size=0):
-        """List a product; with a size in bytes, somebody else adds attributes to its row until it has that."""
-        products = Products(self.store)
-        created, _ = products.create(NewProduct(product_id, stock))
-        assert created
-        if size:
-            row = self.row(product_id)
-            row["othersAttribute"] = {"S": ""}
-            missing = size - len("othersAttribute") - self.size(product_id)
-            row["othersAttribute"] = {"S": "x" * missing}
-            self.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
-            assert self.size(product_id) == size
-
-    def row(self, product_id):
-        return dict(self.aws.dynamodb.tables["Products"].items[product_id,])
-
-    def size(self, product_id):
-        return size_of_item(self.row(product_id))
-
-    def stock(self, product_id):
-        return int(self.row(product_id)["stockCount"]["N"])
-
-    def unexplained(self):
-        """Units of each product that no adjustment or order explains."""
-        rows = [
-            [decode(item) for item in self.aws.dynamodb.tables[table].items.values()]
-            for table in ("Products", "StockAdjustments", "Orders")
-        ]
-        return {account.product_id: account.difference for account in add_up(*rows)}
-
-
 @pytest.fixture
 def tables():
-    tables = Tables()
-    with ExitStack() as stack:
-        stack.enter_context(virtual_time(tables.clock))
-        stack.enter_context(answered_by(tables.answer))
-        for table in Table:
-            create_table(client(), table, table.value)
+    with tables_in_memory() as tables:
         yield tables
 
 

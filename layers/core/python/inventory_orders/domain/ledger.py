@@ -239,7 +239,7 @@ class Ledger:
             if before is None:
                 raise ValueError(f"there is no product {product_id}")
             after = wanted.with_stock(wanted.stock_count, before.version + 1)
-            if after.lent_to and after.spare < 0:
+            if after.lent_to and not after.may_be_lent:
                 raise ValueError(f"too little of {product_id} would be left in its row: {after}")
             updates.append(Update(before, after))
             self._rows_stored[product_id] = self.rows[product_id] = after

@@ -88,6 +88,12 @@ class Product:
             return self.stock_count - max(0, self.low_stock_threshold) - 1
         return self.available
 
+    @property
+    def may_be_lent(self) -> bool:
+        """Whether lanes may hold more of it: it is `ACTIVE`, and what is here exceeds both 0 and the threshold."""
+        least = max(0, self.low_stock_threshold)
+        return self.status is ProductStatus.ACTIVE and self.stock_count > least
+
     def lease_left(self, now: float) -> float:
         """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0

@@ -13,6 +13,7 @@ from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import (
     CONDITION_FAILED,
+    INVALID,
     RIVAL,
     THROTTLED,
     TRANSIENT,
@@ -25,8 +26,6 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-
-_INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 
 class FailureKind(Enum):
@@ -101,13 +100,11 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
     with_record = (decision.change for decision in failed.decisions if decision.has_record)
     of_records = zip(with_record, error.reasons[before_records:], strict=False)
     refused = tuple(
-        (product_id, reason.message)
-        for product_id, reason in of_products
-        if reason.code in _INVALID
+        (product_id, reason.message) for product_id, reason in of_products if reason.code in INVALID
     )
-    if codes & _INVALID and not refused:
+    if codes & INVALID and not refused:
         kind, code = FailureKind.INVALID, "REFUSED_BY_DYNAMODB"
-    elif codes <= TRANSIENT | _INVALID | {CONDITION_FAILED}:
+    elif codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
         kind, code = FailureKind.OVERTAKEN, "CONTENTION"
     else:
         # Access denied, or something newer than this code: somebody has to look at it.

@@ -15,7 +15,7 @@ Its rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -46,6 +46,7 @@ from inventory_orders.engine.outcomes import (
 )
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.reader import RecentReplays, read, side_by_side
+from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -251,8 +252,8 @@ class _Batch:
             leased | self._unreadable.keys() | self._throttled,
             self._limits,
         )
-        if self._from_cache and _rejects(planned):
-            # Nothing is rejected on the word of a cache.
+        if self._from_cache and (planned.short or _rejects(planned)):
+            # Nothing is rejected or brought home on the word of a cache.
             cached, self._from_cache = sorted(self._from_cache), set()
             self._read(cached)
             return
@@ -275,6 +276,8 @@ class _Batch:
                 self._claims.release()
         elif self._pending and planned.chains:
             self._claim(planned.chains[0], to_claim[0])
+        elif planned.short:
+            self._bring_home(planned.short)
         elif self._throttled:
             # All others are through.
             self._throttled.clear()
@@ -754,6 +757,41 @@ class _Batch:
             self._fail(error)
         else:
             self._note(product_id, product.unlocked())
+
+    # ------------------------------------------------------------------ lanes
+
+    def _bring_home(self, short: Collection[str]) -> None:
+        """Get the units of products that lie in lanes. What cannot be had in time returns its changes."""
+        # Nobody waits at the depot with claims in hand, and the recall writes what was claimed.
+        self._claims.release()
+        engine, known = self._engine, (self._products[product_id] for product_id in short)
+        corrupt: CorruptItemError | None = None
+        try:
+            bring_home(
+                self._client,
+                engine.contention,
+                engine.executor,
+                [product for product in known if product is not None],
+                self._deadline,
+                self._stats,
+            )
+        except CorruptItemError as error:
+            corrupt = error
+        except (ThrottledError, OutcomeUnknownError) as error:
+            for product_id in short:
+                self._give_up_product(product_id, error.code, str(error))
+            return
+        except StoreError as error:
+            self._fail(error)
+            return
+        for product_id in short:
+            engine.cache.forget(product_id)
+        self._read(sorted(short))
+        if corrupt is not None:
+            for product_id in short:
+                product = self._products.get(product_id)
+                if product is not None and product.lent_to:
+                    self._give_up_product(product_id, corrupt.code, str(corrupt))
 
     def release_claims(self) -> None:
         """Release the claims that no commit has released."""

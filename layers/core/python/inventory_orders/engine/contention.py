@@ -163,7 +163,9 @@ class ContentionStats:
         """The product that most changes want, as far as this process has seen."""
         return max(product_ids, key=lambda p: (self._of(p).popularity(self._batches), p))
 
-    def next_claim_delay(self, product_id: str, age: float) -> float:
+    def next_claim_delay(
+        self, product_id: str, age: float, requests: float = _REQUESTS_PER_COMMIT
+    ) -> float:
         """Seconds until the next request for a claim on the product.
 
         A Poisson process whose rate is c times the time waited. n in line, which wait W on average, then ask
@@ -172,6 +174,7 @@ class ContentionStats:
         Args:
             product_id: The product.
             age: Seconds since the claim was first wanted, waits that came to nothing included.
+            requests: For one commit, of all that wait together.
         """
         known = self._products.get(product_id)
         if known is None or known.wait is None:
@@ -179,7 +182,7 @@ class ContentionStats:
         wait = max(known.wait, _LEAST_WAIT)
         age = min(age, _AGE_CAP * wait)
         exponential = -math.log(1.0 - self._random())
-        step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS_PER_COMMIT
+        step = 2 * _MEAN_AGE * wait**2 * exponential / requests
         return math.sqrt(age**2 + step) - age
 
     def _of(self, product_id: str) -> _Contention:

@@ -1,4 +1,4 @@
-"""What a warm process has learnt of the demand from its own batches. Guesses, all of them: nothing is sold by them."""
+"""Demand: what a warm process has learnt of it from its own batches. Guesses: nothing is sold by them."""
 
 from __future__ import annotations
 

@@ -295,6 +295,8 @@ class Visit:
             and p not in self._avoid
         )
         together = islice(scarce, max(0, _RECALLED_TOGETHER - len(product_ids)))
+        # Where one of them is, the others are: what is lent to lanes is lent to all of them.
+        lanes = frozenset[int]().union(*(self._ledger.row(p).lent_to for p in product_ids))
         recall(
             self._client,
             self._executor,
@@ -302,6 +304,7 @@ class Visit:
             self._deadline,
             self._stats,
             home=False,
+            lanes=lanes,
         )
 
     def _share_out(self) -> dict[str, int]:

@@ -21,6 +21,9 @@ VISIT_SECONDS = 2.0
 DEPOT_LINE = f"{DEPOT}/lease"
 """The name under which the contention statistics know the depot. No product can have it."""
 
+# Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
+_REQUESTS = 10.0
+
 
 def claim_depot(
     client: RetryingClient,
@@ -47,7 +50,7 @@ def claim_depot(
     seen: tuple[str, float, float] | None = None
     delay = 0.0
     if contention.is_contested(DEPOT_LINE):
-        delay = contention.next_claim_delay(DEPOT_LINE, age)
+        delay = contention.next_claim_delay(DEPOT_LINE, age, _REQUESTS)
     while client.pause(delay, deadline):
         stats.lease_wait += delay
         waited, now = clock.monotonic() - began, clock.now()
@@ -70,7 +73,7 @@ def claim_depot(
         elif clock.monotonic() - seen[2] > VISIT_SECONDS:
             # By the clock of its owner or of this process it would last for as long as that clock is wrong.
             dead = lease.owner
-        delay = contention.next_claim_delay(DEPOT_LINE, age + waited)
+        delay = contention.next_claim_delay(DEPOT_LINE, age + waited, _REQUESTS)
     raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
 

@@ -1,5 +1,423 @@
-"""Temporary."""
+"""Whoever needs units that lie in lanes gets them back: from lanes to the depot, and from there to the row.
+
+A recall is a few transactions, each conditioned on the versions of all that it writes: the rows, the depot's pages,
+and the pages of every lane that loses the product. A lane that sells meanwhile makes one of them lose. Then the page
+came back with the loss, so the next attempt needs no read; and every second attempt leaves such lanes out, because
+their owners are at work and come in line at the depot by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.planner import Limits, Transaction
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.line import claim_depot, release_depot
+from inventory_orders.engine.reader import read
+from inventory_orders.engine.retrying_client import (
+    CONDITION_FAILED,
+    INVALID,
+    TRANSIENT,
+    RetryingClient,
+)
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError, ThrottledError, TransactionCancelledError
+from inventory_orders.store.dynamodb import ClaimUse
+from inventory_orders.store.rows import Key
+
+_ATTEMPTS = 4
+
+# Lanes in one transaction, so that there is room for the rows of several products.
+_MOST_LANES = 90
 
 
-def recall(*args, **kwargs):
-    raise NotImplementedError
+@dataclass(slots=True)
+class Recalled:
+    """What a recall left.
+
+    Attributes:
+        rows: By id, each product as it is stored now; None if there is none.
+        pages: The pages that were read or written, as they are stored now.
+    """
+
+    rows: dict[str, Product | None] = field(default_factory=dict)
+    pages: dict[PageKey, Page] = field(default_factory=dict)
+
+    @property
+    def lent(self) -> set[str]:
+        """The products that lanes other than the depot may still hold."""
+        return {p for p, row in self.rows.items() if row is not None and row.lent_to - {DEPOT}}
+
+    @property
+    def away(self) -> set[str]:
+        """The products of which units may lie elsewhere than in their rows."""
+        return {p for p, row in self.rows.items() if row is not None and row.lent_to}
+
+
+def recall(
+    client: RetryingClient,
+    executor: Executor | None,
+    product_ids: Iterable[str],
+    deadline: Deadline,
+    stats: CommitStats,
+    *,
+    home: bool,
+    lanes: Collection[int] = (),
+    claims: Mapping[str, ClaimUse] | None = None,
+) -> Recalled:
+    """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
+
+    A product that is gone, or under a live lease of somebody else, is left alone.
+
+    Args:
+        client: Sends the requests.
+        executor: Reads side by side where one request is not enough.
+        product_ids: The products.
+        deadline: When to give up.
+        stats: Where to note what it took.
+        home: Whether units that no other lane holds any more go on to the row, which then is where they all are.
+        lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
+        claims: By product id the leases of the caller. The writes leave them as they are.
+
+    Raises:
+        CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
+        ThrottledError: Rivals or throttles were in the way of every attempt.
+        StoreError: DynamoDB failed. It is not known what was done.
+    """
+    visit = _Visit(client, executor, deadline, stats, claims or {}, home=home)
+    return visit.run(list(product_ids), lanes)
+
+
+def bring_home(
+    client: RetryingClient,
+    contention: ContentionStats,
+    executor: Executor | None,
+    products: Iterable[Product],
+    deadline: Deadline,
+    stats: CommitStats,
+    *,
+    claims: Mapping[str, ClaimUse] | None = None,
+) -> Recalled:
+    """Bring all units of products to their rows, so that these are where they are sold.
+
+    Sends nothing about products without `lent_to`. One that is under a longer lease of somebody else is left alone.
+
+    Args:
+        client: Sends the requests.
+        contention: What this process has seen of its rivals.
+        executor: Reads side by side where one request is not enough.
+        products: As the caller has read them.
+        deadline: When to give up.
+        stats: Where to note what it took.
+        claims: By product id the leases of the caller. The writes leave them as they are.
+
+    Raises:
+        CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
+        ThrottledError: No time was left, or rivals were in the way of every attempt.
+        StoreError: DynamoDB failed. It is not known what was done.
+    """
+    home = Recalled()
+    wanted = {product.product_id: product for product in products if product.lent_to}
+    visits = 0
+    while wanted:
+        lease = claim_depot(client, contention, deadline, stats)
+        visit = _Visit(client, executor, deadline, stats, claims or {}, home=True, release=lease)
+        try:
+            lanes = {lane for product in wanted.values() for lane in product.lent_to}
+            recalled = visit.run(list(wanted), lanes)
+        finally:
+            if visit.release is not None:
+                release_depot(client, lease, deadline, stats)
+        home.rows |= recalled.rows
+        home.pages |= recalled.pages
+        now = client.clock.now().timestamp()
+        wanted = {
+            product_id: row
+            for product_id in recalled.away
+            if (row := recalled.rows[product_id]) is not None
+            and (visit.is_free(row, now) or row.is_claimed)
+        }
+        visits += 1
+        if wanted and not client.pause(client.policy.backoff(visits), deadline):
+            raise ThrottledError(
+                "CONTENTION", f"no time was left to bring home {', '.join(sorted(wanted))}"
+            )
+    return home
+
+
+class _Visit:
+    """One recall: what it knows of rows and pages, and its attempts.
+
+    Attributes:
+        release: The depot's lease, if it still has to be released.
+    """
+
+    def __init__(
+        self,
+        client: RetryingClient,
+        executor: Executor | None,
+        deadline: Deadline,
+        stats: CommitStats,
+        claims: Mapping[str, ClaimUse],
+        *,
+        home: bool,
+        release: LaneLease | None = None,
+    ) -> None:
+        self.release = release
+        self._client = client
+        self._executor = executor
+        self._deadline = deadline
+        self._stats = stats
+        self._claims = claims
+        self._home = home
+        self._known = Recalled()
+        self._corrupt: dict[Key, CorruptItemError] = {}
+        self._busy: set[int] = set()
+
+    def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
+        """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
+        hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
+        problems: list[CorruptItemError] = []
+        for attempt in range(_ATTEMPTS):
+            self._read([*product_ids, *hints])
+            concerned = [row for row in self._known.rows.values() if row and self._concerns(row)]
+            hints = _pages_of(concerned)
+            self._read(hints)
+            ledger = Ledger(self._known.rows, self._known.pages.values())
+            problems, sound = [], []
+            for row in concerned:
+                if (problem := self._problem(row)) is None:
+                    sound.append(row)
+                else:
+                    problems.append(problem)
+            avoid = self._busy if attempt % 2 else frozenset[int]()
+            transactions = list(self._transactions(ledger, sound, avoid))
+            if transactions and not self._commit(transactions):
+                self._client.pause(self._client.policy.backoff(1), self._deadline)
+            elif not transactions and not problems and not avoid:
+                break
+        if problems:
+            raise problems[0]
+        return self._known
+
+    def is_free(self, row: Product, now: float) -> bool:
+        """Whether no lease of somebody else is on a product."""
+        return row.lease_left(now) <= 0 or self._claim(row) is not None
+
+    def _claim(self, row: Product) -> ClaimUse | None:
+        """The caller's lease on a product, if it is not lost."""
+        claim = self._claims.get(row.product_id)
+        is_held = claim is not None and claim.owner == row.locked_by
+        return claim if is_held and row.lock_version in (None, row.version) else None
+
+    def _concerns(self, row: Product) -> bool:
+        """Whether there is something to bring back."""
+        lanes = row.lent_to if self._home else row.lent_to - {DEPOT}
+        return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
+
+    def _problem(self, row: Product) -> CorruptItemError | None:
+        """Why a product cannot be brought back: an item is corrupt, or a page holds units of another incarnation."""
+        pages = _pages_of([row])
+        for place in (row.product_id, *pages):
+            if place in self._corrupt:
+                return self._corrupt[place]
+        for key in pages:
+            held = self._known.pages[key].holdings.get(row.product_id)
+            if held is not None and held.created_at != row.created_at:
+                # The row may be older than the page, or the page older than the row.
+                del self._known.pages[key]
+                self._known.rows.pop(row.product_id, None)
+                return CorruptItemError(
+                    f"page {key} holds {held.units} of the incarnation of {row.product_id} that was created at "
+                    f"{held.created_at} and is gone; repair the item",
+                    "CORRUPT_PAGE",
+                )
+        return None
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, keys: Iterable[Key]) -> None:
+        """Read what is not known yet."""
+        known = {*self._known.rows, *self._known.pages, *self._corrupt}
+        wanted = [key for key in dict.fromkeys(keys) if key not in known]
+        if not wanted:
+            return
+        snapshot = read(self._client, self._executor, wanted, self._deadline, self._stats)
+        if snapshot.unprocessed:
+            raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed}")
+        for product_id, why in snapshot.unreadable.items():
+            self._corrupt[product_id] = CorruptItemError(why, "CORRUPT_PRODUCT")
+        for product_id, row in snapshot.products.items():
+            self._note(product_id, row)
+        for key, page in snapshot.pages.items():
+            self._note(key, page)
+
+    def _note(self, key: Key, found: object) -> None:
+        """Take over what is stored under a key."""
+        known = self._known
+        if isinstance(found, CorruptItemError):
+            self._corrupt[key] = found
+        if isinstance(found, Page):
+            known.pages[found.key] = found
+        elif isinstance(key, PageKey):
+            known.pages.pop(key, None)
+        elif isinstance(key, str) and (found is None or isinstance(found, Product)):
+            known.rows[key] = found
+        elif isinstance(key, str):
+            known.rows.pop(key, None)
+
+    # ------------------------------------------------------------------ writing
+
+    def _transactions(
+        self, ledger: Ledger, rows: Sequence[Product], avoid: Collection[int]
+    ) -> Iterator[Transaction]:
+        """What brings products back, each transaction built on those before it."""
+        limits = Limits()
+        room = limits.actions - (self.release is not None)
+        places: set[str | PageKey] = set()
+        for number, lanes, group in self._pieces(ledger, rows, avoid):
+            new: set[str | PageKey] = {*group, *(PageKey(lane, number) for lane in (DEPOT, *lanes))}
+            together = places | new
+            if places and (len(together) > room or _size(ledger, together) > limits.size):
+                yield _written_down(ledger)
+                together = new
+            places = together
+            for product_id in group:
+                lent_to = ledger.row(product_id).lent_to
+                ledger.recall(product_id, sorted(lent_to.intersection(lanes)))
+                if self._home and lent_to <= {DEPOT, *lanes}:
+                    ledger.bring_home(product_id)
+        if places:
+            yield _written_down(ledger)
+
+    def _pieces(
+        self, ledger: Ledger, rows: Sequence[Product], avoid: Collection[int]
+    ) -> Iterator[tuple[int, list[int], list[str]]]:
+        """Page numbers with the lanes and the products that fit into one transaction."""
+        most = Limits().actions - 1 - (self.release is not None)
+        by_number: dict[int, list[str]] = {}
+        lanes_of: dict[int, set[int]] = {}
+        for row in rows:
+            number = PageKey.of(DEPOT, row.product_id).number
+            by_number.setdefault(number, []).append(row.product_id)
+            lanes_of.setdefault(number, set()).update(row.lent_to - {DEPOT, *avoid})
+        for number, product_ids in by_number.items():
+            for lanes in self._portions(number, sorted(lanes_of[number])) or [[]]:
+                # The ledger says what the pieces before this one have left.
+                concerned = [
+                    product_id
+                    for product_id in product_ids
+                    if (lent_to := ledger.row(product_id).lent_to)
+                    and (lent_to.intersection(lanes) or (self._home and lent_to == {DEPOT}))
+                ]
+                size = most - len(lanes)
+                for start in range(0, len(concerned), size):
+                    yield number, lanes, concerned[start : start + size]
+
+    def _portions(self, number: int, lanes: Iterable[int]) -> list[list[int]]:
+        """Lanes in portions whose pages leave room in a transaction for the depot's page and for rows."""
+        portions: list[list[int]] = []
+        size = 0
+        for lane in lanes:
+            of_page = self._known.pages[PageKey(lane, number)].size
+            if (
+                not portions
+                or len(portions[-1]) == _MOST_LANES
+                or size + of_page > Limits().size // 2
+            ):
+                portions.append([])
+                size = 0
+            portions[-1].append(lane)
+            size += of_page
+        return portions
+
+    def _commit(self, transactions: Sequence[Transaction]) -> bool:
+        """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
+        client = self._client
+        for transaction in transactions:
+            release = self.release if transaction is transactions[-1] else None
+            sent = replace(transaction, release=release)
+            # As known before the write: the transaction's own rows do not tell how a lease's fence moves along.
+            known = (self._known.rows[product_id] for product_id in sent.after)
+            claims = {row.product_id: claim for row in known if row and (claim := self._claim(row))}
+            try:
+                client.write(
+                    client.store.transaction_request(sent, client.clock.now(), claims),
+                    len(sent.updates),
+                    self._deadline,
+                    self._stats,
+                    pages=len(sent.pages),
+                )
+            except TransactionCancelledError as cancelled:
+                self._learn(sent, cancelled)
+                return False
+            for product_id, after in sent.after.items():
+                is_leased = product_id in claims and after.lock_version is not None
+                self._note(
+                    product_id, replace(after, lock_version=after.version) if is_leased else after
+                )
+            for page in sent.pages:
+                self._note(page.after.key, page.after)
+            if release is not None:
+                self.release = None
+        return True
+
+    def _learn(self, lost: Transaction, cancelled: TransactionCancelledError) -> None:
+        """Take over what came back with a lost transaction.
+
+        Raises:
+            ThrottledError: Nothing came back.
+            TransactionCancelledError: It was lost for another reason than rivals.
+        """
+        if cancelled.codes <= TRANSIENT:
+            raise ThrottledError(
+                "CONTENTION", "rivals or throttles in every attempt"
+            ) from cancelled
+        if not cancelled.codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
+            raise cancelled
+        places: list[str | PageKey | None] = [update.before.product_id for update in lost.updates]
+        places += [page.before.key for page in lost.pages]
+        for place, reason in zip([*places, None], cancelled.reasons, strict=False):
+            if reason.code in INVALID and place is not None:
+                self._corrupt[place] = CorruptItemError(
+                    f"DynamoDB does not take {place} ({reason.message}); repair the item",
+                    "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
+                )
+            if reason.code != CONDITION_FAILED:
+                continue
+            if place is None:
+                # Somebody took the lease for over. It is theirs now.
+                self.release = None
+                continue
+            self._note(place, reason.found)
+            if isinstance(place, PageKey) and place.lane != DEPOT:
+                self._busy.add(place.lane)
+
+
+def _written_down(ledger: Ledger) -> Transaction:
+    try:
+        updates, pages = ledger.changes()
+    except ValueError as error:
+        # A row that somebody else wrote, with less in it than lent products have.
+        raise CorruptItemError(f"{error}; repair the item", "CORRUPT_PRODUCT") from error
+    return Transaction(updates, (), pages)
+
+
+def _size(ledger: Ledger, places: Iterable[str | PageKey]) -> int:
+    """Bytes of rows and pages."""
+    return sum(
+        ledger.page(place).size if isinstance(place, PageKey) else ledger.row(place).size
+        for place in places
+    )
+
+
+def _pages_of(rows: Iterable[Product]) -> list[PageKey]:
+    """The pages in which units of products may be."""
+    keys = (PageKey.of(lane, row.product_id) for row in rows for lane in row.lent_to | {DEPOT})
+    return list(dict.fromkeys(keys))

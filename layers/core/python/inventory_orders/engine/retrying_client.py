@@ -22,6 +22,9 @@ T = TypeVar("T")
 CONDITION_FAILED = "ConditionalCheckFailed"
 RIVAL = "TransactionConflict"
 THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
+INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
+"""Codes of cancellation after which no repetition can succeed."""
+
 TRANSIENT = THROTTLED | {"None", RIVAL}
 """Codes of cancellation after which the same request may succeed."""
 

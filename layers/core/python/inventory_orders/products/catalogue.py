@@ -25,7 +25,8 @@ from inventory_orders.domain.product import (
 from inventory_orders.engine.claims import Claims, outwait_claims
 from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.product_cache import ProductCache
-from inventory_orders.engine.retrying_client import CONDITION_FAILED, RetryingClient
+from inventory_orders.engine.recall import bring_home
+from inventory_orders.engine.retrying_client import CONDITION_FAILED, INVALID, RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ConditionFailedError,
@@ -47,12 +48,9 @@ from inventory_orders.store.dynamodb import NO_LIVE_LEASE, Store, unix
 MOST_AT_ONCE = 50
 """Products that one transaction can create: each takes two of its 100 actions."""
 
-_INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
-"""Codes of cancellation after which no repetition can succeed."""
-
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
-    *("locked_by", "lock_time", "lock_version", "lock_wait"),
+    *("locked_by", "lock_time", "lock_version", "lock_wait", "lent_to"),
 )
 """What is not for an update function to change."""
 
@@ -173,6 +171,9 @@ class Products:
                 if after is None:
                     self._settle(retries)
                     return Updated(before, before, retries)
+                if after.lent_to and not after.may_be_lent:
+                    before = self._bring_home(before, claims, deadline)
+                    continue
                 claim = claims.use(product_id, release=True)
                 action = self.store.product_replace_action(before, after, now, claim)
                 stats = CommitStats()
@@ -226,6 +227,18 @@ class Products:
             self.stats.lease_wait += wait
             product = self.get(product_id, deadline)
         return product
+
+    def _bring_home(self, product: Product, claims: Claims, deadline: Deadline) -> Product:
+        """The product when no lane holds any of it any more, unless a longer lease of another came in between.
+
+        Raises:
+            ProductNotFoundError: Meanwhile it has gone.
+            CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
+            StoreError: DynamoDB failed, or no time was left.
+        """
+        claims.release()
+        bring_home(self._client, self._contention, None, [product], deadline, self.stats)
+        return self.get(product.product_id, deadline)
 
     def _lease_left(self, product: Product) -> float:
         return product.lease_left(self.clock.now().timestamp())
@@ -307,7 +320,7 @@ class Products:
             if existing := _existing(new, cancelled):
                 others = [each for each in new if each.product_id not in existing]
                 return existing | self._create_together(others, deadline)
-            if cancelled.codes.isdisjoint(_INVALID):
+            if cancelled.codes.isdisjoint(INVALID):
                 raise
             return self._create_apart(new, cancelled, deadline)
         except RequestInvalidError as invalid:
@@ -543,6 +556,12 @@ class Products:
                 break
             if product.created_at != created_at:
                 break
+            if product.lent_to:
+                try:
+                    product = self._bring_home(product, claims, deadline)
+                except ProductNotFoundError:
+                    break
+                continue
             stats = CommitStats()
             try:
                 self._client.write(self._closing(product, claims), 1, deadline, stats)

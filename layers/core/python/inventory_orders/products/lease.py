@@ -20,6 +20,8 @@ from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.claims import outwait_claims
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import TRANSIENT, RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -34,7 +36,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import NO_LIVE_LEASE, UNLOCK, Store, unix
+from inventory_orders.store.dynamodb import NO_LIVE_LEASE, UNLOCK, ClaimUse, Store, unix
 
 LONGEST_LEASE_SECONDS = 900.0
 """What returned messages are sure to outlast. Renewed over and over, a lease may last longer, and they may not."""
@@ -137,7 +139,38 @@ class Lease:
             if product.locked_by != owner:
                 left = product.lease_left(clock.now().timestamp())
                 raise LeaseHeldError(product_id, left, is_claim=product.is_claimed) from None
-        return cls(client, product, owner, product.version, _expiry(product), seconds, stats)
+        lease = cls(client, product, owner, product.version, _expiry(product), seconds, stats)
+        if product.lent_to:
+            lease._bring_home(deadline)
+        return lease
+
+    def _bring_home(self, deadline: Deadline) -> None:
+        """Get what lies in lanes, as the owner of the lease. From then on all there is stands in the row.
+
+        Raises:
+            LeaseLostError: It has expired meanwhile.
+            StoreError: DynamoDB failed, or no time was left. The lease is released, or expires.
+        """
+        client, claim = self.client, ClaimUse(self.owner, release=False)
+        in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
+        contention = ContentionStats(client.clock, client.policy.random)
+        try:
+            home = bring_home(
+                client,
+                contention,
+                None,
+                [self.product],
+                in_time,
+                self.stats,
+                claims={self.product_id: claim},
+            )
+        except InventoryOrdersError as error:
+            self.__exit__(type(error), error, None)
+            raise
+        product = home.rows.get(self.product_id)
+        if product is None or product.lent_to or product.locked_by != self.owner:
+            raise self._lost()
+        self._adopt(product)
 
     @classmethod
     def resume(
@@ -259,7 +292,8 @@ class Lease:
                 self.product_id,
                 "SET #stockCount = :counted, #status = :status, #_version = :next, "
                 f"#lastUpdatedAt = :at {UNLOCK}",
-                f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt",
+                f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
+                "AND attribute_not_exists(#lentTo)",
                 {
                     "counted": counted,
                     "status": after.status,

@@ -443,7 +443,14 @@ class Store:
             after: As it is to be.
             now: The moment.
             claim: Of the sender, if it has one. The write releases it.
+
+        Raises:
+            ValueError: Lanes may hold more of it, and would not be allowed to.
         """
+        if after.lent_to and not after.may_be_lent:
+            raise ValueError(
+                f"{after.product_id} is in lanes: bring it home before it becomes {after}"
+            )
         old, new = product_row(before), product_row(after)
         update, values = _difference(old, new, LOCK if claim is not None else ())
         condition, read = _as_read(before, now, claim)
@@ -458,7 +465,12 @@ class Store:
             product: As it was read.
             now: The moment.
             claim: Of the sender, if it has one.
+
+        Raises:
+            ValueError: Lanes may hold more of it.
         """
+        if product.lent_to:
+            raise ValueError(f"{product.product_id} is in lanes: bring it home before it goes")
         condition, values = _as_read(product, now, claim)
         return {
             "Delete": {
@@ -518,6 +530,9 @@ class Store:
             "at": at,
         }
         gone = list(LOCK) if claim is not None and claim.release else []
+        if claim is not None and not claim.release and before.lock_version is not None:
+            # The owner of a lease writes on: the fence goes along.
+            expression += ", #lockVersion = :nextVersion"
         if after.lent_to != before.lent_to:
             if after.lent_to:
                 expression += ", #lentTo = :lentTo"

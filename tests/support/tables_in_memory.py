@@ -1,0 +1,125 @@
+"""Tables of the simulated AWS, and workers on them, in virtual time."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import boto3
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.change import Change
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.products.catalogue import Products
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Table, decode
+from local.invoke import create_table
+from operations.audit import add_up
+from simulated_aws import ManualClock, SimulatedAws, answered_by, virtual_time
+from simulated_aws.values import size_of_item
+
+INVOCATION_SECONDS = 23.0
+CALL_SECONDS = 0.01
+
+
+@dataclass
+class WrongClock(SystemClock):
+    """The clock of a worker that is off by some seconds. Its monotonic part is right."""
+
+    off: float = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.off)
+
+
+@cache
+def client() -> Any:
+    return boto3.client("dynamodb", config=CLIENT_CONFIG)
+
+
+class Tables:
+    """The tables in memory, and workers on them.
+
+    Attributes:
+        before: Called with each DynamoDB operation and its request; may raise or return what the client then gets.
+    """
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.aws = SimulatedAws(self.clock.now)
+        self.before: Callable[[str, Any], Any] = lambda operation, request: None
+        self.calls: list[str] = []
+        self.store = Store(client(), {table: table.value for table in Table})
+        self.chance = random.Random(0)
+
+    def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
+        self.clock.sleep(CALL_SECONDS)
+        self.calls.append(operation)
+        answer = self.before(operation, request)
+        return self.aws.answer(service, operation, request) if answer is None else answer
+
+    def worker(self, off: float = 0.0) -> Committer:
+        policy = RetryPolicy(random=self.chance.random)
+        return Committer(self.store, policy, WrongClock(off))
+
+    def apply(
+        self, worker: Committer, *changes: Change, seconds: float = INVOCATION_SECONDS
+    ) -> CommitReport:
+        return worker.apply(changes, Deadline.after(seconds, worker.client.clock))
+
+    def once(self, operation: str, action: Callable[[Any], Any]) -> None:
+        """Do something before the next call of an operation."""
+
+        def before(called: str, request: Any) -> Any:
+            if called != operation:
+                return None
+            self.before = lambda *_: None
+            return action(request)
+
+        self.before = before
+
+    def create(self, product_id: str, stock: int = 1000, size: int = 0) -> None:
+        """List a product; with a size in bytes, somebody else adds attributes to its row until it has that."""
+        products = Products(self.store)
+        created, _ = products.create(NewProduct(product_id, stock))
+        assert created
+        if size:
+            row = self.row(product_id)
+            row["othersAttribute"] = {"S": ""}
+            missing = size - len("othersAttribute") - self.size(product_id)
+            row["othersAttribute"] = {"S": "x" * missing}
+            self.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
+            assert self.size(product_id) == size
+
+    def row(self, product_id: str) -> dict[str, Any]:
+        return dict(self.aws.dynamodb.tables["Products"].items[product_id,])
+
+    def size(self, product_id: str) -> int:
+        return size_of_item(self.row(product_id))
+
+    def stock(self, product_id: str) -> int:
+        return int(self.row(product_id)["stockCount"]["N"])
+
+    def unexplained(self) -> dict[str, int]:
+        """Units of each product that no adjustment or order explains."""
+        rows = [
+            [decode(item) for item in self.aws.dynamodb.tables[table].items.values()]
+            for table in ("Products", "StockAdjustments", "Orders")
+        ]
+        return {account.product_id: account.difference for account in add_up(*rows)}
+
+
+@contextmanager
+def tables_in_memory() -> Iterator[Tables]:
+    """All tables, empty, while the clients of this process are answered by them."""
+    tables = Tables()
+    with virtual_time(tables.clock), answered_by(tables.answer):
+        for table in Table:
+            create_table(client(), table, table.value)
+        yield tables
