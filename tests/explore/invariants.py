@@ -38,15 +38,15 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
     Raises:
         ViolationError: The write, or the state after it, breaks an invariant.
     """
-    set_aside = _set_aside(world)
-    _note_stock(world, number, set_aside)
+    lanes = set_aside(world)
+    _note_stock(world, number, lanes)
     for change in changes:
         _check_change(world, change)
-    _check_places(world, set_aside)
-    _check_books(world, set_aside)
+    _check_places(world, lanes)
+    _check_books(world, lanes)
 
 
-def _set_aside(world: World) -> _SetAside:
+def set_aside(world: World) -> _SetAside:
     """What each lane holds, by product and incarnation."""
     found: _SetAside = {}
     for item in world.model.dynamodb.tables["Allotments"].items.values():
@@ -59,23 +59,23 @@ def _set_aside(world: World) -> _SetAside:
     return found
 
 
-def _note_stock(world: World, number: int, set_aside: _SetAside) -> None:
+def _note_stock(world: World, number: int, lent: _SetAside) -> None:
     from tests.explore.world import Stock
 
     rows = {row["productId"]: row for row in world.rows("Products")}
     for product_id in rows.keys() | world.stock.keys():
         row = rows.get(product_id)
-        lanes = set_aside.get((product_id, row["createdAt"]), {}) if row is not None else {}
+        lanes = lent.get((product_id, row["createdAt"]), {}) if row is not None else {}
         units = sum(holding.units for holding in lanes.values())
         known = world.stock.setdefault(product_id, [])
         if not known or (known[-1].row, known[-1].set_aside) != (row, units):
             known.append(Stock(number, row, units))
 
 
-def _check_places(world: World, set_aside: _SetAside) -> None:
+def _check_places(world: World, lent: _SetAside) -> None:
     """Check that each row names the lanes that hold more of it, and that its status is exact all the same."""
     rows = {(row["productId"], row["createdAt"]): row for row in world.rows("Products")}
-    for (name, created_at), lanes in set_aside.items():
+    for (name, created_at), lanes in lent.items():
         row = rows.get((name, created_at), {})
         named = {int(lane) for lane in row.get("lentTo", ())}
         _require(lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}")
@@ -297,12 +297,12 @@ def check_end(world: World) -> None:
         _check_answer(world, function, command, answer)
 
 
-def _check_books(world: World, set_aside: _SetAside) -> None:
+def _check_books(world: World, lent: _SetAside) -> None:
     """Check that every unit is explained."""
     for account in add_up(
         world.rows("Products"), world.rows("StockAdjustments"), world.rows("Orders")
     ):
-        lanes = set_aside.get((account.product_id, account.created_at), {})
+        lanes = lent.get((account.product_id, account.created_at), {})
         units = {lane: holding.units for lane, holding in sorted(lanes.items())}
         _require(
             account.difference + sum(units.values()) == 0,

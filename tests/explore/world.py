@@ -38,8 +38,10 @@ MOST_INVOCATIONS = 25
 MOST_STEPS = 400
 
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
-# after the last. Those in between differ only in their number.
+# after the last. Those in between differ only in their number, so they take long: then there are fewer.
 MOST_REFUSALS = 2
+MOST_REFUSALS_AT_THE_DEPOT = 1
+REFUSAL_SECONDS = 1.0
 
 TABLES = {
     "Products": ("productId",),
@@ -315,6 +317,11 @@ class World:
         """Let the lease on a lane be over, without its owner knowing."""
         del self.model.dynamodb.tables["Allotments"].items[(f"{lane}/lease",)]
 
+    def units_in_lane(self, lane: int, product_id: str) -> int:
+        """Units of a product that a lane holds."""
+        lanes = [held for (name, _), held in self.handlers.set_aside(self).items() if name == product_id]
+        return sum(held[lane].units for held in lanes if lane in held)
+
     def deliver(
         self,
         name: str,
@@ -500,12 +507,8 @@ class World:
         """List the possible steps: the next call of each process, and faults. Empty at the end of a run."""
         steps: list[Step] = []
         last = self.processes.get(self.schedule[-1].process) if self.schedule else None
-        if (
-            last is not None
-            and last.call is not None
-            and last.refusals >= MOST_REFUSALS
-            and (str(last.call), len(self.history)) == last.asked
-        ):
+        if last is not None and self._is_waiting(last):
+            assert last.call is not None
             return [Step(Choice(last.name), last.call.reads, last.call.writes)]
         for process in list(self.processes.values()):
             if process.is_over or process.call is None:
@@ -529,6 +532,14 @@ class World:
                     steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
         return steps
+
+    def _is_waiting(self, process: Process) -> bool:
+        """Whether a process makes the same call once more that was refused so often."""
+        call = process.call
+        if call is None or (str(call), len(self.history)) != process.asked:
+            return False
+        at_depot = call.writes == {DEPOT_LEASE}
+        return process.refusals >= (MOST_REFUSALS_AT_THE_DEPOT if at_depot else MOST_REFUSALS)
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
@@ -611,6 +622,8 @@ class World:
         assert call is not None
         if process.begun is None:
             process.begun = len(self.history)
+        if self._is_waiting(process):
+            self.clock.seconds += REFUSAL_SECONDS
         process.call = process.forced = None
         if choice.action != "go" and forced is None:
             self._use_fault()
@@ -871,7 +884,7 @@ class Handlers:
 
         self.encode, self.decode = rows.encode, rows.decode
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
-        self.end_of = invariants.end_of
+        self.end_of, self.set_aside = invariants.end_of, invariants.set_aside
         self._telemetry = telemetry
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
@@ -905,7 +918,8 @@ class Handlers:
             for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
                 os.environ.pop(variable, None)
             os.environ.update(variables)
-            os.environ["LANES"] = str(self._world_of_now().scenario.lanes)
+            lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
+            os.environ["LANES"] = str(lanes)
             return handler(event, context)
 
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
