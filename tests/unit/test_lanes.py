@@ -52,8 +52,9 @@ class Shop:
     def receive(self, product_id, units):
         """More units come in."""
         row = self.row(product_id)
-        stock, version = row.stock_count + units, row.version + 1
-        self.set("Products", product_id, **encode({"stockCount": stock, "_version": version}))
+        row = row.with_stock(row.stock_count + units, row.version + 1)
+        written = {"stockCount": row.stock_count, "_version": row.version, "status": row.status}
+        self.set("Products", product_id, **encode(written))
         self.opening[product_id] += units
 
     def worker(self, lanes=2, **more):
