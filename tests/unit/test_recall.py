@@ -363,6 +363,24 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
     assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
 
 
+@pytest.mark.parametrize(
+    "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
+)
+def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_come_home(lanes, broken):
+    """Somebody wrote it past all rules."""
+    lanes.list_and_lend()
+    lanes.list_and_lend("r")
+    lanes.change("Products", "p", **broken)
+    with pytest.raises(
+        CorruptItemError, match="product p is in lanes, with a row that is"
+    ) as raised:
+        lanes.recall("p", "r")
+    assert raised.value.code == "CORRUPT_PRODUCT"
+    assert (lanes.row("p").lent_to, lanes.row("r").lent_to) == (set(range(9)), {DEPOT})
+    assert lanes.recall("p", home=True).away == set()
+    assert lanes.row().stock_count == 100
+
+
 def test_a_row_that_dynamodb_does_not_take_is_named(lanes):
     """A write adds `lastUpdatedAt` to a row that has none and no room for it."""
     lanes.list_and_lend()
