@@ -395,7 +395,7 @@ def test_a_row_that_dynamodb_does_not_take_is_named(lanes):
 # ---------------------------------------------------------------- rivals, and lost responses
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy):
     lanes.list_and_lend()
@@ -708,7 +708,7 @@ def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
     assert lanes.tables.aws.dynamodb.tables["Allotments"].items == allotted
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(6))
 def test_an_order_that_needs_what_lies_in_lanes_survives_the_loss_of_any_response(lanes, number):
     lanes.list_and_lend()
     lanes.lose_response(number)
