@@ -99,7 +99,7 @@ def bring_home(
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
-    owner: str = "",
+    owners: Collection[str] = (),
 ) -> Recalled:
     """Bring all units of products to their rows, so that these are where they are sold.
 
@@ -112,7 +112,7 @@ def bring_home(
         products: As the caller has read them.
         deadline: When to give up.
         stats: Where to note what it took.
-        owner: Of a lease on the products, if the caller holds one. It keeps it, and the fence goes along.
+        owners: Of leases and claims on the products that are the caller's. It keeps them, and a lease's fence goes along.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
@@ -124,7 +124,7 @@ def bring_home(
     visits = 0
     while wanted:
         lease = claim_depot(client, contention, deadline, stats)
-        visit = _Visit(client, executor, deadline, stats, owner, home=True, release=lease)
+        visit = _Visit(client, executor, deadline, stats, owners, home=True, release=lease)
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
             recalled = visit.run(list(wanted), lanes)
@@ -161,7 +161,7 @@ class _Visit:
         executor: Executor | None,
         deadline: Deadline,
         stats: CommitStats,
-        owner: str = "",
+        owners: Collection[str] = (),
         *,
         home: bool,
         release: LaneLease | None = None,
@@ -171,7 +171,7 @@ class _Visit:
         self._executor = executor
         self._deadline = deadline
         self._stats = stats
-        self._owner = owner
+        self._owners = frozenset(owners)
         self._home = home
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
@@ -212,7 +212,8 @@ class _Visit:
 
     def _is_leased(self, row: Product) -> bool:
         """Whether the caller holds a lease on a product, and nobody else has written it since."""
-        return row.locked_by == self._owner and row.lock_version == row.version
+        is_fenced = row.is_claimed or row.lock_version == row.version
+        return row.locked_by in self._owners and is_fenced
 
     def _concerns(self, row: Product) -> bool:
         """Whether there is something to bring back."""
@@ -357,8 +358,11 @@ class _Visit:
             sent = replace(transaction, release=release)
             # As known before the write: the transaction's own rows do not tell how a lease's fence moves along.
             known = (self._known.rows[product_id] for product_id in sent.after)
-            use = ClaimUse(self._owner, release=False)
-            claims = {row.product_id: use for row in known if row and self._is_leased(row)}
+            claims = {
+                row.product_id: ClaimUse(row.locked_by, release=False)
+                for row in known
+                if row and row.locked_by and self._is_leased(row)
+            }
             try:
                 client.write(
                     client.store.transaction_request(sent, client.clock.now(), claims),
@@ -371,8 +375,10 @@ class _Visit:
                 self._learn(sent, cancelled)
                 return False
             for product_id, after in sent.after.items():
-                fenced = replace(after, lock_version=after.version)
-                self._note(product_id, fenced if product_id in claims else after)
+                if after.lock_version is not None and product_id in claims:
+                    self._note(product_id, replace(after, lock_version=after.version))
+                else:
+                    self._note(product_id, after)
             for page in sent.pages:
                 self._note(page.after.key, page.after)
             if release is not None:

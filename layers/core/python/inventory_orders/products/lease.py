@@ -164,7 +164,7 @@ class Lease:
                 [self.product],
                 in_time,
                 self.stats,
-                self.owner,
+                [self.owner],
             )
         except InventoryOrdersError as error:
             self.__exit__(type(error), error, None)
