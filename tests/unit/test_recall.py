@@ -666,7 +666,7 @@ def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
     assert "UpdateItem" not in lanes.tables.calls
 
 
-def test_nobody_waits_at_the_depot_with_a_claim_on_what_is_to_come_home(lanes):
+def test_what_a_batch_has_claimed_comes_home_under_the_claim(lanes):
     lanes.list_and_lend()
     lanes.engine.contention.observe_conflict("p", 0.01)
     began = lanes.client.clock.monotonic()
@@ -919,7 +919,7 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
         [lanes.row()],
         lanes.soon(),
         lanes.stats,
-        owner,
+        [owner],
     )
     assert (owner, home.away, lanes.row().stock_count) == (lease.owner, set(), 100)
     assert lanes.row().lock_version != lanes.row().version
