@@ -195,7 +195,7 @@ class _Visit:
                 else:
                     problems.append(problem)
             avoid = self._busy if attempt % 2 else frozenset[int]()
-            transactions = list(self._transactions(ledger, sound, avoid))
+            transactions = list(self._transactions(ledger, sound, avoid, problems))
             for key in stale:
                 self._forget(key)
             if transactions and not self._commit(transactions):
@@ -279,7 +279,11 @@ class _Visit:
     # ------------------------------------------------------------------ writing
 
     def _transactions(
-        self, ledger: Ledger, rows: Sequence[Product], avoid: Collection[int]
+        self,
+        ledger: Ledger,
+        rows: Sequence[Product],
+        avoid: Collection[int],
+        problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
         """What brings products back, each transaction built on those before it."""
         limits = Limits()
@@ -289,15 +293,20 @@ class _Visit:
             new: set[str | PageKey] = {*group, *(PageKey(lane, number) for lane in (DEPOT, *lanes))}
             together = places | new
             if places and (len(together) > room or _size(ledger, together) > limits.size):
-                yield _written_down(ledger)
+                if ledger.touched:
+                    yield _written_down(ledger)
                 together = new
             places = together
             for product_id in group:
-                lent_to = ledger.row(product_id).lent_to
-                ledger.recall(product_id, sorted(lent_to.intersection(lanes)))
-                if self._home and lent_to <= {DEPOT, *lanes}:
+                row = ledger.row(product_id)
+                comes_home = self._home and row.lent_to <= {DEPOT, *lanes}
+                if not comes_home and not row.may_be_lent:
+                    problems.append(_too_low(row))
+                    continue
+                ledger.recall(product_id, sorted(row.lent_to.intersection(lanes)))
+                if comes_home:
                     ledger.bring_home(product_id)
-        if places:
+        if ledger.touched:
             yield _written_down(ledger)
 
     def _pieces(
@@ -410,12 +419,16 @@ class _Visit:
 
 
 def _written_down(ledger: Ledger) -> Transaction:
-    try:
-        updates, pages = ledger.changes()
-    except ValueError as error:
-        # A row that somebody else wrote, with less in it than lent products have.
-        raise CorruptItemError(f"{error}; repair the item", "CORRUPT_PRODUCT") from error
+    updates, pages = ledger.changes()
     return Transaction(updates, (), pages)
+
+
+def _too_low(row: Product) -> CorruptItemError:
+    return CorruptItemError(
+        f"product {row.product_id} is in lanes, with a row that is {row.status.value} at {row.stock_count} in stock; "
+        "repair the item",
+        "CORRUPT_PRODUCT",
+    )
 
 
 def _size(ledger: Ledger, places: Iterable[str | PageKey]) -> int:
