@@ -93,7 +93,7 @@ class Functions(Construct):
         self._allow(
             self.manage_products,
             tables.products,
-            ["GetItem", "PutItem", "UpdateItem", "DeleteItem"],
+            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem", "DeleteItem"],
         )
         self._allow(self.manage_products, tables.stock_adjustments, ["PutItem"])
         self._allow(self.manage_products, tables.allotments, _USE_LANES)
@@ -101,7 +101,7 @@ class Functions(Construct):
         self.count_stock = self._function(
             "count_stock", "CountStock", "Counts stock under a lease", {}
         )
-        self._allow(self.count_stock, tables.products, ["GetItem", "UpdateItem"])
+        self._allow(self.count_stock, tables.products, ["BatchGetItem", "GetItem", "UpdateItem"])
         self._allow(self.count_stock, tables.stock_adjustments, ["GetItem", "PutItem"])
         self._allow(self.count_stock, tables.allotments, _USE_LANES)
 

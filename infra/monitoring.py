@@ -297,8 +297,8 @@ class Monitoring(Construct):
             self._metric("DrawsLost", "Average", "lost", _RED, period=_FIVE_MINUTES),
             MOST_DRAWS_LOST,
             "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the "
-            "depot twice: lanes hurt. First: find who writes the same rows, and have them send it through the queues, "
-            "which batch. If it stays, set lanes to 0 in cdk.json.",
+            "depot more than once. First: find who else writes these rows all the time, and have them send it through "
+            "the queues, which batch.",
             periods=3,
         )
         self._alarm(
@@ -587,7 +587,7 @@ class Monitoring(Construct):
         self.dashboard.add_widgets(
             self._graph("Orders served by the worker's own lane", [own], "%"),
             self._graph(
-                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "lanes hurt")
+                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "too many visits")
             ),
             self._graph(
                 "Wait in line at the depot",
@@ -624,29 +624,28 @@ class Monitoring(Construct):
             "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches "
             "are small (raise `batchWindowSeconds`), or orders share no products.",
         )
-        units = cloudwatch.MathExpression(
-            expression="(products + orders + index) / answered",
-            using_metrics={
-                "products": self._of_table(
-                    self._tables["Products"], "ConsumedWriteCapacityUnits", "products", _BLUE
-                ),
-                "orders": self._of_table(
-                    self._tables["Orders"], "ConsumedWriteCapacityUnits", "orders", _BLUE
-                ),
-                # CloudWatch counts an index apart from its table.
-                "index": self._of_table(
-                    self._tables["Orders"],
-                    "ConsumedWriteCapacityUnits",
-                    "byUser",
-                    _BLUE,
-                    index="byUser",
-                ),
-                "answered": self._metric("OrdersPlaced", "Sum", "placed", _GREEN),
-            },
-            label="write units per placed order",
-            color=_BLUE,
-            period=_MINUTE,
-        )
+        placed = self._metric("OrdersPlaced", "Sum", "placed", _GREEN)
+        # CloudWatch counts an index apart from its table. One line each: a sum would have a gap where one has.
+        units = [
+            cloudwatch.MathExpression(
+                expression=f"{name} / placed",
+                using_metrics={
+                    "placed": placed,
+                    name: self._of_table(
+                        self._tables[table], "ConsumedWriteCapacityUnits", name, color, index
+                    ),
+                },
+                label=f"for {name}",
+                color=color,
+                period=_MINUTE,
+            )
+            for name, table, index, color in (
+                ("orders", "Orders", None, _BLUE),
+                ("index", "Orders", "byUser", _GREY),
+                ("products", "Products", None, _ORANGE),
+                ("lanes", "Allotments", None, _GREEN),
+            )
+        ]
         self.dashboard.add_widgets(
             self._graph(
                 "Orders per transaction",
@@ -663,7 +662,7 @@ class Monitoring(Construct):
                 "per period",
                 width=6,
             ),
-            self._graph("Capacity", [units], "write units", width=6),
+            self._graph("Capacity", units, "write units per placed order", width=6, stacked=True),
             self._graph(
                 "Commit latency",
                 [

@@ -211,6 +211,49 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
     wait_until_settled(aws)
 
 
+def test_draws_that_are_lost_to_endless_conflicts_end_with_them(aws, embedded_aws):
+    create(aws, "rb-drawn", 1000)
+    since = int(time.time() * 1000)
+    with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
+        send_order(aws, "rb-drawn-1", "rb-drawn")
+        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "DrawsLost", since))
+        assert set(emitted(aws, "PlaceOrders", "DrawsLost", since)) == {1}
+        assert status_of(aws, "rb-drawn-1") is None
+        proxy.shares = Shares()
+        wait_until(aws, lambda: status_of(aws, "rb-drawn-1") == "PENDING")
+    wait_until_settled(aws)
+
+
+def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
+    create(aws, "rb-page", 5)
+    since, table = int(time.time() * 1000), aws.outputs["AllotmentsTableName"]
+    # More lanes than workers that may have one for another minute: a new worker takes one of these.
+    keys = [{"page": {"S": f"{lane}/0"}} for lane in range(1, 10)]
+    before = [aws.dynamodb.get_item(TableName=table, Key=key).get("Item") for key in keys]
+    with visibility(aws, 5), changed_environment(aws, lambda own: {**own, "LANES": str(len(keys))}):
+        for key in keys:
+            aws.dynamodb.put_item(TableName=table, Item=key)
+        send_order(aws, "rb-page-1", "rb-page")
+
+        def held_up():
+            lines = [json.loads(line) for line in log(aws, "CorruptPage")]
+            return {line["detail"] for line in lines if line.get("orderId") == "rb-page-1"}
+
+        wait_until(aws, held_up)
+        assert all("/0 breaks the contract of the Allotments table" in why for why in held_up())
+        assert "page 1/0 breaks the contract" in cli("lanes").stdout
+        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "CorruptPage", since))
+        assert status_of(aws, "rb-page-1") is None
+        for key, page in zip(keys, before, strict=True):
+            if page is None:
+                aws.dynamodb.delete_item(TableName=table, Key=key)
+            else:
+                aws.dynamodb.put_item(TableName=table, Item=page)
+        wait_until(aws, lambda: status_of(aws, "rb-page-1") == "PENDING")
+    wait_until_settled(aws)
+    assert "breaks the contract" not in cli("lanes").stdout
+
+
 @contextmanager
 def given_up_at_once(aws):
     """Have SQS give up what was delivered before."""

@@ -62,10 +62,10 @@ AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                         
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
-ManageProducts | dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem      | Products         | role
+ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | USE_LANES                                                                      | Allotments       | role
-CountStock     | dynamodb:GetItem dynamodb:UpdateItem                                           | Products         | role
+CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 CountStock     | USE_LANES                                                                      | Allotments       | role
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
@@ -99,6 +99,7 @@ DynamoDB                 | maintains a stream      | Orders                  | s
 SHORT = {
     "CONSUME": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility",
     "USE_LANES": "dynamodb:BatchGetItem dynamodb:UpdateItem dynamodb:ConditionCheckItem",
+    "CHANGE_ROWS": "dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem",
     "WRITE_LOG": "logs:CreateLogStream logs:PutLogEvents",
     "TRACE": "xray:PutTraceSegments xray:PutTelemetryRecords",
 }
@@ -130,7 +131,8 @@ def expected():
     lines = [line for line in ACCESS.strip().splitlines() if not line.startswith("#")]
     for line in lines:
         who, what, target, why = (" ".join(cell.split()) for cell in line.split("|"))
-        yield who, " ".join(sorted(SHORT.get(what, what).split())), target, why
+        actions = " ".join(SHORT.get(word, word) for word in what.split())
+        yield who, " ".join(sorted(actions.split())), target, why
 
 
 def a_list(value):

@@ -136,6 +136,15 @@ def emitted(monkeypatch, capsys):
         monkeypatch.setattr(store, "write", fought_over)
         call("place_orders", sqs_event("poison", *orders, orders[0]))
         call("place_orders", sqs_event(order_body("low", {tea: 1})))
+        monkeypatch.setenv("LANES", "2")
+        for number, quantity in enumerate((1, 1, 50)):
+            lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
+            call("place_orders", sqs_event(lent))
+        # The next process takes the other lane.
+        runtime._committer.cache_clear()
+        for lane in (1, 2):
+            store._client.put_item(TableName="Allotments", Item={"page": {"S": f"{lane}/0"}})
+        call("place_orders", sqs_event(order_body("held-up", {tea: 1})))
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
 
@@ -178,16 +187,18 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
-def test_the_write_units_of_an_order_include_those_of_the_index(widgets):
+def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(widgets):
     (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
-    tables = {"TablesProducts": 2, "TablesOrders": 2}
+    units = {"TablesProducts": 2, "TablesOrders": 2, "byUser": 1, "TablesAllotments": 4, SERVICE: 1}
     samples = Samples()
     for namespace, name, dimensions in metrics_of([capacity]):
-        index = "GlobalSecondaryIndexName" in dimensions
-        units = 1 if index else tables.get(dimensions.get("TableName", "")[:-8], 1)
-        samples.add(Metric(namespace, name, frozenset(dimensions.items())), NOW, [units])
-    (drawn,) = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
-    assert drawn["points"] == [costs.KINDS[0].write_units] == [5]
+        of = dimensions.get("GlobalSecondaryIndexName") or next(iter(dimensions.values()))
+        of = of[:-8] if of.startswith("Tables") else of
+        samples.add(Metric(namespace, name, frozenset(dimensions.items())), NOW, [units[of]])
+    drawn = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
+    points = {series["label"]: series["points"][0] for series in drawn}
+    assert points.pop("for lanes") == 4
+    assert sum(points.values()) == costs.KINDS[0].write_units == 5
 
 
 def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
@@ -321,7 +332,7 @@ def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
             table = text.partition("warmThroughput.")[2].partition(" ")[0]
             assert logical_id.startswith(f"Monitoring{table}{own.split()[1].title()}"), logical_id
             checked += 1
-    assert checked == 6
+    assert checked == 8
 
 
 def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(template, emitted):

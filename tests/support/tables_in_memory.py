@@ -66,9 +66,9 @@ class Tables:
         answer = self.before(operation, request)
         return self.aws.answer(service, operation, request) if answer is None else answer
 
-    def worker(self, off: float = 0.0) -> Committer:
+    def worker(self, off: float = 0.0, lanes: int = 0) -> Committer:
         policy = RetryPolicy(random=self.chance.random)
-        return Committer(self.store, policy, WrongClock(off))
+        return Committer(self.store, policy, WrongClock(off), lanes=lanes)
 
     def apply(
         self, worker: Committer, *changes: Change, seconds: float = INVOCATION_SECONDS
@@ -86,10 +86,10 @@ class Tables:
 
         self.before = before
 
-    def create(self, product_id: str, stock: int = 1000, size: int = 0) -> None:
+    def create(self, product_id: str, stock: int = 1000, size: int = 0, **more: Any) -> None:
         """List a product; with a size in bytes, somebody else adds attributes to its row until it has that."""
         products = Products(self.store)
-        created, _ = products.create(NewProduct(product_id, stock))
+        created, _ = products.create(NewProduct(product_id, stock, **more))
         assert created
         if size:
             row = self.row(product_id)

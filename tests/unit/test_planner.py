@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inventory_orders.domain.adjustment import Adjustment
@@ -439,6 +439,7 @@ wide_orders = st.lists(
 depth = st.sampled_from(["row", "lane", "depot", "mixed"])
 
 
+@settings(max_examples=40)
 @given(wide_orders, depth, st.integers(0, 40), releases, st.booleans())
 def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, moved, release, alone):
     """Rows of 20 KB and full pages: what is moved, the release and the largest orders included."""

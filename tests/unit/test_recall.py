@@ -12,12 +12,14 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Cancellation, Order
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine import recall as recall_module
+from inventory_orders.engine.claims import CLAIM_SECONDS
+from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import bring_home, recall
@@ -208,9 +210,9 @@ def test_after_a_recall_the_depot_fills_no_lane_with_the_product(lanes):
 def test_what_is_brought_home_is_in_the_row_alone(lanes):
     lanes.list_and_lend()
     recalled = lanes.recall("p", home=True)
+    assert lanes.tables.calls == ["BatchGetItem", "TransactWriteItems"]
     assert (recalled.away, lanes.in_lanes()) == (set(), {})
     assert (lanes.row().stock_count, lanes.row().lent_to) == (100, frozenset())
-    assert lanes.tables.calls[:2] == ["BatchGetItem", "TransactWriteItems"]
 
 
 def test_a_recall_of_what_only_the_depot_holds_writes_nothing(lanes):
@@ -229,6 +231,15 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(lanes, 
     assert recalled.lent == set()
     assert (lanes.total(), lanes.sold) == (100, 1)
     assert lanes.in_lanes() == ({} if home else {DEPOT: 59})
+
+
+def test_the_last_attempt_leaves_out_only_what_was_busy_in_the_one_before(lanes):
+    lanes.list_and_lend()
+    busy, idle = iter([1, 2, 2]), 8
+    lanes.before_each("TransactWriteItems", lambda _: lanes.sell(next(busy, idle)))
+    recalled = lanes.recall("p")
+    assert recalled.rows["p"].lent_to == {DEPOT, 2}
+    assert lanes.total() == 100
 
 
 def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(lanes):
@@ -326,10 +337,30 @@ def test_a_corrupt_page_is_named_and_the_other_products_come_home(lanes, lane):
 
 def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(lanes):
     lanes.list_and_lend()
+    lanes.list_and_lend("r")
+    assert PageKey.of(DEPOT, "p") == PageKey.of(DEPOT, "r")
     lanes.change("Products", "p", createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     with pytest.raises(CorruptItemError, match="of the incarnation of p that was created at 2027"):
-        lanes.recall("p", home=True)
+        lanes.recall("p", "r", home=True)
     assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+    assert (lanes.in_lanes("r"), lanes.row("r").stock_count) == ({}, 100)
+
+
+def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
+    """It was listed again between the two reads."""
+    lanes.list_and_lend()
+    former = lanes.row().created_at
+
+    def list_again(_):
+        assert lanes.products.delist("p", former, lanes.soon())
+        lanes.list_and_lend(stock=50, lanes={1: 5}, depot=5)
+
+    lanes.tables.once(
+        "BatchGetItem", lambda _: lanes.tables.once("BatchGetItem", list_again) and None
+    )
+    recalled = lanes.recall("p", home=True, lanes=())
+    assert recalled.away == set()
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
 
 
 def test_a_row_that_dynamodb_does_not_take_is_named(lanes):
@@ -367,6 +398,21 @@ def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy)
     lanes.tables.before = lambda *_: None
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
     assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
+
+
+def test_rivals_in_every_attempt_are_contention(lanes):
+    lanes.list_and_lend()
+    reasons = {"CancellationReasons": [{"Code": "None"}, {"Code": "TransactionConflict"}]}
+
+    def conflict(called, request):
+        if called == "TransactWriteItems":
+            raise ServiceError("TransactionCanceledException", extra=reasons)
+
+    lanes.tables.before = conflict
+    with pytest.raises(ThrottledError, match="CONTENTION"):
+        lanes.bring_home("p", seconds=0.5)
+    lanes.tables.before = lambda *_: None
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
 
 
 def test_of_two_recalls_each_unit_arrives_once(lanes):
@@ -420,7 +466,7 @@ def test_a_lane_without_the_product_is_checked_as_well(lanes):
 def test_bringing_home_takes_three_requests_of_which_the_last_releases_the_depot(lanes):
     lanes.list_and_lend()
     lanes.bring_home("p")
-    assert lanes.tables.calls[:3] == ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
+    assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert set(lease) == {"page"}
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
@@ -600,6 +646,25 @@ def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
     assert outcomes(report) == [(APPLIED, "")]
     assert "UpdateItem" not in lanes.tables.calls
+
+
+def test_nobody_waits_at_the_depot_with_a_claim_on_what_is_to_come_home(lanes):
+    lanes.list_and_lend()
+    lanes.engine.contention.observe_conflict("p", 0.01)
+    began = lanes.client.clock.monotonic()
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    assert (outcomes(report), report.stats.claims) == ([(APPLIED, "")], 2)
+    assert lanes.client.clock.monotonic() - began < CLAIM_SECONDS
+
+
+def test_a_process_that_brings_home_what_its_own_lane_holds_forgets_that_lane(lanes):
+    lanes.list_and_lend(lanes={1: 20})
+    store = lanes.client.store
+    engine = Committer(store, lanes.client.policy, SystemClock(), lanes=1)
+    lane = engine.lanes.take(lanes.soon(), CommitStats())
+    engine.lanes.remember(store.read([PageKey(lane, n) for n in range(PAGES)]).pages.values())
+    report = lanes.tables.apply(engine, fifo(1, quantity=90))
+    assert (outcomes(report), lane, engine.lanes.pages) == ([(APPLIED, "")], 1, None)
 
 
 @pytest.mark.parametrize(
@@ -822,19 +887,25 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
     assert lanes.row().stock_count == 100
 
 
-def test_an_owner_whose_lease_has_passed_on_gets_no_fence_back(lanes):
-    """Its lease ends while it waits at the depot, and somebody else writes the row."""
-    lanes.list_and_lend()
-
-    def pass_on(_):
-        lanes.client.clock.sleep(31.0)
-        lanes.tables.apply(lanes.tables.worker(), Order("o", "u", {"p": 1}))
-
-    lanes.tables.once("BatchGetItem", pass_on)
-    with pytest.raises((LeaseLostError, ThrottledError)):
-        lanes.lease(seconds=30.0)
-    row = lanes.row()
-    assert row.lock_version != row.version
+def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
+    lanes.tables.create("p", 101)
+    lease = lanes.lease(seconds=5.0)
+    lanes.client.clock.sleep(6.0)
+    lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
+    lanes.lend("p", {1: 20})
+    owner = lanes.row().locked_by
+    home = bring_home(
+        lanes.client,
+        lanes.engine.contention,
+        None,
+        [lanes.row()],
+        lanes.soon(),
+        lanes.stats,
+        owner,
+    )
+    assert (owner, home.away, lanes.row().stock_count) == (lease.owner, set(), 100)
+    assert lanes.row().lock_version != lanes.row().version
+    assert home.rows["p"].lock_version != home.rows["p"].version
 
 
 def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):

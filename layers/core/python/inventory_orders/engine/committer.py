@@ -317,12 +317,23 @@ class _Batch:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
         visit: Visit | None = None
         has_lost = progressed = False
+        pace = self._client.pace.seconds * (1 + self._client.policy.random()) / 2
+        if (
+            pace and not self._client.pause(pace, self._deadline)
+        ) or self._deadline.remaining() <= 0:
+            self._give_up_all("OUT_OF_TIME", "no time was left for another round")
+            return
+        pending = self._pending.values()
+        if not any(self._throttled.isdisjoint(change.product_ids) for change in pending):
+            # All others are through.
+            self._throttled.clear()
         try:
             lane = self._take_lane(lanes)
             supply = self._without_a_visit(lanes, lane)
             if supply is None and self._pending:
                 visit = self._visit(lanes, lane)
                 supply = visit.prepare(self._age)
+                has_lost = supply is None
             if supply is not None:
                 results = self._serve(supply)
                 has_lost = self._learn(results)
@@ -340,7 +351,8 @@ class _Batch:
                 release_depot(self._client, visit.lease, self._deadline, self._stats)
         if has_lost or not progressed:
             self._losses += 1
-            self._throttled.clear()
+            if not has_lost:
+                self._throttled.clear()
             self._return_out_of_attempts()
             self._back_off()
 
@@ -350,6 +362,8 @@ class _Batch:
         if lane is not None and lanes.pages is None:
             executor = self._engine.executor
             found = read(self._client, executor, lanes.keys, self._deadline, self._stats)
+            if found.unprocessed:
+                raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page of the lane")
             lanes.remember(found.pages.values())
         return lane
 
@@ -496,7 +510,7 @@ class _Batch:
                 stats,
                 pages=len(transaction.pages),
                 claimable=claimable,
-                apart=not self._is_alone(),
+                apart=len(transaction.updates) > 1 or not self._is_alone(),
             )
         except StoreError as error:
             attempt.error = error
@@ -801,8 +815,6 @@ class _Batch:
         except StoreError as error:
             self._fail(error)
             return
-        for product_id in short:
-            engine.cache.forget(product_id)
         self._read(sorted(short))
         if corrupt is not None:
             for product_id in short:
