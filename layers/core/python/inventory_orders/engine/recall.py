@@ -23,6 +23,7 @@ from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import (
     CONDITION_FAILED,
     INVALID,
+    THROTTLED,
     TRANSIENT,
     RetryingClient,
 )
@@ -72,7 +73,7 @@ def recall(
 ) -> Recalled:
     """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
 
-    A product that is gone, or under a live lease of somebody else, is left alone.
+    A product that is gone, under a live lease of somebody else, or throttled, is left alone.
 
     Args:
         client: Sends the requests.
@@ -176,6 +177,7 @@ class _Visit:
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
         self._busy: set[int] = set()
+        self._throttled: set[str] = set()
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
         """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
@@ -218,6 +220,8 @@ class _Visit:
     def _concerns(self, row: Product) -> bool:
         """Whether there is something to bring back."""
         lanes = row.lent_to if self._home else row.lent_to - {DEPOT}
+        if row.product_id in self._throttled:
+            return False
         return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
 
     def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
@@ -370,6 +374,7 @@ class _Visit:
                     self._deadline,
                     self._stats,
                     pages=len(sent.pages),
+                    apart=True,
                 )
             except TransactionCancelledError as cancelled:
                 self._learn(sent, cancelled)
@@ -392,7 +397,13 @@ class _Visit:
             ThrottledError: Nothing came back.
             TransactionCancelledError: It was lost for another reason than rivals.
         """
-        if cancelled.codes <= TRANSIENT:
+        throttled = {
+            update.before.product_id
+            for update, reason in zip(lost.updates, cancelled.reasons, strict=False)
+            if reason.code in THROTTLED
+        }
+        self._throttled |= throttled
+        if cancelled.codes <= TRANSIENT and not throttled:
             raise ThrottledError(
                 "CONTENTION", "rivals or throttles in every attempt"
             ) from cancelled
