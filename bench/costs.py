@@ -116,7 +116,7 @@ class Standing:
 
 STANDING = (
     Standing("custom metrics", 30, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 35, prices.ALARM_MONTH),
+    Standing("alarms", 40, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 4, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
