@@ -387,16 +387,16 @@ def _lane_taken_over(world: World, rivals: int) -> None:
 
 
 def _page_filled_again(world: World, rivals: int) -> None:
-    world.product("p", 30)
+    world.product("p", 14)
     _lent(world, "A", p=1)
-    world.forget_lease(1)
-    # Meanwhile others have emptied the lane's page, and filled it with what A remembers.
+    world.warm_up("A", order("warmA2", p=3))
     remembered = world.units_in_lane(1, "p")
+    world.forget_lease(1)
+    # Meanwhile another has emptied the page, and filled it with as much as A remembers.
     world.warm_up("B", order("warmB0", p=remembered))
     world.warm_up("B", order("warmB1", p=1))
-    while world.units_in_lane(1, "p") > remembered:
-        world.warm_up("B", order(f"warmB{len(world.sent)}", p=1))
-    require(world.units_in_lane(1, "p") == remembered, "the page is not as A remembers it")
+    units = world.units_in_lane(1, "p")
+    require(units == remembered, f"A remembers {remembered} units, and the page holds {units}")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
     if rivals > 2:
@@ -520,12 +520,12 @@ SCENARIOS = {
         Scenario("lane taken over against its woken owner", _lane_taken_over, lanes=1),
         Scenario("page emptied and filled again", _page_filled_again, lanes=1),
         Scenario("order from lane and row against recall", _lane_and_row, lanes=2),
-        Scenario("FIFO group against lane", _fifo_and_lane, lanes=2),
+        Scenario("FIFO group against lane", _fifo_and_lane, lanes=2, switches=3),
         Scenario("count against draw", _count_and_draw, jumps=(4.0,), lanes=2),
         Scenario("count against lane", _count_and_lane, jumps=(4.0,), lanes=2),
         Scenario("delist and relist against fill", _relisted_and_filled, lanes=2),
-        Scenario("discontinue against lane", _discontinued_in_a_lane, lanes=2),
-        Scenario("loss against lane", _loss_and_lane, lanes=2),
+        Scenario("discontinue against lane", _discontinued_in_a_lane, lanes=2, switches=3),
+        Scenario("loss against lane", _loss_and_lane, lanes=2, switches=3),
         Scenario("cancellation against recall", _cancellation_and_recall, lanes=2),
     )
 }
