@@ -18,7 +18,7 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard up down env invoke audit redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser screenshot lock
+.PHONY: help setup demo dashboard up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=
 
 audit: setup ## recompute every product's stock on the embedded AWS; PRODUCT=id explains one
 	@$(RUN) audit $(PRODUCT)
+
+lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 brings all home
+	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty --yes)
 
 redrive: setup ## list the dead letters of the embedded AWS by cause; SEND=1 sends back those that may succeed now
 	@$(RUN) redrive $(if $(SEND),--send)

@@ -115,8 +115,8 @@ class Standing:
 
 
 STANDING = (
-    Standing("custom metrics", 23, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 33, prices.ALARM_MONTH),
+    Standing("custom metrics", 30, prices.CUSTOM_METRIC_MONTH),
+    Standing("alarms", 38, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 4, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),

@@ -28,11 +28,12 @@ from bench import contenders, figures, workloads
 from bench.capacity import Exchange
 from bench.figures import Cell, Observed
 from bench.workloads import Workload
-from inventory_orders.store.rows import KEYS, Table, decode
+from inventory_orders.store.rows import KEYS, Item, Table, decode
 from local import emulator
 from local.endpoint import embedded_environment
 from local.invoke import FakeContext
 from operations.errors import UserError
+from operations.lanes import pages_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -137,6 +138,7 @@ class Engine:
                 self._rows(tables["PRODUCTS_TABLE_NAME"]),
                 self._rows(tables["ORDERS_TABLE_NAME"]),
                 {order_id for result in results for order_id in result.acknowledged},
+                pages_of(self._items(tables["ALLOTMENTS_TABLE_NAME"])).by_name.values(),
             )
         finally:
             for name in tables.values():
@@ -237,10 +239,11 @@ class Engine:
             self._dynamodb.batch_write_item(RequestItems={table: puts})
 
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
+        return map(decode, self._items(table))
+
+    def _items(self, table: str) -> Iterator[Item]:
         pages = self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
-        for page in pages:
-            for item in page["Items"]:
-                yield decode(item)
+        return (item for page in pages for item in page["Items"])
 
 
 def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.capacity import Call, Exchange
 from bench.workloads import Workload
+from inventory_orders.domain.allotments import Page
 from operations.prices import Bill
 
 
@@ -235,6 +236,7 @@ def audit(
     products: Iterable[Mapping[str, Any]],
     orders: Iterable[Mapping[str, Any]],
     acknowledged: Iterable[str],
+    pages: Iterable[Page] = (),
 ) -> Audit:
     """Check the tables.
 
@@ -243,16 +245,19 @@ def audit(
         products: Rows of the Products table, as plain values.
         orders: Rows of the Orders table; their lines are taken from the message bodies.
         acknowledged: Ids of the orders that no worker returned.
+        pages: Pages of lanes, which hold more of the stock.
     """
     status = {row["orderId"]: row["status"] for row in orders if row["orderId"] in workload.bodies}
     sold: Counter[str] = Counter()
     for order_id, state in status.items():
         if state == "PENDING":
             sold.update(workload.quantities(order_id))
-    stock = {row["productId"]: int(row["stockCount"]) for row in products}
+    stock = Counter({row["productId"]: int(row["stockCount"]) for row in products})
+    for page in pages:
+        stock.update({product_id: held.units for product_id, held in page.holdings.items()})
     oversold = applied_twice = 0
     for product_id, opening in workload.stock.items():
-        taken = opening - stock.get(product_id, 0)
+        taken = opening - stock[product_id]
         oversold += max(0, sold[product_id] - min(opening, taken))
         applied_twice += max(0, taken - sold[product_id])
     return Audit(

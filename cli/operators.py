@@ -40,6 +40,7 @@ from operations.orders_file import OrderMessage, count_orders, read_orders
 
 if TYPE_CHECKING:
     from operations.audit import Account, Entry
+    from operations.aws import Aws
     from operations.load import Load
     from operations.redrive import Findings
 
@@ -111,12 +112,12 @@ def audit(
 ) -> None:
     """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
 
-    Right also while orders go on.
+    Also if a row or a page of a lane is not as it has to be. Right also while orders go on.
     """
     from operations.audit import history, read_books  # noqa: PLC0415
 
     aws = aws_of(account)
-    with aside.status("Reading all three tables"):
+    with aside.status("Reading all tables"):
         books = read_books(aws)
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
@@ -129,13 +130,19 @@ def audit(
         screen.print(
             f"[yellow]{entry.product_id}[/] is not settled: it changed at every look. Run the audit again"
         )
-    wrong = [entry for entry in chosen if entry.unexplained]
+    wrong = [entry for entry in chosen if entry.is_wrong]
     for entry in wrong:
-        screen.print(
-            f"[bold red]{entry.product_id}[/] has {entry.stock:,}, but its rows say "
-            f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained"
-        )
-    if wrong:
+        if entry.unexplained:
+            where = f" ({_places(entry)})" if entry.in_lanes else ""
+            screen.print(
+                f"[bold red]{entry.product_id}[/] has {entry.on_hand:,}{where}, but its rows say "
+                f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
+                soft_wrap=True,
+            )
+        for problem in entry.problems:
+            screen.print(f"[bold red]{entry.product_id}[/]: {problem}", soft_wrap=True)
+    _show_corrupt(books.corrupt_pages)
+    if wrong or books.corrupt_pages:
         raise typer.Exit(1)
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
@@ -145,9 +152,17 @@ def audit(
     )
 
 
+def _places(account: Account) -> str:
+    """Where the units of a product are, in words."""
+    from operations.lanes import lane_name  # noqa: PLC0415
+
+    lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in account.in_lanes.items()]
+    return ", ".join([f"row: {account.stock:,}", *lanes])
+
+
 def _show_history(account: Account, entries: list[Entry]) -> None:
     table = Table(
-        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.stock:,}?",
+        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.on_hand:,}?",
         title_justify="left",
         box=None,
     )
@@ -161,6 +176,133 @@ def _show_history(account: Account, entries: list[Entry]) -> None:
         style = "" if entry.at else "dim"
         table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:26], style=style)
     screen.print(table)
+    if account.in_lanes or account.lent_to:
+        lent = ", ".join(map(str, account.lent_to)) or "no lane"
+        screen.print(f"Where it is: {_places(account)}. lentTo: {lent}.", soft_wrap=True)
+
+
+@app.command(rich_help_panel=PANEL)
+def lanes(
+    product: Annotated[
+        str | None, typer.Argument(help="Show where the units of this product are.")
+    ] = None,
+    empty: Annotated[
+        bool,
+        typer.Option("--empty", help="Bring all units of all lanes back to the rows. Asks first."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
+    account: OnAccount = None,
+) -> None:
+    """Show the lanes that stock is set aside in: who uses them, and what they hold.
+
+    `--empty` brings all of it home to the products' rows, in lanes of earlier settings too. Exit status 1 if
+    some is left.
+    """
+    if empty and product is not None:
+        raise typer.BadParameter("it empties all lanes, so name no product", param_hint="--empty")
+    aws = aws_of(account)
+    if product is not None:
+        _show_places(aws, product)
+        return
+    if empty:
+        _empty_lanes(aws, yes=yes)
+        return
+    from operations.lanes import lane_name, read_lanes  # noqa: PLC0415
+
+    with aside.status("Reading the lanes"):
+        found, pages = read_lanes(aws)
+    now = time.time()
+    table = Table("lane", "in use by", "for another", "products", "units", "written", box=None)
+    for column in table.columns[2:5]:
+        column.justify = "right"
+    for lane in found:
+        lease = lane.lease if lane.lease is not None and lane.lease.ends_at > now else None
+        table.add_row(
+            lane_name(lane.number),
+            lease.owner[:13] if lease else "nobody",
+            f"{lease.ends_at - now:.0f} s" if lease else "",
+            f"{lane.products:,}",
+            f"{lane.units:,}",
+            lane.written_at[:19],
+        )
+    screen.print(table if table.row_count else "No lane has ever been used.")
+    _show_corrupt(pages.corrupt)
+
+
+def _show_corrupt(pages: Mapping[str, str]) -> None:
+    for problem in pages.values():
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
+
+
+def _show_places(aws: Aws, product: str) -> None:
+    """Show where the units of one product are."""
+    from operations.lanes import lane_name, read_pages, read_places  # noqa: PLC0415
+
+    places = read_places(aws, [product], read_pages(aws).by_name)
+    row = places.rows.get(product)
+    pages = sorted(places.before.by_name.values(), key=lambda page: page.key)
+    held = [(page, page.holdings[product]) for page in pages if product in page.holdings]
+    if row is None and not held:
+        raise UserError(f"there is no product {product}, and no lane holds any of it")
+    table = Table("place", "units", "", box=None)
+    table.columns[1].justify = "right"
+    if row is not None:
+        lent = ", ".join(map(lane_name, sorted(map(int, row.get("lentTo", ()))))) or "none"
+        note = f"{row['status']}, lanes that may hold more: {lent}"
+        table.add_row("its row", f"{row['stockCount']:,}", note)
+    for page, holding in held:
+        note = f"page {page.key}, version {page.version}"
+        if row is None or holding.created_at != row["createdAt"]:
+            note += f", of the incarnation of {holding.created_at}, which is gone"
+        elif page.key.lane == 0:
+            note += f", lanes up to {holding.reach} may be filled" if holding.reach else ", narrow"
+        table.add_row(lane_name(page.key.lane), f"{holding.units:,}", note)
+    screen.print(table)
+    screen.print(f"{places.on_hand(product):,} on hand.")
+    _show_corrupt(places.before.corrupt)
+
+
+def _empty_lanes(aws: Aws, *, yes: bool) -> None:
+    """Bring all units home to the rows."""
+    from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
+    from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
+
+    with aside.status("Reading rows and lanes"):
+        before = read_all(aws)
+    if not before.lent:
+        screen.print("All lanes are empty.")
+        _show_corrupt(before.before.corrupt)
+        raise typer.Exit(1 if before.before.corrupt else 0)
+    if not yes:
+        typer.confirm(f"Bring {len(before.lent):,} products home from all lanes?", abort=True)
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+        *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
+    )
+    with Progress(*columns, console=aside) as progress:
+        task = progress.add_task("Bringing home", total=len(before.lent))
+        try:
+            problems = empty_lanes(
+                aws.store(), before.lent, lambda done: progress.advance(task, done)
+            )
+        except StoreError as error:
+            raise UserError(
+                f"DynamoDB failed ({error}). What is home stays there; run the same command again"
+            ) from error
+    for problem in problems:
+        screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
+    after = read_all(aws)
+    left = sorted(after.lent)
+    if left:
+        some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+        screen.print(
+            f"[bold red]{len(left):,} products[/] are in lanes still, or again: {some}. Orders fill lanes as long as the "
+            "setting `lanes` is above 0: set it to 0 and deploy, then run this again. What stays then is explained by "
+            "`audit`.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
+    screen.print(f"[green]All lanes are empty:[/] {len(before.lent):,} products are home.")
 
 
 @app.command(rich_help_panel=PANEL)

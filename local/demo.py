@@ -36,6 +36,7 @@ from operations import emf, orders_file, queues
 from operations.audit import Account, Books, read_books
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.lanes import read_all
 from operations.orders_file import OrderMessage
 
 ORDERS = 2000
@@ -267,13 +268,13 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         created = list(pool.map(Products(store).create, products))
     known = [product for product, (new, _) in zip(products, created, strict=True) if not new]
+    places = read_all(aws)
     adjustments = []
-    for start in range(0, len(known), 100):
-        chunk = {product.product_id: product for product in known[start : start + 100]}
-        for product_id, found in store.read(list(chunk)).products.items():
-            delta = chunk[product_id].opening_stock - (found.stock_count if found else 0)
-            if delta:
-                adjustments.append(Adjustment(product_id, f"restock-{run}", delta, "CORRECTION"))
+    for product in known:
+        delta = product.opening_stock - places.on_hand(product.product_id)
+        if delta:
+            restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
+            adjustments.append(restock)
     report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
     failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]
     if failed:
@@ -485,7 +486,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
     def order_of_interest(account: Account) -> tuple[bool, bool, bool, int]:
         is_hot = account.product_id == sample_orders.HOT_PRODUCT
         own = sold[account.product_id, account.created_at]
-        return (account.difference == 0, not is_hot, account.stock > 0, -own)
+        return (account.difference == 0, not is_hot, account.on_hand > 0, -own)
 
     shown = sorted(result.accounts, key=order_of_interest)[:8]
     table = RichTable(
@@ -504,7 +505,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
             f"{should_be + own:,}",
             f"{own:,}",
             f"{should_be:,}",
-            f"{account.stock:,}",
+            f"{account.on_hand:,}",
             account.status,
             style="bold" if account.product_id == sample_orders.HOT_PRODUCT else "",
         )

@@ -1,11 +1,12 @@
 """The books: every product's stock, explained by its adjustments and orders, also while orders go on.
 
-A product's row is read first, then what happened to it. Adjustments and order lines say which version of the product
-they made, in the same transaction as the row. So all that happened up to the row's version is there to be read, and
-what has a later version is left out.
+A product's row is read first, together with the pages of lanes that hold more of it, then what happened to it.
+Adjustments and order lines say which version of the row or of the page they made, in the same transaction. So all that
+happened up to that version is there to be read, and what has a later version is left out.
 
-Two things need a second look. An atomic decrement knows no version, so a product with recent ones is read again until
-none came in between. And a difference counts only if it persists.
+Three things need a second look. An atomic decrement knows no version, so a product with recent ones is read again until
+none came in between. Units that were moved while row and pages were read may be missing, or be there twice. And
+whatever is wrong counts only if it persists.
 
 Source: a strongly consistent read returns all writes that succeeded before it,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
@@ -16,14 +17,16 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from inventory_orders.clock import timestamp
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
-from inventory_orders.store.rows import decode
-from operations.aws import Aws
+from inventory_orders.domain.allotments import DEPOT, Page, PageKey
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.store.rows import Table, decode
+from operations.aws import Aws, get_items, scan
+from operations.lanes import Pages, Places, lane_name, read_all, read_pages, read_places
 
 Row = Mapping[str, Any]
 _Incarnation = tuple[str, str]
@@ -35,7 +38,7 @@ _IN_FLIGHT_SECONDS = 16 * 60
 # How often what is in doubt is read again, and with what pause before, in seconds.
 _LOOKS = 6
 _PAUSE = 0.25
-# How often one product is read again at once, until no atomic decrement comes in between.
+# How often products are read again at once, until no atomic decrement comes in between.
 _TRIES = 20
 _SIDE_BY_SIDE = 8
 
@@ -49,10 +52,14 @@ class Account:
         created_at: Which incarnation.
         status: The product's status; `DELISTED` if its row is gone.
         version: The row's version; 0 if the row is gone.
-        stock: Units on hand, from the row; 0 if the row is gone.
+        stock: Units in the row; 0 if the row is gone.
         adjusted: Sum of its adjustments, in units.
         sold: Units in orders that hold stock.
         settled: Whether this is certain. If not, the product changes too fast to be read.
+        in_lanes: Units that are set aside, by lane.
+        lent_to: The lanes that its row names: those that may hold more of it.
+        problems: What the row and the pages must not be, in words.
+        pages: The pages that were read with the row, by name.
     """
 
     product_id: str
@@ -63,16 +70,38 @@ class Account:
     adjusted: int
     sold: int
     settled: bool = True
+    in_lanes: Mapping[int, int] = field(default_factory=dict)
+    lent_to: tuple[int, ...] = ()
+    problems: tuple[str, ...] = ()
+    pages: Mapping[str, Page] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def on_hand(self) -> int:
+        """Units in the row and in lanes."""
+        return self.stock + sum(self.in_lanes.values())
 
     @property
     def difference(self) -> int:
-        """Units by which the row and what happened differ; 0 when the books balance."""
-        return self.stock - (self.adjusted - self.sold)
+        """Units by which what is on hand and what happened differ; 0 when the books balance."""
+        return self.on_hand - (self.adjusted - self.sold)
 
     @property
     def unexplained(self) -> int:
         """Units that are certainly unexplained."""
         return self.difference if self.settled else 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something is certainly wrong."""
+        return self.settled and self._finding != _FINE
+
+    @property
+    def _finding(self) -> _Finding:
+        return self.difference, self.problems
+
+
+_Finding = tuple[int, tuple[str, ...]]
+_FINE: _Finding = (0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,42 +112,46 @@ class Books:
         accounts: One for each incarnation of a product.
         orders: All orders, by id.
         adjustments: All adjustments.
+        corrupt_pages: What is wrong with pages that cannot be read, by name. They count as empty.
     """
 
     accounts: tuple[Account, ...]
     orders: Mapping[str, dict[str, Any]]
     adjustments: Sequence[Mapping[str, Any]]
+    corrupt_pages: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all three tables with strong consistency, and add up. True also while others write."""
+    """Read all tables with strong consistency, and add up. True also while others write."""
     began = time.time()
-    products = list(read_rows(aws, "ProductsTableName"))
-    adjustments: Sequence[Row] = list(read_rows(aws, "StockAdjustmentsTableName"))
+    places = read_all(aws)
+    adjustments: Sequence[Row] = list(read_rows(aws, Table.STOCK_ADJUSTMENTS))
     orders = _read_orders(aws)
     recent = timestamp(datetime.fromtimestamp(began - _IN_FLIGHT_SECONDS, UTC))
-    accounts = {
-        (account.product_id, account.created_at): account
-        for account in add_up(
-            products, adjustments, orders.values(), unsettled=_without_version(adjustments, recent)
+    accounts = _by_incarnation(
+        _add_up(
+            dict.fromkeys([*places.rows, *_in_pages(places)], places),
+            adjustments,
+            orders.values(),
+            unsettled=_without_version(adjustments, recent),
         )
-    }
+    )
     # A product whose row was not there may have been created since.
     closed = {_adjustment(row).incarnation for row in adjustments if row["reason"] == "CLOSING"}
     for key, account in accounts.items():
         if account.status == _GONE["status"] and key not in closed:
             accounts[key] = replace(account, settled=False)
-    confirmed: dict[_Incarnation, int] = {}
+    confirmed: dict[_Incarnation, _Finding] = {}
     for _ in range(_LOOKS):
         doubtful = {key for key, account in accounts.items() if _is_doubtful(account, confirmed)}
         if not doubtful:
             break
-        confirmed |= {key: accounts[key].difference for key in doubtful if accounts[key].settled}
+        confirmed |= {key: accounts[key]._finding for key in doubtful if accounts[key].settled}
         time.sleep(_PAUSE)
         again, adjustments, orders = _look_again(aws, {key[0] for key in doubtful}, adjustments)
-        accounts = {key: a for key, a in accounts.items() if key not in doubtful} | {
-            (account.product_id, account.created_at): account for account in again
-        }
+        accounts = {key: a for key, a in accounts.items() if key not in doubtful} | _by_incarnation(
+            again
+        )
     return Books(
         tuple(
             replace(account, settled=account.settled and not _is_doubtful(account, confirmed))
@@ -126,6 +159,7 @@ def read_books(aws: Aws) -> Books:
         ),
         orders,
         adjustments,
+        places.before.corrupt,
     )
 
 
@@ -137,65 +171,81 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
         product_ids: The products.
         order_ids: All orders that may have taken their stock.
     """
-    wanted = list(product_ids)
-    looks = [_look_at(aws, product_id) for product_id in wanted]
-    return add_up(
-        [look.product for look in looks if look.product is not None],
-        [row for look in looks for row in look.adjustments],
-        read_orders(aws, order_ids).values(),
-        unsettled={look.product_id for look in looks if not look.settled},
-        product_ids=wanted,
-    )
+    looks = _look_at(aws, product_ids, read_pages(aws).by_name)
+    return _add_up_looks(looks, read_orders(aws, order_ids).values())
 
 
-def _is_doubtful(account: Account, confirmed: Mapping[_Incarnation, int]) -> bool:
-    """Whether an account has to be read again: it is unsettled, or its difference was not seen twice."""
+def _is_doubtful(account: Account, confirmed: Mapping[_Incarnation, _Finding]) -> bool:
+    """Whether an account has to be read again: it is unsettled, or what is wrong was not seen twice."""
     key = (account.product_id, account.created_at)
-    return not account.settled or account.difference not in (0, confirmed.get(key))
+    return not account.settled or account._finding not in (_FINE, confirmed.get(key))
+
+
+def _by_incarnation(accounts: Iterable[Account]) -> dict[_Incarnation, Account]:
+    return {(account.product_id, account.created_at): account for account in accounts}
 
 
 def _look_again(
     aws: Aws, product_ids: Collection[str], adjustments: Sequence[Row]
 ) -> tuple[list[Account], list[Row], dict[str, dict[str, Any]]]:
     """Read some products again, each with its adjustments, and then all orders."""
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        looks = list(pool.map(lambda product_id: _look_at(aws, product_id), sorted(product_ids)))
+    looks = _look_at(aws, product_ids, read_pages(aws).by_name)
     orders = _read_orders(aws)
-    theirs = [row for look in looks for row in look.adjustments]
-    accounts = add_up(
-        [look.product for look in looks if look.product is not None],
-        theirs,
-        orders.values(),
-        unsettled={look.product_id for look in looks if not look.settled},
-        product_ids=product_ids,
-    )
+    theirs = [row for look in looks.values() for row in look.adjustments]
     others = [row for row in adjustments if row["productId"] not in product_ids]
-    return accounts, [*others, *theirs], orders
+    return _add_up_looks(looks, orders.values()), [*others, *theirs], orders
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A product's row, and the adjustments up to it; settled if no atomic decrement came in between."""
+    """Where a product's units were, and its adjustments up to then; settled if no atomic decrement came in between."""
 
-    product_id: str
-    product: Row | None
+    places: Places
     adjustments: Sequence[Row]
     settled: bool
 
 
-def _look_at(aws: Aws, product_id: str) -> _Look:
-    for left in reversed(range(_TRIES)):
-        before = _read_adjustments(aws, product_id)
-        found = aws.dynamodb.get_item(
-            TableName=aws.outputs["ProductsTableName"],
-            Key={"productId": {"S": product_id}},
-            ConsistentRead=True,
-        ).get("Item")
-        after = _read_adjustments(aws, product_id)
-        settled = _decrements(before) == _decrements(after)
-        if settled or not left:
-            break
-    return _Look(product_id, None if found is None else decode(found), after, settled)
+def _look_at(aws: Aws, product_ids: Iterable[str], page_names: Collection[str]) -> dict[str, _Look]:
+    """Read some products. Those on the same pages are read together."""
+    looks: dict[str, _Look] = {}
+    left = sorted(product_ids)
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+
+        def adjustments_of(ids: Sequence[str]) -> dict[str, list[Row]]:
+            return dict(
+                zip(ids, pool.map(lambda one: _read_adjustments(aws, one), ids), strict=True)
+            )
+
+        before = adjustments_of(left)
+        for _ in range(_TRIES):
+            groups: dict[int, list[str]] = {}
+            for product_id in left:
+                groups.setdefault(PageKey.of(DEPOT, product_id).number, []).append(product_id)
+            found = pool.map(lambda ids: read_places(aws, ids, page_names), groups.values())
+            places = {
+                product_id: read
+                for ids, read in zip(groups.values(), found, strict=True)
+                for product_id in ids
+            }
+            after = adjustments_of(left)
+            for product_id in left:
+                settled = _decrements(before[product_id]) == _decrements(after[product_id])
+                looks[product_id] = _Look(places[product_id], after[product_id], settled)
+            left = [product_id for product_id in left if not looks[product_id].settled]
+            if not left:
+                break
+            before = after
+    return looks
+
+
+def _add_up_looks(looks: Mapping[str, _Look], orders: Iterable[Row]) -> list[Account]:
+    return _add_up(
+        {product_id: look.places for product_id, look in looks.items()},
+        (row for look in looks.values() for row in look.adjustments),
+        orders,
+        unsettled={product_id for product_id, look in looks.items() if not look.settled},
+        product_ids=looks.keys(),
+    )
 
 
 def _decrements(adjustments: Iterable[Row]) -> set[str]:
@@ -218,23 +268,54 @@ def add_up(
     products: Iterable[Row],
     adjustments: Iterable[Row],
     orders: Iterable[Row],
-    *,
-    unsettled: Collection[str] = (),
-    product_ids: Collection[str] | None = None,
+    pages: Iterable[Page] = (),
 ) -> list[Account]:
-    """Compare each product's row with what happened to it up to the row's version.
+    """Compare what is on hand of each product with what happened to it up to then.
 
     Args:
         products: Rows of products.
         adjustments: Adjustments, read after the products.
         orders: Orders, read after the products.
-        unsettled: Ids of products of which it is not certain that the rows belong together.
+        pages: Pages as they were when the rows were read.
+    """
+    together = Pages({str(page.key): page for page in pages})
+    places = Places({row["productId"]: row for row in products}, together, together)
+    ids = [*places.rows, *_in_pages(places)]
+    return _add_up(dict.fromkeys(ids, places), adjustments, orders)
+
+
+def _in_pages(places: Places) -> set[str]:
+    """The products that pages hold."""
+    every = (*places.before.by_name.values(), *places.after.by_name.values())
+    return {product_id for page in every for product_id in page.holdings}
+
+
+def _add_up(
+    places: Mapping[str, Places],
+    adjustments: Iterable[Row],
+    orders: Iterable[Row],
+    *,
+    unsettled: Collection[str] = (),
+    product_ids: Collection[str] | None = None,
+) -> list[Account]:
+    """Compare what is on hand of each product with what happened to it up to then.
+
+    Args:
+        places: Where the units were, by product id: all products that have a row or are in a page.
+        adjustments: Adjustments, read after the products.
+        orders: Orders, read after the products.
+        unsettled: Ids of products of which it is not certain that what was read belongs together.
         product_ids: Only these products; all if not given.
     """
-    rows = {(row["productId"], row["createdAt"]): row for row in products}
-    limits = {key: row["_version"] for key, row in rows.items()}
+    rows = {
+        (product_id, row["createdAt"]): row
+        for product_id, read in places.items()
+        if (row := read.rows.get(product_id)) is not None
+    }
     adjusted: dict[_Incarnation, int] = {}
     sold: dict[_Incarnation, int] = {}
+    # What was sold from a page between its two readings.
+    between: dict[tuple[_Incarnation, str], int] = {}
     for sums, movements in (
         (adjusted, (_adjustment(row) for row in adjustments)),
         (sold, (movement for order in orders for movement in _sales(order))),
@@ -243,8 +324,21 @@ def add_up(
             key = movement.incarnation
             if product_ids is not None and key[0] not in product_ids:
                 continue
-            if movement.version is None or movement.version <= limits.get(key, movement.version):
+            row = rows.get(key)
+            if row is None or movement.is_in(row["_version"], places[key[0]].before.by_name):
                 sums[key] = sums.get(key, 0) + movement.delta
+            elif movement.page and movement.is_in(0, places[key[0]].after.by_name):
+                between[key, movement.page] = between.get((key, movement.page), 0) + movement.delta
+
+    held, held_after = _held(places, "before"), _held(places, "after")
+    moved = {
+        place[0][0]
+        for place in held.keys() | held_after.keys() | between.keys()
+        if held.get(place, 0) + between.get(place, 0) != held_after.get(place, 0)
+    }
+    in_lanes: dict[_Incarnation, dict[int, int]] = {}
+    for (key, name), units in sorted(held.items(), key=lambda entry: _lane_of(entry[0][1])):
+        in_lanes.setdefault(key, {})[_lane_of(name)] = units
     return [
         Account(
             product_id=key[0],
@@ -254,10 +348,62 @@ def add_up(
             stock=row["stockCount"],
             adjusted=adjusted.get(key, 0),
             sold=-sold.get(key, 0),
-            settled=key[0] not in unsettled,
+            settled=key[0] not in unsettled and key[0] not in moved,
+            in_lanes=in_lanes.get(key, {}),
+            lent_to=_lent_to(row),
+            problems=tuple(_problems(row, in_lanes.get(key, {}))),
+            pages=places[key[0]].before.by_name if key in rows else {},
         )
-        for key in sorted(rows.keys() | adjusted.keys() | sold.keys())
+        for key in sorted(rows.keys() | adjusted.keys() | sold.keys() | in_lanes.keys())
     ]
+
+
+def _held(
+    places: Mapping[str, Places], when: Literal["before", "after"]
+) -> dict[tuple[_Incarnation, str], int]:
+    """Units in pages, by incarnation and page."""
+    return {
+        ((product_id, holding.created_at), name): holding.units
+        for read in {id(read): read for read in places.values()}.values()
+        for name, page in getattr(read, when).by_name.items()
+        for product_id, holding in page.holdings.items()
+        # A page that the product does not belong to is one where nobody looks for it.
+        if places.get(product_id) is read and page.key == PageKey.of(page.key.lane, product_id)
+    }
+
+
+def _lane_of(name: str) -> int:
+    return int(name.split("/", maxsplit=1)[0])
+
+
+def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
+    """What a row, or `_GONE`, and the lanes must not be, whatever the units are."""
+    if row is _GONE:
+        if in_lanes:
+            yield f"it is gone, but {_list(in_lanes)} {_hold(in_lanes)} units of it"
+        return
+    lent_to = _lent_to(row)
+    strangers = [lane for lane in in_lanes if lane not in lent_to]
+    if strangers:
+        yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not name that"
+    least = max(0, row.get("lowStockThreshold", 0)) + 1
+    if lent_to and (row["status"] != ProductStatus.ACTIVE or row["stockCount"] < least):
+        yield (
+            f"it is lent to {_list(lent_to)}, but its row is {row['status']} with {row['stockCount']:,}: it has to be "
+            f"ACTIVE with at least {least:,}"
+        )
+
+
+def _lent_to(row: Row) -> tuple[int, ...]:
+    return tuple(sorted(map(int, row.get("lentTo", ()))))
+
+
+def _list(lanes: Iterable[int]) -> str:
+    return ", ".join(map(lane_name, lanes))
+
+
+def _hold(lanes: Collection[int]) -> str:
+    return "holds" if len(lanes) == 1 else "hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +412,11 @@ class _Movement:
 
     Attributes:
         incarnation: Of the product.
-        version: Which version it made; None if that is not known.
+        version: Which version of the row or the page it made; None if that is not known.
         at: When.
         delta: Units.
         what: In words.
+        page: Name of the page that it was taken from; empty if it was the row.
     """
 
     incarnation: _Incarnation
@@ -277,6 +424,15 @@ class _Movement:
     at: str
     delta: int
     what: str
+    page: str = ""
+
+    def is_in(self, version: int, pages: Mapping[str, Page]) -> bool:
+        """Whether a row of this version and these pages already show it."""
+        if self.version is None:
+            return True
+        if self.page:
+            version = pages[self.page].version if self.page in pages else 0
+        return self.version <= version
 
 
 def _adjustment(row: Row) -> _Movement:
@@ -299,7 +455,12 @@ def _sales(order: Row) -> Iterator[_Movement]:
         if "productCreatedAt" not in line:
             continue
         key, quantity = (line["productId"], line["productCreatedAt"]), line["quantity"]
-        yield _Movement(key, line.get("productVersion"), order["createdAt"], -quantity, name)
+        at, page = order["createdAt"], line.get("lanePage", "")
+        if page:
+            taken = f"{name}, from {lane_name(_lane_of(page))}"
+            yield _Movement(key, line["laneVersion"], at, -quantity, taken, page)
+        else:
+            yield _Movement(key, line.get("productVersion"), at, -quantity, name)
         if "returnedVersion" in line:
             yield _Movement(
                 key,
@@ -315,7 +476,8 @@ class Entry:
     """One line of a product's history.
 
     Attributes:
-        version: The product's version after the change; None for an atomic decrement, which does not read one.
+        version: The row's version after the change; None for an order from a lane, which does not write the row, and
+            for an atomic decrement, which does not read a version.
         at: Time of the change, ISO 8601; empty for a gap.
         delta: Change of stock, in units; 0 for a gap.
         what: The change, in words.
@@ -340,12 +502,12 @@ def history(books: Books, account: Account) -> list[Entry]:
         movement
         for movement in movements
         if movement.incarnation == key
-        and (not account.version or (movement.version or 0) <= account.version)
+        and (not account.version or movement.is_in(account.version, account.pages))
     ]
     entries: list[Entry] = []
     stock, seen = 0, 0
     for movement in _by_version(found):
-        version = movement.version
+        version = None if movement.page else movement.version
         if version is not None and version > seen + 1:
             missing = f"{seen + 1}" if version == seen + 2 else f"{seen + 1} to {version - 1}"
             entries.append(Entry(None, "", 0, f"(version {missing}: {_GAP})", stock))
@@ -358,43 +520,42 @@ def history(books: Books, account: Account) -> list[Entry]:
     return entries
 
 
-_GAP = "no change of stock by version: details, price, lease, or an atomic decrement"
+_GAP = "no change of stock by version: details, price, lease, units moved to or from lanes, or an atomic decrement"
 
 
 def _by_version(found: Iterable[_Movement]) -> list[_Movement]:
-    """Sort by version; a change without a version is placed by its time."""
-    every = sorted(found, key=lambda movement: movement.at)
-    result = sorted((m for m in every if m.version is not None), key=lambda m: m.version or 0)
-    for movement in (m for m in every if m.version is None):
-        position = next((i for i, m in enumerate(result) if m.at > movement.at), len(result))
-        result.insert(position, movement)
-    return result
+    """Sort by the row's version; a change that made none is placed by its time."""
+    others: list[_Movement] = []
+    versioned: list[tuple[int, _Movement]] = []
+    for movement in sorted(found, key=lambda movement: movement.at):
+        if movement.page or movement.version is None:
+            others.append(movement)
+        else:
+            versioned.append((movement.version, movement))
+    result: list[_Movement] = []
+    placed = 0
+    for _, movement in sorted(versioned, key=lambda entry: entry[0]):
+        while placed < len(others) and others[placed].at < movement.at:
+            result.append(others[placed])
+            placed += 1
+        result.append(movement)
+    return result + others[placed:]
 
 
 def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Read some orders with strong consistency. Returns those that exist, by id."""
-    table = aws.outputs["OrdersTableName"]
-    left = [{"orderId": {"S": order_id}} for order_id in order_ids]
-    found: dict[str, dict[str, Any]] = {}
-    while left:
-        now, left = left[:BATCH_GET_LIMIT], left[BATCH_GET_LIMIT:]
-        answer: Any = aws.dynamodb.batch_get_item(
-            RequestItems={table: {"Keys": now, "ConsistentRead": True}}
-        )
-        for item in answer["Responses"].get(table, []):
-            row = decode(item)
-            found[row["orderId"]] = row
-        left += answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-    return found
+    keys = [{"orderId": {"S": order_id}} for order_id in order_ids]
+    rows = map(decode, get_items(aws, Table.ORDERS, keys))
+    return {row["orderId"]: row for row in rows}
 
 
 def _read_orders(aws: Aws) -> dict[str, dict[str, Any]]:
-    return {row["orderId"]: row for row in read_rows(aws, "OrdersTableName")}
+    return {row["orderId"]: row for row in read_rows(aws, Table.ORDERS)}
 
 
 def _read_adjustments(aws: Aws, product_id: str) -> list[Row]:
     pages = aws.dynamodb.get_paginator("query").paginate(
-        TableName=aws.outputs["StockAdjustmentsTableName"],
+        TableName=aws.tables[Table.STOCK_ADJUSTMENTS],
         KeyConditionExpression="#productId = :productId",
         ExpressionAttributeNames={"#productId": "productId"},
         ExpressionAttributeValues={":productId": {"S": product_id}},
@@ -403,16 +564,6 @@ def _read_adjustments(aws: Aws, product_id: str) -> list[Row]:
     return [decode(item) for page in pages for item in page["Items"]]
 
 
-def read_rows(aws: Aws, output: str) -> Iterator[dict[str, Any]]:
-    """Yield all rows of a table, read with strong consistency.
-
-    Args:
-        aws: The stack that the table belongs to.
-        output: Name of the stack output that holds the table's name.
-    """
-    pages = aws.dynamodb.get_paginator("scan").paginate(
-        TableName=aws.outputs[output], ConsistentRead=True
-    )
-    for page in pages:
-        for item in page["Items"]:
-            yield decode(item)
+def read_rows(aws: Aws, table: Table) -> Iterator[dict[str, Any]]:
+    """Yield all rows of a table, read with strong consistency."""
+    return map(decode, scan(aws, table))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
-from inventory_orders.store.rows import Table
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, CLIENT_CONFIG, Store
+from inventory_orders.store.rows import Item, Table
 from operations.errors import UserError
 
 if TYPE_CHECKING:
@@ -114,3 +114,24 @@ class Aws:
     def store(self) -> Store:
         """The tables, through a client that leaves retries to the engine."""
         return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
+
+
+def scan(aws: Aws, table: Table) -> Iterator[Item]:
+    """Yield all items of a table, read with strong consistency."""
+    pages = aws.dynamodb.get_paginator("scan").paginate(
+        TableName=aws.tables[table], ConsistentRead=True
+    )
+    return (item for page in pages for item in page["Items"])
+
+
+def get_items(aws: Aws, table: Table, keys: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
+    """Yield those items of a table that exist, read with strong consistency. No key may come twice."""
+    name = aws.tables[table]
+    left = list(keys)
+    while left:
+        now, left = left[:BATCH_GET_LIMIT], left[BATCH_GET_LIMIT:]
+        answer: Any = aws.dynamodb.batch_get_item(
+            RequestItems={name: {"Keys": now, "ConsistentRead": True}}
+        )
+        yield from answer["Responses"].get(name, [])
+        left += answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])

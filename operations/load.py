@@ -14,12 +14,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import (
     AdjustmentRecord,
     IdempotencyMatch,
@@ -55,6 +56,7 @@ from inventory_orders.products.catalogue import (
 )
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
+from inventory_orders.store.rows import Key
 from operations.catalogue_file import BadLine, CatalogueFile, Line
 
 _WORKERS = 4
@@ -289,8 +291,8 @@ class _Worker:
             for line, outcome in zip(batch, report.outcomes, strict=True)
         ]
 
-    def read(self, keys: Sequence[str | RecordKey]) -> Snapshot:
-        """Read products and records. A product that breaks its table's contract is not among the products.
+    def read(self, keys: Sequence[Key]) -> Snapshot:
+        """Read products, records and pages. A product that breaks its table's contract is not among the products.
 
         Raises:
             StoreError: DynamoDB failed.
@@ -404,8 +406,25 @@ class _Check:
         unknown = dict.fromkeys(i for i in product_ids if i not in self._products)
         snapshot = self._worker.read([*unknown, *keys])
         self._products |= snapshot.products
+        self._products |= self._with_lanes(filter(None, snapshot.products.values()))
         self._unreadable |= snapshot.unreadable
         return snapshot.records
+
+    def _with_lanes(self, products: Iterable[Product]) -> dict[str, Product]:
+        """Those of the products that are lent, with all that is on hand: a booking brings home what it needs."""
+        keys = {
+            product: [PageKey.of(lane, product.product_id) for lane in product.lent_to]
+            for product in products
+            if product.lent_to
+        }
+        every = sorted({key for theirs in keys.values() for key in theirs})
+        pages = self._worker.read(every).pages if every else {}
+        found = {}
+        for product, theirs in keys.items():
+            held = (page for key in theirs if isinstance(page := pages[key], Page))
+            stock = product.stock_count + sum(page.units(product.product_id) for page in held)
+            found[product.product_id] = replace(product, stock_count=stock, lent_to=frozenset())
+        return found
 
     def _answers(self, batch: Batch[C], answer: Callable[[C], Done | Problem]) -> Answers:
         return [

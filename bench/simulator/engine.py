@@ -463,13 +463,12 @@ class _Simulation:
             name: [decode(item) for item in self._store.tables[name].items.values()]
             for name in ("Products", "Orders")
         }
-        for item in self._store.tables["Allotments"].items.values():
-            if "units" in item:
-                wire = {"B": base64.b64decode(item["units"]["B"])}
-                for product_id, holding in read_page({**item, "units": wire}).holdings.items():
-                    row = next(r for r in rows["Products"] if r["productId"] == product_id)
-                    row["stockCount"] += holding.units
-        audited = audit(self._workload, rows["Products"], rows["Orders"], self._acknowledged)
+        pages = (
+            read_page({**item, "units": {"B": base64.b64decode(item["units"]["B"])}})
+            for item in self._store.tables["Allotments"].items.values()
+            if "units" in item
+        )
+        audited = audit(self._workload, rows["Products"], rows["Orders"], self._acknowledged, pages)
         return reduce(
             *("simulated", self._contender.name, self._contender.batch),
             *(self._workload, self._workers, self._seed),

@@ -20,6 +20,7 @@ from inventory_orders.store.rows import decode
 from operations import queues
 from operations.audit import read_orders
 from operations.aws import Aws
+from operations.lanes import read_on_hand
 from operations.orders_file import OrderMessage
 from operations.verify.deployed import Deployed
 from operations.verify.report import CheckFailedError, what_went_wrong
@@ -158,15 +159,15 @@ class Run:
         return None if found is None else decode(found)
 
     def stock(self, product_id: str) -> int:
-        """Read a product's stock.
+        """Read how much of a product is on hand, in its row and in lanes.
 
         Raises:
             CheckFailedError: It is gone.
         """
-        row = self.product(product_id)
-        if row is None:
+        units = read_on_hand(self.aws, product_id)
+        if units is None:
             raise CheckFailedError(f"{product_id} is gone")
-        return int(row["stockCount"])
+        return units
 
     def order(self, name: str, lines: Mapping[str, int]) -> dict[str, Any]:
         """Make an order of this run."""

@@ -127,7 +127,7 @@ def test_every_unit_is_explained_after_all_kinds_of_messages_at_once(embedded_aw
         == RECEIPTS
     )
     for account in accounts:
-        assert history(books, account)[-1].stock == account.stock
+        assert history(books, account)[-1].stock == account.on_hand
     for product_id, price in newest.items():
         item = aws.dynamodb.get_item(
             TableName=aws.outputs["ProductsTableName"], Key={"productId": {"S": product_id}}

@@ -11,6 +11,7 @@ from datetime import timedelta
 import boto3
 import pytest
 
+from inventory_orders.store.rows import Table
 from local import ROOT, STATE, stack
 from operations import queues, verify
 from operations.audit import read_rows
@@ -70,7 +71,7 @@ def wait_for_answers(monkeypatch, run):
 def listed(aws):
     return [
         row["productId"]
-        for row in read_rows(aws, "ProductsTableName")
+        for row in read_rows(aws, Table.PRODUCTS)
         if row["productId"].startswith(PREFIX)
     ]
 
@@ -99,7 +100,7 @@ def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run):
     assert dead_letters(aws) == of_others
     users = {
         row["userId"]
-        for row in read_rows(aws, "OrdersTableName")
+        for row in read_rows(aws, Table.ORDERS)
         if row["orderId"].startswith(run.name) and "userId" in row
     }
     assert users == {f"{run.name}-user"}

@@ -78,7 +78,9 @@ def _check_places(world: World, lent: _SetAside) -> None:
     for (name, created_at), lanes in lent.items():
         row = rows.get((name, created_at), {})
         named = {int(lane) for lane in row.get("lentTo", ())}
-        _require(lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}")
+        _require(
+            lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}"
+        )
         reach = lanes[DEPOT].reach if DEPOT in lanes else 0
         _require(
             set(range(1, reach + 1)) <= named,

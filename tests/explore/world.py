@@ -323,7 +323,9 @@ class World:
 
     def units_in_lane(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane holds."""
-        lanes = [held for (name, _), held in self.handlers.set_aside(self).items() if name == product_id]
+        lanes = [
+            held for (name, _), held in self.handlers.set_aside(self).items() if name == product_id
+        ]
         return sum(held[lane].units for held in lanes if lane in held)
 
     def deliver(

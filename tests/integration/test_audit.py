@@ -4,15 +4,19 @@ import threading
 import time
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Cancellation, Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from operations.audit import read_books
 from tests.support.by_hand import add_by_hand
+from tests.support.lanes import add_to_page_by_hand, bring_home, lend
 from tests.support.parallel import in_threads
 
 SECONDS = 6.0
+# Nobody else writes this page meanwhile.
+DEPOT_PAGE = PageKey.of(DEPOT, "audit-idle")
 
 
 def soon():
@@ -28,6 +32,28 @@ def sell(shop, worker, over):
         committer.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
         committer.apply([Cancellation(ids[0])], soon())
         number += 1
+    return number
+
+
+def sell_from_lanes(shop, worker, over):
+    committer = shop.new_committer(lanes=2)
+    number = 0
+    while not over.is_set():
+        orders = [
+            Order(f"audit-lent-{worker}-{number}-{n}", "u", {"audit-lent": 2}) for n in range(3)
+        ]
+        committer.apply(orders, soon())
+        number += 1
+        time.sleep(0.05)
+    return number
+
+
+def take_home(shop, over):
+    """Bring all that lanes hold home, now and then: they are filled again."""
+    number = 0
+    while not over.is_set():
+        number += bool(bring_home(shop.store, "audit-lent"))
+        time.sleep(0.02)
     return number
 
 
@@ -54,13 +80,14 @@ def list_again(shop, over):
 
 
 def test_an_audit_under_traffic_is_true(shop):
-    for product_id in ("audit-sold", "audit-atomic", "audit-again"):
+    for product_id in ("audit-sold", "audit-atomic", "audit-again", "audit-lent", "audit-idle"):
         shop.create(product_id, 100_000)
+    lend(shop.store, "audit-idle", 100, {1: 10})
     over, seen = threading.Event(), []
 
     def audit():
         accounts = [a for a in read_books(shop.aws).accounts if a.product_id.startswith("audit-")]
-        seen.append({a.product_id: a.unexplained for a in accounts if a.unexplained})
+        seen.append({a.product_id: a.problems or a.unexplained for a in accounts if a.is_wrong})
         return accounts
 
     def audits():
@@ -70,6 +97,7 @@ def test_an_audit_under_traffic_is_true(shop):
                 audit()
             assert seen == [{}] * len(seen)
             add_by_hand(shop.aws, "audit-sold", -1)
+            add_to_page_by_hand(shop.aws, shop.store, DEPOT_PAGE, "audit-idle", -1)
             audit()
         finally:
             over.set()
@@ -80,11 +108,15 @@ def test_an_audit_under_traffic_is_true(shop):
         lambda: sell(shop, 1, over),
         lambda: decrement(shop, over),
         lambda: list_again(shop, over),
+        lambda: sell_from_lanes(shop, 0, over),
+        lambda: sell_from_lanes(shop, 1, over),
+        lambda: take_home(shop, over),
         audits,
     ]
     counts = in_threads(lambda index: work[index](), len(work))
     assert all(count >= 3 for count in counts), counts
-    assert seen[-1] == {"audit-sold": -1}
-    add_by_hand(shop.aws, "audit-sold", 1)
+    assert seen[-1] == {"audit-sold": -1, "audit-idle": -1}
+    for product_id in seen[-1]:
+        add_by_hand(shop.aws, product_id, 1)
     assert all(account.settled for account in audit())
     assert seen[-1] == {}

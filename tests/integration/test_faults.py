@@ -104,7 +104,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
     assert len(rows) == 80
     assert sum(row["status"] == "PENDING" for row in rows) == 60
     (account,) = [account for account in books.accounts if account.product_id == product_id]
-    assert (account.stock, account.difference) == (0, 0)
+    assert (account.on_hand, account.difference) == (0, 0)
 
 
 _ON_A_FULL_DISK = """

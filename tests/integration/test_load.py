@@ -63,7 +63,7 @@ def test_a_load_that_is_interrupted_twice_is_complete_and_exact(shop, catalogue)
     done = cli("load", str(catalogue))
     assert f"{COUNT + COUNT // 2 + COUNT // 40:,} lines done" in done.stdout
     loaded = accounts(shop, "load-")
-    assert {i: (a.stock, a.unexplained) for i, a in loaded.items()} == {
+    assert {i: (a.on_hand, a.unexplained) for i, a in loaded.items()} == {
         f"load-{n:04}": (stock_of(n), 0) for n in range(COUNT)
     }
     versions = {i: a.version for i, a in loaded.items()}
@@ -91,4 +91,4 @@ def test_lost_responses_and_rivals_with_the_same_file_double_nothing(shop):
         sum(load.done[done] for load in loads) for done in (Done.CREATED, Done.BOOKED)
     )
     assert (created, booked) == (120, 120)
-    assert [(a.stock, a.unexplained) for a in accounts(shop, "twice-").values()] == [(7, 0)] * 120
+    assert [(a.on_hand, a.unexplained) for a in accounts(shop, "twice-").values()] == [(7, 0)] * 120

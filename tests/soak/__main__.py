@@ -29,6 +29,7 @@ import psutil  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from inventory_orders.store import rows  # noqa: E402
 from local import sample_orders, stack  # noqa: E402
 from local.demo import progress_bar, stock_up  # noqa: E402
 from local.emulator import Emulator  # noqa: E402
@@ -185,7 +186,7 @@ def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter
         for dead_letter in take_dead_letters(aws, output)
     }
     tables = Tables(
-        products={(row["productId"],): row for row in read_rows(aws, "ProductsTableName")},
+        products={(row["productId"],): row for row in read_rows(aws, rows.Table.PRODUCTS)},
         orders={(order_id,): row for order_id, row in books.orders.items()},
         adjustments={
             (row["productId"], row["adjustmentId"]): row

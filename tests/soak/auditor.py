@@ -31,7 +31,7 @@ class Auditor:
         self._aws = aws
         self._product_id = product_id
         self.audits = 0
-        self.wrong: list[dict[str, int]] = []
+        self.wrong: list[dict[str, int | tuple[str, ...]]] = []
         self.found_theft = False
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(1)
@@ -67,8 +67,7 @@ class Auditor:
 
     def _audit(self, expected: dict[str, int]) -> bool:
         accounts = read_books(self._aws).accounts
-        found = {account.product_id: account.unexplained for account in accounts}
-        found = {product_id: units for product_id, units in found.items() if units}
+        found = {a.product_id: a.problems or a.unexplained for a in accounts if a.is_wrong}
         self.audits += 1
         if found != expected:
             self.wrong.append(found)

@@ -21,6 +21,8 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table, decode
 from local.invoke import create_table
 from operations.audit import add_up
+from operations.aws import Aws
+from operations.lanes import read_pages
 from simulated_aws import ManualClock, SimulatedAws, answered_by, virtual_time
 from simulated_aws.values import size_of_item
 
@@ -64,9 +66,9 @@ class Tables:
         answer = self.before(operation, request)
         return self.aws.answer(service, operation, request) if answer is None else answer
 
-    def worker(self, off: float = 0.0) -> Committer:
+    def worker(self, off: float = 0.0, lanes: int = 0) -> Committer:
         policy = RetryPolicy(random=self.chance.random)
-        return Committer(self.store, policy, WrongClock(off))
+        return Committer(self.store, policy, WrongClock(off), lanes=lanes)
 
     def apply(
         self, worker: Committer, *changes: Change, seconds: float = INVOCATION_SECONDS
@@ -84,10 +86,10 @@ class Tables:
 
         self.before = before
 
-    def create(self, product_id: str, stock: int = 1000, size: int = 0) -> None:
+    def create(self, product_id: str, stock: int = 1000, size: int = 0, **more: Any) -> None:
         """List a product; with a size in bytes, somebody else adds attributes to its row until it has that."""
         products = Products(self.store)
-        created, _ = products.create(NewProduct(product_id, stock))
+        created, _ = products.create(NewProduct(product_id, stock, **more))
         assert created
         if size:
             row = self.row(product_id)
@@ -112,7 +114,18 @@ class Tables:
             [decode(item) for item in self.aws.dynamodb.tables[table].items.values()]
             for table in ("Products", "StockAdjustments", "Orders")
         ]
-        return {account.product_id: account.difference for account in add_up(*rows)}
+        with answered_by(self.aws.answer):
+            pages = read_pages(self.operated).by_name.values()
+        accounts = add_up(rows[0], rows[1], rows[2], pages)
+        return {account.product_id: account.difference for account in accounts}
+
+    @property
+    def operated(self) -> Aws:
+        """The tables as commands for operators know them: there is nothing else of the stack."""
+        outputs = {f"{table.value}TableName": table.value for table in Table}
+        session = boto3.Session()
+        nothing: Any = None
+        return Aws(outputs, session, client(), sqs=nothing, logs=nothing, functions=nothing)
 
 
 @contextmanager

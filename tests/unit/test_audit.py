@@ -1,22 +1,30 @@
 """The audit reads a product and what happened to it up to that version, and nothing later."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
+import boto3
 import pytest
 
+from inventory_orders.domain.allotments import Holding, Page, PageKey
+from inventory_orders.store.rows import Table, encode, page_units
+from local.invoke import create_table
 from operations import audit
 from operations.audit import Account, Books, add_up, history
+from operations.aws import Aws
+from operations.lanes import read_on_hand
+from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
 
 
-def product(stock, version):
+def product(stock, version, **more):
     return {
         "productId": "p",
         "createdAt": BORN,
         "stockCount": stock,
         "_version": version,
         "status": "ACTIVE",
+        **more,
     }
 
 
@@ -42,6 +50,19 @@ def order(name, quantity, version, returned=None, status="PENDING"):
         "orderId": name,
         "items": [line],
         "status": status,
+        "createdAt": at,
+        "lastUpdatedAt": at,
+    }
+
+
+def order_from_lane(name, quantity, lane, version):
+    line = {"productId": "p", "quantity": quantity, "productCreatedAt": BORN}
+    line |= {"lanePage": str(PageKey.of(lane, "p")), "laneVersion": version}
+    at = f"2026-01-01T00:01:{version:02}"
+    return {
+        "orderId": name,
+        "items": [line],
+        "status": "PENDING",
         "createdAt": at,
         "lastUpdatedAt": at,
     }
@@ -79,33 +100,9 @@ def test_a_unit_taken_by_hand_is_a_difference():
 
 
 def test_a_difference_that_is_not_settled_is_not_unexplained():
-    (account,) = add_up([product(7, 2)], [OPENING], [], unsettled={"p"})
-    assert (account.difference, account.unexplained) == (-3, 0)
-
-
-@pytest.mark.parametrize("looks", [5, 6])
-def test_a_difference_is_found_beside_a_product_that_never_settles(monkeypatch, looks):
-    busy = "busy"
-    rows = {
-        "ProductsTableName": [product(7, 2), product(7, 2) | {"productId": busy}],
-        "StockAdjustmentsTableName": [OPENING, OPENING | {"productId": busy}],
-        "OrdersTableName": [order("a", 2, 2)],
-    }
-
-    def look_at(_, product_id):
-        of_product = [
-            next(row for row in rows[table] if row["productId"] == product_id)
-            for table in ("ProductsTableName", "StockAdjustmentsTableName")
-        ]
-        return audit._Look(product_id, of_product[0], of_product[1:], product_id != busy)
-
-    monkeypatch.setattr(audit, "read_rows", lambda _, table: iter(rows[table]))
-    monkeypatch.setattr(audit, "_look_at", look_at)
-    monkeypatch.setattr(audit, "_PAUSE", 0)
-    monkeypatch.setattr(audit, "_LOOKS", looks)
-    found = {account.product_id: account for account in audit.read_books(None).accounts}
-    assert found["p"].unexplained == -1
-    assert not found[busy].settled
+    (account,) = add_up([product(7, 2)], [OPENING], [])
+    account = replace(account, settled=False)
+    assert (account.difference, account.unexplained, account.is_wrong) == (-3, 0, False)
 
 
 def test_a_delisted_incarnation_comes_to_nothing():
@@ -122,33 +119,296 @@ def test_a_history_ends_at_the_version_that_was_read():
     assert [(entry.version, entry.stock) for entry in entries] == [(1, 10), (2, 8)]
 
 
-class PagedTables:
-    """A product whose books do not balance, in tables that are read a page at a time."""
+class Shop:
+    """The tables in memory, with others at work between the requests of an audit.
 
-    def __init__(self):
-        self.inconsistent = []
-        self.row = {
-            name: {"N": str(value)} if isinstance(value, int) else {"S": value}
-            for name, value in product(5, version=1).items()
-        }
+    Attributes:
+        busy: Whether a transaction is always under way, so that those of the audit are cancelled.
+        meanwhile: Called with the operation and the tables of each request, after it.
+    """
 
-    def get_paginator(self, operation):
-        return SimpleNamespace(paginate=lambda **request: self.pages(operation, **request))
+    def __init__(self, memory):
+        self.answer_quietly = memory.answer
+        self.busy = False
+        self.meanwhile = lambda operation, tables: None
+        self.operations, self.inconsistent = set(), []
+        outputs = {f"{table.value}TableName": table.value for table in Table}
+        self.client = boto3.client("dynamodb")
+        self.aws = Aws(outputs, None, self.client, None, None, None)
+        for table in Table:
+            create_table(self.client, table, table.value)
 
-    def pages(self, operation, TableName, ConsistentRead=False, **_):
-        self.inconsistent += [] if ConsistentRead else [operation]
-        return [{"Items": []}, {"Items": [self.row] if TableName == "Products" else []}]
+    def answer(self, service, operation, request):
+        asked = request.get("RequestItems", {request.get("TableName"): request})
+        self.operations.add(operation)
+        if operation == "TransactGetItems":
+            if self.busy:
+                reasons = {"CancellationReasons": [{"Code": "TransactionConflict"}]}
+                raise ServiceError("TransactionCanceledException", extra=reasons)
+        elif not all(entry.get("ConsistentRead") for entry in asked.values()):
+            self.inconsistent.append(operation)
+        found = self.answer_quietly(service, operation, request)
+        with answered_by(self.answer_quietly):
+            self.meanwhile(operation, set(asked))
+        return found
 
-    def get_item(self, ConsistentRead=False, **_):
-        self.inconsistent += [] if ConsistentRead else ["get_item"]
-        return {"Item": self.row}
+    def put(self, table, *rows):
+        for row in rows:
+            self.client.put_item(TableName=table, Item=encode(row))
+
+    def put_page(self, lane, version, **units):
+        self.put(Table.ALLOTMENTS, page_row(page(lane, version, **units)))
+
+    def audit(self):
+        """Audit the shop. Returns its accounts by product."""
+        with answered_by(self.answer):
+            self.books = audit.read_books(self.aws)
+        return {account.product_id: account for account in self.books.accounts}
 
 
-def test_every_page_is_read_and_all_with_strong_consistency(monkeypatch):
-    monkeypatch.setattr(audit.time, "sleep", lambda _: None)
-    names = ("Products", "Orders", "StockAdjustments")
-    tables = PagedTables()
-    aws = SimpleNamespace(dynamodb=tables, outputs={f"{name}TableName": name for name in names})
-    (account,) = audit.read_books(aws).accounts
-    assert account.unexplained == 5
-    assert tables.inconsistent == []
+@pytest.fixture
+def shop(monkeypatch):
+    monkeypatch.setattr(audit, "_PAUSE", 0)
+    memory = SimulatedAws(ManualClock().now)
+    with answered_by(memory.answer):
+        yield Shop(memory)
+
+
+def page(lane, version=1, **units):
+    holdings = {product_id: Holding(BORN, count) for product_id, count in units.items()}
+    return Page(PageKey.of(lane, "p"), version, "e", holdings)
+
+
+def page_row(page):
+    return {
+        "page": str(page.key),
+        "_version": page.version,
+        "epoch": page.epoch,
+        "units": page_units(page),
+    }
+
+
+def test_every_page_is_read_and_all_with_strong_consistency(shop):
+    many = [f"p{n:02}" for n in range(9)]
+    shop.put(Table.PRODUCTS, *(product(5, 1, productId=p, name="x" * 300_000) for p in many))
+    shop.put_page(0, 1, p=5)
+    accounts = shop.audit()
+    assert [account.unexplained for account in accounts.values()] == [5] * 10
+    assert shop.inconsistent == []
+    assert shop.operations == {"Scan", "Query", "BatchGetItem", "TransactGetItems"}
+
+
+@pytest.mark.parametrize("looks", [5, 6])
+def test_a_difference_is_found_beside_a_product_that_never_settles(shop, monkeypatch, looks):
+    monkeypatch.setattr(audit, "_LOOKS", looks)
+    monkeypatch.setattr(audit, "_TRIES", 3)
+    decremented = 0
+
+    def decrement(operation, tables):
+        nonlocal decremented
+        if operation == "Query":
+            decremented += 1
+            later = adjustment(f"d{decremented}", -1) | {"productId": "busy"}
+            shop.put(Table.STOCK_ADJUSTMENTS, later | {"appliedAt": "2099"})
+
+    shop.put(Table.PRODUCTS, product(7, 2), product(7, 2, productId="busy"))
+    shop.put(Table.STOCK_ADJUSTMENTS, OPENING, OPENING | {"productId": "busy"})
+    shop.put(Table.ORDERS, order("a", 2, 2))
+    shop.meanwhile = decrement
+    found = shop.audit()
+    assert found["p"].unexplained == -1
+    assert not found["busy"].settled
+
+
+# ---------------------------------------------------------------- lanes
+
+LENT = {"lentTo": frozenset({"0", "3"})}
+
+
+@pytest.mark.parametrize(
+    ("row", "pages", "orders"),
+    [
+        (product(4, 2, **LENT), [page(0, 5, p=5), page(3, 1, p=1)], []),
+        (product(4, 2, **LENT), [page(0, 5, p=5), page(3, 1)], [order_from_lane("a", 1, 3, 1)]),
+        (
+            product(4, 2, **LENT),
+            [page(0, 5, p=5), page(3, 1, p=1)],
+            [order_from_lane("later", 1, 3, 2), order_from_lane("from another", 1, 7, 1)],
+        ),
+        (
+            product(2, 3, **LENT),
+            [page(0, 5, p=5), page(3, 9)],
+            [order("row", 2, 3), order_from_lane("a", 1, 3, 8)],
+        ),
+    ],
+)
+def test_units_in_lanes_count_and_so_do_orders_up_to_the_pages_versions(row, pages, orders):
+    (account,) = add_up([row], [OPENING], orders, pages)
+    assert (account.difference, account.problems) == (0, ())
+
+
+def test_of_a_delisted_product_all_orders_from_lanes_count():
+    closing = adjustment("closing", -8, 3, "CLOSING")
+    sold = order_from_lane("a", 2, 3, 99)
+    (account,) = add_up([], [OPENING, closing], [sold], [page(3, 99)])
+    assert (account.status, account.difference, account.problems) == ("DELISTED", 0, ())
+
+
+def test_a_unit_missing_in_a_lane_is_a_difference():
+    pages = [page(0, 1, p=5), page(3, 1)]
+    (account,) = add_up([product(4, 2, **LENT)], [OPENING], [], pages)
+    assert (account.on_hand, account.unexplained, account.in_lanes) == (9, -1, {0: 5})
+
+
+def test_units_on_a_page_where_nobody_looks_for_them_are_missing():
+    key = PageKey(3, (PageKey.of(3, "p").number + 1) % 4)
+    lost = Page(key, 1, "e", {"p": Holding(BORN, 5)})
+    (account,) = add_up([product(5, 2, **LENT)], [OPENING], [], [lost])
+    assert account.unexplained == -5
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([], "it is gone, but the depot, lane 3 hold units of it"),
+        (
+            [product(4, 1, lentTo=frozenset({"0"}))],
+            "lane 3 holds units of it, but its lentTo does not name",
+        ),
+        ([product(4, 1)], "the depot, lane 3 hold units of it, but its lentTo does not name"),
+        ([product(4, 1, status="LOW_STOCK", **LENT)], "but its row is LOW_STOCK with 4"),
+        ([product(4, 1, lowStockThreshold=4, **LENT)], "it has to be ACTIVE with at least 5"),
+        ([product(0, 1, lowStockThreshold=-2, **LENT)], "it has to be ACTIVE with at least 1"),
+    ],
+)
+def test_what_must_not_be_with_lanes_is_a_problem(rows, problem):
+    (account,) = add_up(rows, [], [], [page(0, 1, p=5), page(3, 1, p=1)])
+    assert account.is_wrong
+    (found,) = account.problems
+    assert problem in found
+
+
+def lend(shop, row, **units):
+    """10 units in all: those of the row, and the others in lanes."""
+    shop.put(Table.PRODUCTS, product(row, 2, **LENT))
+    shop.put(Table.STOCK_ADJUSTMENTS, OPENING)
+    for lane, count in units.items():
+        shop.put_page(int(lane[1:]), 1, p=count)
+
+
+def test_units_that_move_while_they_are_counted_are_no_difference(shop):
+    lend(shop, 4, L0=5, L3=1)
+    moves = []
+
+    def move(operation, tables):
+        if operation == "Scan" and tables == {"Allotments"} and not moves:
+            moves.append("from the row to the depot, and on to a lane")
+            shop.put(Table.PRODUCTS, product(2, 3, **LENT))
+            shop.put_page(0, 2, p=3)
+            shop.put_page(3, 2, p=5)
+
+    shop.meanwhile = move
+    account = shop.audit()["p"]
+    assert moves
+    assert (account.settled, account.difference, account.in_lanes) == (True, 0, {0: 3, 3: 5})
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_unit_taken_from_a_lane_by_hand_is_found(shop, busy):
+    lend(shop, 4, L0=4, L3=1)
+    shop.busy = busy
+    account = shop.audit()["p"]
+    assert account.unexplained == -1
+    assert "TransactGetItems" in shop.operations
+
+
+def sales(shop, left, lane):
+    """Sell a unit from a lane after each request."""
+    sold = 0
+
+    def sell(operation, tables):
+        nonlocal sold
+        sold += 1
+        shop.put(Table.ORDERS, order_from_lane(f"o{sold}", 1, lane, 1 + sold))
+        shop.put_page(lane, 1 + sold, p=left - sold)
+
+    return sell
+
+
+def test_sales_from_a_lane_hide_no_missing_unit_though_no_transaction_reads_it(shop):
+    shop.put(Table.PRODUCTS, product(4, 2, **LENT))
+    shop.put(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
+    shop.put_page(3, 1, p=45)
+    shop.busy, shop.meanwhile = True, sales(shop, 45, 3)
+    account = shop.audit()["p"]
+    assert account.sold > 0
+    assert account.unexplained == -1
+
+
+def test_of_units_that_move_at_every_look_nothing_is_said(shop, monkeypatch):
+    monkeypatch.setattr(audit, "_LOOKS", 3)
+    lend(shop, 4, L0=4, L3=1)
+    number = 0
+
+    def move(operation, tables):
+        nonlocal number
+        number += 1
+        shop.put_page(3, 1 + number, p=3 + number % 3)
+
+    shop.busy, shop.meanwhile = True, move
+    account = shop.audit()["p"]
+    assert (account.settled, account.unexplained, account.is_wrong) == (False, 0, False)
+
+
+def test_a_problem_that_passes_is_none(shop):
+    lend(shop, 4, L0=6)
+    shop.put(Table.PRODUCTS, product(4, 2))
+
+    def repair(operation, tables):
+        if tables == {"Products"}:
+            shop.put(Table.PRODUCTS, product(4, 3, **LENT))
+
+    shop.meanwhile = repair
+    account = shop.audit()["p"]
+    assert (account.settled, account.problems) == (True, ())
+
+
+def test_a_corrupt_page_is_named_and_counts_as_empty(shop):
+    lend(shop, 4, L0=5)
+    name = str(PageKey.of(3, "p"))
+    shop.put(Table.ALLOTMENTS, page_row(page(3, 2)) | {"units": b"?"})
+    shop.put(Table.ALLOTMENTS, {"page": "3/lease", "lockedBy": "x"})
+    account = shop.audit()["p"]
+    assert account.unexplained == -1
+    assert list(shop.books.corrupt_pages) == [name]
+    assert "breaks the contract" in shop.books.corrupt_pages[name]
+
+
+def test_a_history_has_the_orders_from_lanes_in_between():
+    orders = {
+        "a": order("a", 2, 2),
+        "b": order_from_lane("b", 1, 3, 7),
+        "c": order_from_lane("c", 1, 0, 8),
+        "later": order_from_lane("later", 1, 3, 8),
+    }
+    receipt = adjustment("receipt", 3, 3) | {"appliedAt": "2026-01-01T00:02"}
+    pages = [page(0, 8, p=1), page(3, 7, p=2)]
+    (account,) = add_up([product(6, 3, **LENT)], [OPENING, receipt], orders.values(), pages)
+    entries = history(Books((account,), orders, [OPENING, receipt]), account)
+    assert [(entry.version, entry.what, entry.stock) for entry in entries] == [
+        (1, "OPENING opening", 10),
+        (2, "order a", 8),
+        (None, "order b, from lane 3", 7),
+        (None, "order c, from the depot", 6),
+        (3, "RECEIPT receipt", 9),
+    ]
+    assert entries[-1].stock == account.on_hand
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_is_on_hand_counts_the_lanes(shop, busy):
+    lend(shop, 4, L0=5, L3=1)
+    shop.busy = busy
+    with answered_by(shop.answer):
+        assert read_on_hand(shop.aws, "p") == 10
+        assert read_on_hand(shop.aws, "no such thing") is None

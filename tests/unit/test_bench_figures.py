@@ -11,6 +11,7 @@ from bench.capacity import Exchange
 from bench.figures import Audit, Observed
 from bench.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
+from inventory_orders.domain.allotments import Holding, Page, PageKey
 from operations.prices import Bill
 
 
@@ -144,6 +145,13 @@ def test_the_audit_finds_oversold_doubled_and_lost_orders(a, b, states, expected
     found = figures.audit(WORKLOAD, products, orders, ["o-1", "o-2"])
     assert found == expected
     assert found.clean == (expected.oversold + expected.applied_twice + expected.lost == 0)
+
+
+def test_what_lies_in_lanes_is_still_there():
+    products, orders = rows(3, 7, o1="PENDING", o2="PENDING")
+    page = Page(PageKey(1, 0), 1, "e", {"a": Holding("", 4)})
+    assert figures.audit(WORKLOAD, products, orders, [], [page]).clean
+    assert figures.audit(WORKLOAD, products, orders, []).applied_twice == 4
 
 
 def test_stock_below_zero_is_oversold():

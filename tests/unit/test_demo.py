@@ -13,8 +13,11 @@ from local import demo
 from operations.audit import Account, Books
 from operations.emf import Sample
 from operations.errors import UserError
+from operations.lanes import read_all
 from operations.orders_file import order_message
 from operations.queues import DeadLetter, Depth
+from tests.support.lanes import lend
+from tests.support.tables_in_memory import tables_in_memory
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})
 BORN = "2026-01-01T00:00:00.000000+00:00"
@@ -49,6 +52,18 @@ def result_of(**changes):
         "lost": 0,
     }
     return demo.DemoResult(**fields | changes)
+
+
+def test_the_shop_is_stocked_up_by_what_is_missing_in_rows_and_lanes_together():
+    wanted = [NewProduct("tea", 1000), NewProduct("mug", 50)]
+    with tables_in_memory() as shop:
+        for product in wanted:
+            shop.create(product.product_id, product.opening_stock - 7)
+        lend(shop.store, "tea", 60, {1: 20})
+        demo.stock_up(shop.operated, wanted, "d1")
+        places = read_all(shop.operated)
+        assert {p: places.on_hand(p) for p in places.rows} == {"tea": 1000, "mug": 50}
+        assert set(shop.unexplained().values()) == {0}
 
 
 def test_the_file_holds_every_figure_of_this_run_and_none_of_another():

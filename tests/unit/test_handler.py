@@ -1,6 +1,7 @@
 """The handler of orders with the sample events on moto, and its metrics."""
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -11,8 +12,10 @@ from collections import Counter
 import boto3
 import pytest
 
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Settings
 from local import ROOT
 from local.invoke import FakeContext, function_names, is_good, load_handler, readable
@@ -145,6 +148,71 @@ def test_more_than_a_hundred_values_of_a_metric_are_all_emitted(handle, capsys):
     assert (placed, rejected) == (60, 90), "the catalogue has 60 packets of it"
 
 
+OF_LANES = ("Draws", "DrawsLost", "UnitsLent", "Recalls", "DepotWait", "OrdersFromLanes")
+TEA = "tea-earl-grey"
+
+
+@pytest.fixture
+def sell(handle, monkeypatch, capsys):
+    """Sells tea, one order for each quantity, in a process with lanes. Returns what it counted of them."""
+    monkeypatch.setenv("LANES", "2")
+    ids = itertools.count()
+
+    def sell(*quantities):
+        capsys.readouterr()
+        handle(sqs_event(*(order_body(f"o-{next(ids)}", {TEA: n}) for n in quantities)))
+        samples = emf.parse(capsys.readouterr().out.splitlines())
+        return {s.name: s.values for s in samples if s.name in (*OF_LANES, "CorruptPage")}
+
+    return sell
+
+
+def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
+    assert sell(1) == {"OrdersFromLanes": (0,)}, "what is wanted for the first time is not lent"
+    filled = sell(1, 1)
+    assert filled.pop("DepotWait")[0] >= 0
+    (lent,) = filled.pop("UnitsLent")
+    assert 2 < lent < 59
+    assert filled == {"Draws": (1,), "DrawsLost": (0,), "OrdersFromLanes": (1, 1)}
+    assert sell(1, 1, 1) == {"OrdersFromLanes": (1, 1, 1)}
+    recalled = sell(50)
+    assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
+
+
+def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
+    sell(1)
+    store = runtime.store()
+    write = store.write
+
+    def overtaken(actions, token):
+        monkeypatch.setattr(store, "write", write)
+        boto3.client("dynamodb").update_item(
+            TableName="Products",
+            Key={"productId": {"S": TEA}},
+            UpdateExpression="ADD #v :one",
+            ExpressionAttributeNames={"#v": "_version"},
+            ExpressionAttributeValues={":one": {"N": "1"}},
+        )
+        write(actions, token)
+
+    monkeypatch.setattr(store, "write", overtaken)
+    counted = sell(1)
+    assert (counted["Draws"], counted["DrawsLost"]) == ((1,), (1, 0))
+    assert len(counted["DepotWait"]) == 2, "it had to come again"
+
+
+def test_messages_that_a_corrupt_page_holds_up_are_counted(sell):
+    for lane in (1, 2):
+        broken = {"page": {"S": str(PageKey(lane, 0))}}
+        boto3.client("dynamodb").put_item(TableName="Allotments", Item=broken)
+    assert sell(1, 1) == {"CorruptPage": (2,)}
+
+
+def test_a_process_without_lanes_counts_nothing_of_them(sell, monkeypatch):
+    monkeypatch.setenv("LANES", "0")
+    assert [sell(1), sell(1, 1), sell(1)] == [{}] * 3
+
+
 def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, capsys):
     handle(sqs_event('{"orderId": "o-1", "userId": "secret-person"}', order_body("o-2", {"no": 1})))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -169,7 +237,7 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, moto_envir
     batches = [event for event in events if "Records" in event]
     if name == "manage_products":
         batches.append(sqs_event(*news))
-    assert batches or name == "count_stock", "which takes direct commands only"
+    assert batches or name in ("count_stock", "sweep"), "which take direct commands only"
     for event in batches:
         handler.lambda_handler(event, FakeContext(name))
         output = capsys.readouterr().out

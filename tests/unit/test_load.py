@@ -27,6 +27,7 @@ from local.examples import lose_responses
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
 from operations.load import Done, Load
+from tests.support.lanes import lend
 from tests.support.memory_store import FakeClock
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
@@ -161,6 +162,15 @@ def test_a_corrected_file_books_what_was_missing_and_nothing_twice(shelf):
     second = shelf.load(MIXED)
     assert (second.bad, second.done[Done.BOOKED], second.done[Done.BOOKED_BEFORE]) == ([], 1, 1)
     assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (15, 18)
+
+
+def test_a_check_counts_what_lanes_hold(shelf):
+    shelf.load(MIXED)
+    lend(shelf.store, "p", 10, {1: 3})
+    assert shelf.product("p").stock_count == 2
+    everything = HEADER + "adjust,p,,,,out,-15,CORRECTION\n"
+    assert shelf.check(everything).bad == []
+    assert codes(shelf.check(everything.replace("-15", "-16"))) == [(2, "p", "BELOW_FLOOR")]
 
 
 def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):

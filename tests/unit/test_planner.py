@@ -2,13 +2,16 @@
 
 import itertools
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.allotments import DEPOT, PAGES, Holding, LaneLease, Page, PageKey
 from inventory_orders.domain.change import RejectionReason
+from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.planner import Limits, plan
+from inventory_orders.domain.planner import Limits, plan, plan_with_lanes
 from inventory_orders.domain.product import ProductStatus
 from tests.support.memory_store import product
 
@@ -249,3 +252,255 @@ def test_the_status_changes_in_the_same_write_as_the_stock():
     assert transaction.updates[0].after.status is ProductStatus.LOW_STOCK
     (transaction,) = plan([Order("o", "u", {"p": 10})], shelf).transactions
     assert transaction.updates[0].after.status is ProductStatus.OUT_OF_STOCK
+
+
+# ---------------------------------------------------------------------- with lanes
+
+MANY = [f"p{number:03}" for number in range(110)]
+RELEASE = LaneLease(DEPOT, "visit", 1_000_002.0)
+OWN = 1
+
+
+class Stock:
+    """Rows and pages at a visit of the depot: what is stored, what was moved, and where each product is sold from.
+
+    Args:
+        spec: By product: where it is sold from, its units there, and whether some of it is moved.
+        sizes: Bytes of a row and of a page.
+    """
+
+    def __init__(self, spec, sizes=(1_000, 20_000)):
+        row_size, page_size = sizes
+        holdings = {PageKey(lane, n): {} for lane in (DEPOT, OWN) for n in range(PAGES)}
+        rows, self.sources = {}, {}
+        for product_id, (place, units, _) in spec.items():
+            more = {"size": row_size, "version": 7}
+            if place == "gone":
+                rows[product_id] = None
+                continue
+            if place in ("row", "ended"):
+                more["status"] = "DISCONTINUED" if place == "ended" else None
+                rows[product_id] = product(product_id, units, **more)
+                continue
+            rows[product_id] = product(product_id, 100, lent_to=frozenset({0, 1}), **more)
+            if place == "lent row":
+                continue
+            self.sources[product_id] = lane = DEPOT if place == "depot" else OWN
+            if units:
+                created = rows[product_id].created_at
+                holdings[PageKey.of(lane, product_id)][product_id] = Holding(created, units, OWN)
+        self.pages = {
+            key: Page(key, 3, f"epoch-{key}", held, size=page_size)
+            for key, held in holdings.items()
+        }
+        self.ledger = Ledger(rows, self.pages.values())
+        for product_id, (place, _, is_moved) in spec.items():
+            if not is_moved or place not in ("depot", "lane"):
+                continue
+            self.ledger.draw(product_id, 7, OWN)
+            if place == "lane":
+                self.ledger.fill(OWN, product_id, 3)
+        self.rows = rows
+        self.moved = set(self.ledger.touched)
+        self.units = {product_id: self.of(product_id) for product_id in spec}
+
+    def of(self, product_id):
+        """Units where a product is sold from."""
+        sold = self.ledger.as_sold(product_id, self.sources.get(product_id))
+        return 0 if sold is None else sold.stock_count
+
+
+def places(spec, *, moved):
+    place = st.sampled_from(["row", "row", "lent row", "lane", "lane", "depot", "gone", "ended"])
+    return st.fixed_dictionaries(
+        {product_id: st.tuples(place, st.integers(0, 30), moved) for product_id in spec}
+    )
+
+
+few_places = places(PRODUCT_IDS, moved=st.booleans())
+orders = st.lists(lines, max_size=30).map(
+    lambda specs: [Order(f"o{number}", "u", spec) for number, spec in enumerate(specs)]
+)
+releases = st.sampled_from([None, RELEASE])
+
+
+def actions_of(transaction):
+    records = sum(decision.has_record for decision in transaction.decisions)
+    released = transaction.release is not None
+    return len(transaction.updates) + len(transaction.pages) + released + records
+
+
+@given(orders, few_places, limits, releases, st.booleans(), st.sets(st.sampled_from(PRODUCT_IDS)))
+def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
+    batch, spec, limit, release, alone, blocked
+):
+    stock = Stock(spec)
+    planned = plan_with_lanes(
+        batch, stock.ledger, stock.sources, blocked, limit, release=release, alone=alone
+    )
+    transactions = list(planned.transactions)
+    decided = [d.change.order_id for t in transactions for d in t.decisions]
+    answered = decided + [change.order_id for change in planned.held]
+    assert sorted(answered) == sorted(order.order_id for order in batch)
+    sold = dict.fromkeys(spec, 0)
+    stored = {**stock.rows, **stock.pages}
+    for transaction in transactions:
+        written = [update.after.product_id for update in transaction.updates]
+        written += [update.after.key for update in transaction.pages]
+        assert len(set(written)) == len(written), "an item appears once in a transaction"
+        for place, update in zip(written, [*transaction.updates, *transaction.pages], strict=True):
+            assert update.before == stored[place], "each write builds on the one before"
+            stored[place] = update.after
+        for decision in transaction.decisions:
+            assert blocked.isdisjoint(decision.change.product_ids)
+            record = decision.change.record(decision.rejection, transaction.as_sold, "now").record
+            for line in record.lines:
+                if decision.rejection is not None:
+                    assert (line.product_version, line.lane_page) == (None, None)
+                    continue
+                sold[line.product_id] += line.quantity
+                lane = stock.sources.get(line.product_id)
+                if lane is None:
+                    (made,) = [
+                        u.after.version
+                        for u in transaction.updates
+                        if u.after.product_id == line.product_id
+                    ]
+                    wanted = (made, None, None)
+                else:
+                    key = PageKey.of(lane, line.product_id)
+                    (made,) = [u.after.version for u in transaction.pages if u.after.key == key]
+                    wanted = (None, str(key), made)
+                assert (line.product_version, line.lane_page, line.lane_version) == wanted
+                assert line.product_created_at == stock.rows[line.product_id].created_at
+    for product_id, units in stock.units.items():
+        assert stock.of(product_id) == units - sold[product_id] >= 0
+    for update in (u for t in transactions for u in t.updates):
+        assert not update.after.lent_to or update.after.may_be_lent
+
+
+@given(orders, few_places, limits, releases, st.booleans())
+def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depot(
+    batch, spec, limit, release, alone
+):
+    stock = Stock(spec)
+    planned = plan_with_lanes(
+        batch, stock.ledger, stock.sources, (), limit, release=release, alone=alone
+    )
+    transactions = list(planned.transactions)
+    assert all(len(step) == 1 for chain in planned.chains for step in chain)
+    assert len(planned.chains) <= 1
+    if stock.moved:
+        first = transactions[0]
+        written = {u.after.product_id for u in first.updates} | {u.after.key for u in first.pages}
+        assert stock.moved <= written
+    for transaction in transactions[1:]:
+        assert all(u.after.lent_to == u.before.lent_to for u in transaction.updates)
+    released = [number for number, t in enumerate(transactions) if t.release is not None]
+    if release is None:
+        assert not released
+        return
+    if not released:
+        assert any(actions_of(transaction) >= limit.actions for transaction in transactions)
+        return
+    assert len(released) == 1
+    for transaction in transactions[released[0] + 1 :]:
+        assert not alone
+        assert not transaction.updates
+        assert all(update.after.key.lane == OWN for update in transaction.pages)
+
+
+@given(orders, few_places, limits)
+def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere(
+    batch, spec, limit
+):
+    stock = Stock(spec)
+    planned = plan_with_lanes(batch, stock.ledger, stock.sources, (), limit)
+    for transaction in planned.transactions:
+        for decision in transaction.decisions:
+            if decision.rejection is not None and decision.rejection.shortage is not None:
+                assert spec[decision.rejection.subject][0] == "row"
+    for product_id in planned.short:
+        assert spec[product_id][0] in ("lent row", "lane", "depot")
+    for change in planned.held:
+        assert not planned.short.isdisjoint(change.product_ids)
+
+
+wide_orders = st.lists(
+    st.tuples(st.integers(0, 109), st.one_of(st.integers(1, 99), st.just(99))),
+    min_size=1,
+    max_size=30,
+).map(
+    lambda specs: [
+        Order(f"o{n}", "u", {MANY[(start + i) % 110]: 1 for i in range(count)})
+        for n, (start, count) in enumerate(specs)
+    ]
+)
+depth = st.sampled_from(["row", "lane", "depot", "mixed"])
+
+
+@settings(max_examples=40)
+@given(wide_orders, depth, st.integers(0, 40), releases, st.booleans())
+def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, moved, release, alone):
+    """Rows of 20 KB and full pages: what is moved, the release and the largest orders included."""
+    kinds = {"mixed": ["row", "lane", "depot"]}.get(place, [place])
+    spec = {
+        product_id: (kinds[number % len(kinds)], 40, number < moved)
+        for number, product_id in enumerate(MANY)
+    }
+    stock = Stock(spec, sizes=(20_000, 40_000))
+    planned = plan_with_lanes(batch, stock.ledger, stock.sources, release=release, alone=alone)
+    for transaction in planned.transactions:
+        assert actions_of(transaction) <= 100
+        records = sum(d.change.record_size for d in transaction.decisions)
+        rows = sum(update.before.size for update in transaction.updates)
+        written = sum(update.before.size for update in transaction.pages)
+        assert records + rows + written <= 4_000_000
+
+
+def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
+    """The depot is then released by a write of its own."""
+    rows = {product_id: product(product_id, 9) for product_id in MANY[:99]}
+    empty = [Page(PageKey(DEPOT, number), 3, "epoch") for number in range(PAGES)]
+    (transaction,) = plan_with_lanes(
+        [Order("o", "u", dict.fromkeys(rows, 1))], Ledger(rows, empty), {}, release=RELEASE
+    ).transactions
+    assert (actions_of(transaction), transaction.release) == (100, None)
+
+
+@given(
+    st.lists(lines, max_size=30).map(
+        lambda specs: [Order(f"o{number}", "u", spec) for number, spec in enumerate(specs)]
+    ),
+    shelves,
+    limits,
+    st.sets(st.sampled_from(PRODUCT_IDS)),
+)
+def test_without_pages_the_plan_with_lanes_decides_as_the_one_without(batch, shelf, limit, blocked):
+    def decisions(planned):
+        return {
+            d.change.order_id: (d.rejection, d.touched)
+            for t in planned.transactions
+            for d in t.decisions
+        }
+
+    one = plan(batch, shelf, blocked, limit)
+    other = plan_with_lanes(batch, Ledger(shelf), {}, blocked, limit)
+    assert decisions(one) == decisions(other)
+    assert one.held == other.held
+
+
+@pytest.mark.parametrize(("alone", "transactions"), [(True, 1), (False, 2)])
+def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, transactions):
+    """Where others wait, what the own lane has is sold after the release."""
+    stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
+    planned = plan_with_lanes(
+        [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})],
+        stock.ledger,
+        stock.sources,
+        release=RELEASE,
+        alone=alone,
+    )
+    sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
+    assert sold == ([["a", "b"]] if alone else [["b"], ["a"]])
+    assert [t.release is not None for t in planned.transactions] == [True, False][:transactions]

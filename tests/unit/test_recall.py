@@ -4,18 +4,40 @@ The real client and engine run on the simulated AWS, in virtual time. A product'
 `p`, `t` and `u` have three different ones.
 """
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
-from inventory_orders.domain.order import Order
-from inventory_orders.domain.planner import Transaction
-from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.planner import Limits, Transaction
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
+from inventory_orders.engine import recall as recall_module
+from inventory_orders.engine.claims import CLAIM_SECONDS
+from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import bring_home, recall
 from inventory_orders.engine.stats import CommitStats
-from tests.support.tables_in_memory import tables_in_memory
+from inventory_orders.errors import (
+    CorruptItemError,
+    LeaseLostError,
+    ThrottledError,
+    TransactionCancelledError,
+)
+from inventory_orders.products.catalogue import Products
+from inventory_orders.products.decrement import AtomicDecrement
+from inventory_orders.products.lease import Lease
+from simulated_aws import ServiceError
+from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
+
+LARGEST_ROW = 400 * 1024
+APPLIED, REJECTED, RETURNED = ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.RETURNED
 
 
 class Lanes:
@@ -33,19 +55,33 @@ class Lanes:
 
     def list_and_lend(self, product_id="p", stock=100, lanes=None, depot=10, reach=8, **more):
         """List a product and lend some of it: units by lane. By default what is left in the row is what has to be."""
-        self.tables.create(product_id, stock, **more)
+        created, _ = Products(self.tables.store).create(NewProduct(product_id, stock, **more))
+        assert created
         self.lend(product_id, {1: 20, 2: 30} if lanes is None else lanes, depot, reach)
 
     def lend(self, product_id, lanes, depot=10, reach=8):
-        ledger = self.ledger(product_id, {DEPOT, *lanes})
+        ledger = self.ledger(product_id, {DEPOT})
         ledger.draw(product_id, depot + sum(lanes.values()), reach)
-        for lane, units in lanes.items():
-            ledger.fill(lane, product_id, units)
         self.write(ledger)
+        for start in range(0, len(lanes), 99):
+            some = list(lanes)[start : start + 99]
+            ledger = self.ledger(product_id, {DEPOT, *some})
+            for lane in some:
+                ledger.fill(lane, product_id, lanes[lane])
+            self.write(ledger)
+
+    def fill(self, lane, product_id="p", units=1):
+        """Somebody fills a lane from the depot."""
+        self.write(self.filled(lane, product_id, units))
+
+    def filled(self, lane, product_id="p", units=1):
+        ledger = self.ledger(product_id, {DEPOT, lane})
+        ledger.fill(lane, product_id, units)
+        return ledger
 
     def ledger(self, product_id, lanes):
         keys = [PageKey.of(lane, product_id) for lane in sorted(lanes)]
-        snapshot = self.client.store.read([product_id, *keys])
+        snapshot = read(self.client, None, [product_id, *keys], self.soon(), CommitStats())
         return Ledger(snapshot.products, snapshot.pages.values())
 
     def write(self, ledger):
@@ -67,14 +103,12 @@ class Lanes:
 
     def in_lanes(self, product_id="p"):
         """Units by lane, of lanes that have any."""
-        found = {}
-        for (name,) in list(self.tables.aws.dynamodb.tables["Allotments"].items):
-            lane, number = name.split("/")
-            if number != "lease":
-                key = PageKey(int(lane), int(number))
-                if units := self.client.store.read([key]).pages[key].units(product_id):
-                    found[int(lane)] = units
-        return found
+        lanes = {
+            int(name.split("/")[0])
+            for (name,) in self.tables.aws.dynamodb.tables["Allotments"].items
+        }
+        ledger = self.ledger(product_id, lanes)
+        return {lane: units for lane in lanes if (units := ledger.units(lane, product_id))}
 
     def total(self, product_id="p"):
         """All units: in the row, in lanes, and sold."""
@@ -106,8 +140,46 @@ class Lanes:
 
         self.tables.before = before
 
-    def corrupt(self, table, key, **attributes):
-        self.tables.aws.dynamodb.tables[table].items[key,] |= attributes
+    def lose_response(self, number):
+        """Lose the response to the call of this number, from 0."""
+        left = number
+
+        def before(called, request):
+            nonlocal left
+            left -= 1
+            if left == -1:
+                self.tables.aws.answer("dynamodb", called, request)
+                raise ReadTimeoutError(endpoint_url="https://example.com")
+
+        self.tables.before = before
+
+    def requests(self, operation):
+        """Collects the requests of an operation."""
+        found = []
+        self.tables.before = lambda called, request: (
+            found.append(request) if called == operation else None
+        )
+        return found
+
+    def change(self, table, key, **attributes):
+        """Somebody writes attributes of an item past all rules; None removes one."""
+        items = self.tables.aws.dynamodb.tables[table].items
+        changed = items[key,] | attributes
+        items[key,] = {name: value for name, value in changed.items() if value is not None}
+
+    def lease(self, product_id="p", seconds=30.0, **more):
+        return Lease.acquire(
+            self.tables.store,
+            product_id,
+            seconds,
+            deadline=self.soon(),
+            policy=self.client.policy,
+            **more,
+        )
+
+    @property
+    def products(self):
+        return Products(self.tables.store, self.client.policy)
 
 
 @pytest.fixture
@@ -138,9 +210,9 @@ def test_after_a_recall_the_depot_fills_no_lane_with_the_product(lanes):
 def test_what_is_brought_home_is_in_the_row_alone(lanes):
     lanes.list_and_lend()
     recalled = lanes.recall("p", home=True)
+    assert lanes.tables.calls == ["BatchGetItem", "TransactWriteItems"]
     assert (recalled.away, lanes.in_lanes()) == (set(), {})
     assert (lanes.row().stock_count, lanes.row().lent_to) == (100, frozenset())
-    assert lanes.tables.calls[:2] == ["BatchGetItem", "TransactWriteItems"]
 
 
 def test_a_recall_of_what_only_the_depot_holds_writes_nothing(lanes):
@@ -161,6 +233,15 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(lanes, 
     assert lanes.in_lanes() == ({} if home else {DEPOT: 59})
 
 
+def test_the_last_attempt_leaves_out_only_what_was_busy_in_the_one_before(lanes):
+    lanes.list_and_lend()
+    busy, idle = iter([1, 2, 2]), 8
+    lanes.before_each("TransactWriteItems", lambda _: lanes.sell(next(busy, idle)))
+    recalled = lanes.recall("p")
+    assert recalled.rows["p"].lent_to == {DEPOT, 2}
+    assert lanes.total() == 100
+
+
 def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(lanes):
     lanes.list_and_lend()
     lanes.before_each("TransactWriteItems", lambda _: lanes.sell(2))
@@ -172,10 +253,291 @@ def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(lanes):
     assert lanes.total() == 100
 
 
-# ---------------------------------------------------------------- who needs them
+def test_more_lanes_than_a_transaction_holds_are_recalled_step_by_step(lanes):
+    lanes.list_and_lend(stock=200, lanes=dict.fromkeys(range(1, 121), 1), reach=120)
+    written = lanes.requests("TransactWriteItems")
+    lanes.recall("p", home=True, lanes=range(1, 121))
+    assert [len(request["TransactItems"]) for request in written] == [92, 32]
+    assert (lanes.row().stock_count, lanes.row().lent_to, lanes.in_lanes()) == (
+        200,
+        frozenset(),
+        {},
+    )
 
 
-APPLIED, REJECTED, RETURNED = ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.RETURNED
+def test_between_the_steps_of_a_recall_the_lanes_that_are_left_are_named(lanes):
+    lanes.list_and_lend(stock=200, lanes=dict.fromkeys(range(1, 121), 1), reach=120)
+    seen = []
+    lanes.before_each(
+        "TransactWriteItems", lambda _: seen.append((lanes.row().lent_to, set(lanes.in_lanes())))
+    )
+    lanes.recall("p", lanes=range(1, 121))
+    left = {DEPOT, *range(91, 121)}
+    assert seen == [(set(range(121)), set(range(121))), (left, left)]
+    lanes.tables.before = lambda *_: None
+    assert (lanes.row().lent_to, lanes.in_lanes()) == ({DEPOT}, {DEPOT: 130})
+
+
+def test_more_products_than_a_transaction_holds_come_home_in_several(lanes, monkeypatch):
+    ids = [name for n in range(99) if PageKey.of(DEPOT, name := f"p{n}").number == 0][:11]
+    for product_id in ids:
+        lanes.list_and_lend(product_id, stock=10, lanes={}, depot=5, reach=1)
+    monkeypatch.setattr(recall_module, "Limits", lambda: Limits(actions=10))
+    written = lanes.requests("TransactWriteItems")
+    recalled = lanes.recall(*ids, home=True, lanes=[1])
+    assert [len(request["TransactItems"]) for request in written] == [10, 5]
+    assert recalled.away == set()
+    assert {lanes.row(product_id).stock_count for product_id in ids} == {10}
+
+
+def test_pages_too_large_for_one_transaction_are_recalled_in_several(lanes, monkeypatch):
+    lanes.list_and_lend(lanes=dict.fromkeys(range(1, 7), 5))
+    of_page = lanes.client.store.read([PageKey.of(1, "p")]).pages[PageKey.of(1, "p")].size
+    # Two pages of lanes and the depot's.
+    monkeypatch.setattr(recall_module, "Limits", lambda: Limits(size=5 * of_page))
+    written = lanes.requests("TransactWriteItems")
+    lanes.recall("p", lanes=range(1, 9))
+    assert len(written) > 1
+    assert lanes.in_lanes() == {DEPOT: 40}
+    assert lanes.row().lent_to == {DEPOT}
+
+
+def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
+    lanes.list_and_lend()
+    lanes.list_and_lend("t")
+    token = lanes.row("t").lent_to
+    lanes.change(
+        "Products",
+        "t",
+        lockedBy={"S": "count-1"},
+        lockTime={"N": "1900000000"},
+        lockVersion={"N": "2"},
+    )
+    recalled = lanes.recall("p", "t", "unknown", home=True)
+    assert (recalled.rows["unknown"], recalled.away, recalled.lent) == (None, {"t"}, {"t"})
+    assert lanes.row("t").lent_to == token
+    assert lanes.in_lanes("t") == {DEPOT: 10, 1: 20, 2: 30}
+    assert lanes.in_lanes("p") == {}
+
+
+@pytest.mark.parametrize("lane", [DEPOT, 1])
+def test_a_corrupt_page_is_named_and_the_other_products_come_home(lanes, lane):
+    lanes.list_and_lend()
+    lanes.list_and_lend("t")
+    sound = lanes.tables.aws.dynamodb.tables["Allotments"].items[str(PageKey.of(lane, "p")),]
+    lanes.change("Allotments", str(PageKey.of(lane, "p")), units={"B": "bm90IGEgcGFnZQ=="})
+    with pytest.raises(CorruptItemError, match=f"page {PageKey.of(lane, 'p')} breaks") as raised:
+        lanes.recall("p", "t", home=True)
+    assert raised.value.code == "CORRUPT_PAGE"
+    assert (lanes.in_lanes("t"), lanes.row("t").stock_count) == ({}, 100)
+    lanes.change("Allotments", str(PageKey.of(lane, "p")), **sound)
+    assert lanes.total() == 100
+    assert lanes.recall("p", home=True).away == set()
+
+
+def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(lanes):
+    lanes.list_and_lend()
+    lanes.list_and_lend("r")
+    assert PageKey.of(DEPOT, "p") == PageKey.of(DEPOT, "r")
+    lanes.change("Products", "p", createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
+    with pytest.raises(CorruptItemError, match="of the incarnation of p that was created at 2027"):
+        lanes.recall("p", "r", home=True)
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+    assert (lanes.in_lanes("r"), lanes.row("r").stock_count) == ({}, 100)
+
+
+def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
+    """It was listed again between the two reads."""
+    lanes.list_and_lend()
+    former = lanes.row().created_at
+
+    def list_again(_):
+        assert lanes.products.delist("p", former, lanes.soon())
+        lanes.list_and_lend(stock=50, lanes={1: 5}, depot=5)
+
+    lanes.tables.once(
+        "BatchGetItem", lambda _: lanes.tables.once("BatchGetItem", list_again) and None
+    )
+    recalled = lanes.recall("p", home=True, lanes=())
+    assert recalled.away == set()
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
+
+
+def test_a_row_that_dynamodb_does_not_take_is_named(lanes):
+    """A write adds `lastUpdatedAt` to a row that has none and no room for it."""
+    lanes.list_and_lend()
+    lanes.change("Products", "p", lastUpdatedAt=None, others={"S": ""})
+    lanes.change("Products", "p", others={"S": "x" * (LARGEST_ROW - lanes.tables.size("p"))})
+    with pytest.raises(CorruptItemError, match="DynamoDB does not take p") as raised:
+        lanes.recall("p")
+    assert raised.value.code == "CORRUPT_PRODUCT"
+    assert lanes.total() == 100
+
+
+# ---------------------------------------------------------------- rivals, and lost responses
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy):
+    lanes.list_and_lend()
+    row = lanes.row()
+    lanes.lose_response(number)
+    if is_busy:
+        lose, sales = lanes.tables.before, iter([1, 2])
+
+        def before(called, request):
+            if called == "TransactWriteItems" and (lane := next(sales, None)):
+                lanes.tables.before = lambda *_: None
+                lanes.sell(lane)
+                lanes.tables.before = before
+            lose(called, request)
+
+        lanes.tables.before = before
+    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    lanes.tables.before = lambda *_: None
+    assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
+    assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
+
+
+def test_rivals_in_every_attempt_are_contention(lanes):
+    lanes.list_and_lend()
+    reasons = {"CancellationReasons": [{"Code": "None"}, {"Code": "TransactionConflict"}]}
+
+    def conflict(called, request):
+        if called == "TransactWriteItems":
+            raise ServiceError("TransactionCanceledException", extra=reasons)
+
+    lanes.tables.before = conflict
+    with pytest.raises(ThrottledError, match="CONTENTION"):
+        lanes.bring_home("p", seconds=0.5)
+    lanes.tables.before = lambda *_: None
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+
+
+def test_of_two_recalls_each_unit_arrives_once(lanes):
+    lanes.list_and_lend()
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.recall("p", home=True) and None)
+    recalled = lanes.recall("p")
+    assert recalled.rows["p"].is_written_as(lanes.row())
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
+
+
+def test_a_fill_in_between_loses_a_recall_and_the_next_attempt_brings_its_units(lanes):
+    lanes.list_and_lend()
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.fill(3))
+    assert lanes.recall("p").lent == set()
+    assert (lanes.in_lanes(), lanes.row().lent_to) == ({DEPOT: 60}, {DEPOT})
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_a_fill_that_was_planned_before_a_recall_is_lost(lanes, home):
+    lanes.list_and_lend()
+    fill = lanes.filled(3)
+    lanes.recall("p", home=home)
+    with pytest.raises(TransactionCancelledError):
+        lanes.write(fill)
+    assert 3 not in lanes.in_lanes()
+    assert lanes.total() == 100
+
+
+def test_a_lane_that_wakes_up_after_a_recall_cannot_sell_what_it_held(lanes):
+    lanes.list_and_lend()
+    woken = lanes.ledger("p", {1})
+    woken.take("p", -1, 1)
+    lanes.recall("p", home=True)
+    with pytest.raises(TransactionCancelledError):
+        lanes.write(woken)
+    assert lanes.row().stock_count == 100
+
+
+def test_a_lane_without_the_product_is_checked_as_well(lanes):
+    """It may get some between the read and the write."""
+    lanes.list_and_lend(lanes={1: 20})
+    filled = lanes.filled(2)
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.write(filled))
+    lanes.recall("p", home=True)
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
+
+
+# ---------------------------------------------------------------- the line at the depot
+
+
+def test_bringing_home_takes_three_requests_of_which_the_last_releases_the_depot(lanes):
+    lanes.list_and_lend()
+    lanes.bring_home("p")
+    assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
+    lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
+    assert set(lease) == {"page"}
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
+
+
+def test_bringing_home_what_is_not_lent_sends_nothing(lanes):
+    lanes.tables.create("p")
+    lanes.bring_home("p")
+    assert lanes.tables.calls == []
+
+
+def test_what_is_home_already_releases_the_depot_at_once(lanes):
+    lanes.list_and_lend()
+    row = lanes.row()
+    lanes.recall("p", home=True)
+    lanes.tables.calls.clear()
+    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
+
+
+def test_bringing_home_waits_for_the_depot_and_gives_up_in_time(lanes):
+    lanes.list_and_lend()
+    store, clock = lanes.client.store, lanes.client.clock
+
+    def visit_for_ever(_):
+        store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 2.0, dead="other")
+
+    lanes.before_each("UpdateItem", visit_for_ever)
+    began = clock.monotonic()
+    with pytest.raises(ThrottledError, match="CONTENTION: no time was left to wait for the depot"):
+        lanes.bring_home("p", seconds=0.5)
+    assert clock.monotonic() - began < 0.5 + 3 * CALL_SECONDS
+    lanes.tables.before = lambda *_: None
+    assert lanes.total() == 100
+
+
+def test_a_lane_that_never_rests_is_waited_for_until_the_deadline(lanes):
+    lanes.list_and_lend(stock=2000, lanes={1: 20, 2: 1500})
+    lanes.before_each("TransactWriteItems", lambda _: lanes.sell(2))
+    with pytest.raises(ThrottledError, match="CONTENTION: no time was left to bring home p"):
+        lanes.bring_home("p", seconds=0.5)
+    lanes.tables.before = lambda *_: None
+    assert lanes.row().lent_to == {DEPOT, 2}
+    assert lanes.total() == 2000
+
+
+def test_a_claim_on_the_row_is_outwaited(lanes):
+    lanes.list_and_lend()
+    row, clock = lanes.row(), lanes.client.clock
+    lanes.client.store.claim("p", "claim-1", clock.now(), clock.now().timestamp() + 1.0, 0.0)
+    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
+
+
+def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
+    lanes.list_and_lend()
+    store, clock = lanes.client.store, lanes.client.clock
+
+    def take_over(_):
+        clock.sleep(3.0)
+        store.lease_lane(DEPOT, "next", clock.now(), clock.now().timestamp() + 2.0)
+
+    row = lanes.row()
+    lanes.tables.once("TransactWriteItems", take_over)
+    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
+    lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
+    assert lease["lockedBy"] == {"S": "next"}
+
+
+# ---------------------------------------------------------------- the engine, where rows are sold from
 
 
 @pytest.mark.parametrize(
@@ -201,3 +563,411 @@ def test_what_a_lane_sells_before_an_order_is_rejected_is_not_promised(lanes):
     (outcome,) = report.outcomes
     assert (outcome.status, outcome.rejection.shortage.available) == (REJECTED, 99)
     assert lanes.total() == 100
+
+
+def fifo(number, product_id="p", quantity=1):
+    return Order(f"f{number}", "u", {product_id: quantity}, group="g")
+
+
+def outcomes(report):
+    return [(outcome.status, outcome.cause) for outcome in report.outcomes]
+
+
+def test_a_group_is_served_in_its_order_when_its_units_lie_in_lanes(lanes):
+    lanes.list_and_lend()
+    orders = [fifo(1, quantity=30), fifo(2, quantity=71), fifo(3, quantity=70)]
+    report = lanes.tables.apply(lanes.engine, *orders)
+    assert outcomes(report) == [(APPLIED, ""), (REJECTED, ""), (APPLIED, "")]
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (0, {})
+
+
+def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(lanes):
+    lanes.list_and_lend()
+    lanes.tables.create("t")
+    lanes.tables.calls.clear()
+    report = lanes.tables.apply(
+        lanes.engine, Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1})
+    )
+    assert outcomes(report) == [(APPLIED, "")] * 2
+    # Of the other product; then the line at the depot, which begins with an update.
+    assert lanes.tables.calls.index("TransactWriteItems") < lanes.tables.calls.index("UpdateItem")
+
+
+def test_what_cannot_be_brought_home_in_time_is_returned_and_the_rest_is_served(lanes):
+    lanes.list_and_lend()
+    lanes.tables.create("t")
+    clock = lanes.client.clock
+    lanes.client.store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}), Order("o3", "u", {"p": 1})]
+    report = lanes.tables.apply(lanes.engine, *orders, seconds=0.5)
+    assert outcomes(report) == [(RETURNED, "CONTENTION"), (APPLIED, ""), (APPLIED, "")]
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+
+
+def test_a_corrupt_page_returns_only_the_orders_that_need_it(lanes):
+    lanes.list_and_lend()
+    lanes.list_and_lend("t")
+    lanes.change("Allotments", str(PageKey.of(1, "p")), units={"B": "bm90IGEgcGFnZQ=="})
+    orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 50}), Order("o3", "u", {"p": 1})]
+    report = lanes.tables.apply(lanes.engine, *orders)
+    assert outcomes(report) == [(RETURNED, "CORRUPT_PAGE"), (APPLIED, ""), (APPLIED, "")]
+    assert "page 1/1 breaks the contract" in report.outcomes[0].detail
+
+
+def test_a_denied_recall_returns_everything_loudly(lanes):
+    lanes.list_and_lend()
+
+    def deny(called, request):
+        if called == "UpdateItem":
+            raise ServiceError("AccessDeniedException", "not authorized")
+
+    lanes.tables.before = deny
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 50}))
+    assert report.failure is not None
+    assert outcomes(report) == [(RETURNED, "AccessDeniedException")]
+
+
+def test_a_product_that_is_leased_before_it_is_home_makes_its_order_wait(lanes):
+    lanes.list_and_lend()
+    until = {"N": str(lanes.client.clock.now().timestamp() + 600.0)}
+    locked = {"lockedBy": {"S": "count-1"}, "lockTime": until, "_version": {"N": "9"}}
+    lanes.tables.once("UpdateItem", lambda _: lanes.change("Products", "p", **locked))
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 50}))
+    assert outcomes(report) == [(RETURNED, "LEASED")]
+
+
+def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
+    """A row that only this process wrote for a while is not read again, until something rests on it."""
+    lanes.list_and_lend()
+    for number in range(3):
+        lanes.tables.apply(lanes.engine, Order(f"o{number}", "u", {"p": 1}))
+    lanes.recall("p", home=True)
+    lanes.tables.calls.clear()
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    assert outcomes(report) == [(APPLIED, "")]
+    assert "UpdateItem" not in lanes.tables.calls
+
+
+def test_nobody_waits_at_the_depot_with_a_claim_on_what_is_to_come_home(lanes):
+    lanes.list_and_lend()
+    lanes.engine.contention.observe_conflict("p", 0.01)
+    began = lanes.client.clock.monotonic()
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    assert (outcomes(report), report.stats.claims) == ([(APPLIED, "")], 2)
+    assert lanes.client.clock.monotonic() - began < CLAIM_SECONDS
+
+
+def test_a_process_that_brings_home_what_its_own_lane_holds_forgets_that_lane(lanes):
+    lanes.list_and_lend(lanes={1: 20})
+    store = lanes.client.store
+    engine = Committer(store, lanes.client.policy, SystemClock(), lanes=1)
+    lane = engine.lanes.take(lanes.soon(), CommitStats())
+    engine.lanes.remember(store.read([PageKey(lane, n) for n in range(PAGES)]).pages.values())
+    report = lanes.tables.apply(engine, fifo(1, quantity=90))
+    assert (outcomes(report), lane, engine.lanes.pages) == ([(APPLIED, "")], 1, None)
+
+
+@pytest.mark.parametrize(
+    ("delta", "status", "left"), [(-39, APPLIED, 1), (-40, APPLIED, 60), (-101, REJECTED, 100)]
+)
+def test_a_negative_adjustment_takes_what_the_row_can_spare_or_all_there_is(
+    lanes, delta, status, left
+):
+    lanes.list_and_lend()
+    report = lanes.tables.apply(lanes.engine, Adjustment("p", "a", delta, "CORRECTION"))
+    assert outcomes(report) == [(status, "")]
+    assert lanes.row().stock_count == left
+    assert (not lanes.row().lent_to) == (left != 1)
+
+
+def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
+    lanes.list_and_lend()
+    lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 5}))
+    allotted = dict(lanes.tables.aws.dynamodb.tables["Allotments"].items)
+    report = lanes.tables.apply(lanes.engine, Adjustment("p", "a", 7, "RECEIPT"), Cancellation("o"))
+    assert outcomes(report) == [(APPLIED, "")] * 2
+    assert (lanes.row().stock_count, lanes.row().lent_to) == (47, set(range(9)))
+    assert lanes.tables.aws.dynamodb.tables["Allotments"].items == allotted
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_an_order_that_needs_what_lies_in_lanes_survives_the_loss_of_any_response(lanes, number):
+    lanes.list_and_lend()
+    lanes.lose_response(number)
+    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
+    lanes.tables.before = lambda *_: None
+    assert outcomes(report) == [(APPLIED, "")]
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (10, {})
+
+
+# ---------------------------------------------------------------- operators
+
+
+def threshold(units):
+    return lambda product: replace(product, low_stock_threshold=units)
+
+
+CHANGES = {
+    "discontinue": lambda p: replace(p, status=ProductStatus.DISCONTINUED),
+    "a threshold above the row": threshold(99),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_that_lent_products_may_not_have_brings_them_home_first(lanes, change):
+    lanes.list_and_lend()
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
+    updated = lanes.products.update_with_retry("p", change, lanes.soon())
+    assert (updated.after.stock_count, updated.after.lent_to) == (99, frozenset())
+    assert lanes.row().is_written_as(updated.after)
+    assert (lanes.in_lanes(), lanes.total()) == ({}, 100)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_draw_before_such_a_change_is_written_brings_home_once_more(lanes, change):
+    lanes.list_and_lend()
+    row = lanes.row()
+
+    def draw_again(called, request):
+        # The change itself is the first transaction of one action.
+        if called == "TransactWriteItems" and len(request["TransactItems"]) == 1:
+            lanes.tables.before = lambda *_: None
+            lanes.lend("p", {1: 5})
+
+    lanes.tables.before = draw_again
+    updated = lanes.products.update_with_retry("p", change, lanes.soon(), row.created_at)
+    assert (updated.after.stock_count, lanes.row().lent_to, lanes.in_lanes()) == (
+        100,
+        frozenset(),
+        {},
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        threshold(39),
+        lambda p: replace(p, name="Tea", price=3),
+        lambda p: replace(p, backorder_limit=5),
+    ],
+    ids=["a threshold below the row", "details", "backorders"],
+)
+def test_a_change_that_lent_products_may_have_recalls_nothing(lanes, change):
+    lanes.list_and_lend()
+    lanes.products.update_with_retry("p", change, lanes.soon())
+    assert lanes.row().lent_to == set(range(9))
+    assert (lanes.row().status, lanes.in_lanes()) == ("ACTIVE", {DEPOT: 10, 1: 20, 2: 30})
+
+
+def test_catalogue_events_and_prices_leave_lanes_alone(lanes):
+    lanes.list_and_lend()
+    event = CatalogueEvent("p", "e1", "2026-02-01T00:00:00.000000+00:00", {"name": "Tea"})
+    assert lanes.products.change_details(event)[0]
+    assert lanes.products.change_price("p", 3, timedelta(0)).price == 3
+    assert lanes.row().lent_to == set(range(9))
+
+
+def test_lanes_are_nothing_for_an_update_function_to_change(lanes):
+    lanes.list_and_lend()
+    with pytest.raises(ValueError, match="lent_to of a product is not for an update function"):
+        lanes.products.update_with_retry(
+            "p", lambda p: replace(p, lent_to=frozenset()), lanes.soon()
+        )
+
+
+def test_no_row_is_written_that_lent_products_may_not_have(lanes):
+    lanes.list_and_lend()
+    row, now = lanes.row(), lanes.client.clock.now()
+    for after in (replace(row, status=ProductStatus.DISCONTINUED), replace(row, stock_count=0)):
+        with pytest.raises(ValueError, match="p is in lanes"):
+            lanes.client.store.product_replace_action(row, after, now, None)
+    with pytest.raises(ValueError, match="p is in lanes"):
+        lanes.client.store.product_delete_action(row, now, None)
+
+
+def test_delisting_brings_home_first_and_closes_all_units(lanes):
+    lanes.list_and_lend()
+    row = lanes.row()
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(2))
+    assert lanes.products.delist("p", row.created_at, lanes.soon())
+    assert lanes.row() is None
+    assert lanes.in_lanes() == {}
+    closing = lanes.tables.aws.dynamodb.tables["StockAdjustments"].items.values()
+    assert sorted(int(item["delta"]["N"]) for item in closing) == [-99, 100]
+
+
+def test_what_is_listed_again_gets_no_units_of_its_former_life(lanes):
+    lanes.list_and_lend()
+    stale = [lanes.filled(3), lanes.ledger("p", {DEPOT})]
+    stale[1].draw("p", 5, 8)
+    assert lanes.products.delist("p", lanes.row().created_at, lanes.soon())
+    lanes.tables.create("p", 7)
+    for ledger in stale:
+        with pytest.raises(TransactionCancelledError):
+            lanes.write(ledger)
+    assert (lanes.row().stock_count, lanes.row().lent_to, lanes.in_lanes()) == (7, frozenset(), {})
+
+
+def test_a_stale_delete_of_a_lent_product_recalls_nothing(lanes):
+    lanes.list_and_lend()
+    assert not lanes.products.delist("p", "2026-01-01T00:00:00.000000+00:00", lanes.soon())
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+
+
+def test_a_change_that_cannot_have_its_units_in_time_changes_nothing(lanes):
+    lanes.list_and_lend()
+    row, clock = lanes.row(), lanes.client.clock
+    lanes.client.store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    with pytest.raises(ThrottledError, match="CONTENTION"):
+        lanes.products.discontinue("p", lanes.soon(0.3))
+    with pytest.raises(ThrottledError, match="CONTENTION"):
+        lanes.products.delist("p", row.created_at, lanes.soon(0.3))
+    assert lanes.row() == row
+
+
+# ---------------------------------------------------------------- counts
+
+
+def test_a_count_begins_when_all_units_are_in_the_row(lanes):
+    lanes.list_and_lend()
+    lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
+    lease = lanes.lease()
+    assert (lease.stock_count, lease.product.lent_to, lanes.in_lanes()) == (99, frozenset(), {})
+    count = lease.commit(98, "c1", lanes.soon())
+    assert (count.delta, lanes.row().stock_count, lanes.row().locked_by) == (-1, 98, None)
+
+
+def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
+    lanes.list_and_lend()
+    draw = lanes.ledger("p", {DEPOT})
+    draw.draw("p", 5, 8)
+    row, refused = lanes.row(), []
+
+    def rivals(_):
+        with pytest.raises(TransactionCancelledError):
+            lanes.write(draw)
+        recalled = recall(lanes.client, None, ["p"], lanes.soon(), lanes.stats, home=True)
+        refused.append(recalled.away)
+
+    lanes.tables.once("BatchGetItem", rivals)
+    lease = lanes.lease()
+    assert refused == [{"p"}]
+    assert row.version + 2 == lease.version
+    assert lease.stock_count == 100
+
+
+def test_the_fence_of_a_count_goes_along_with_its_recall(lanes):
+    lanes.list_and_lend()
+    lease = lanes.lease()
+    row = lanes.row()
+    assert row.lock_version == row.version == lease.version
+    lease.renew(60.0, lanes.soon())
+    resumed = Lease.resume(
+        lanes.tables.store, "p", lease.owner, lease.version, lease.expires_at, deadline=lanes.soon()
+    )
+    assert resumed.commit(100, "c1", lanes.soon()).delta == 0
+
+
+def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
+    lanes.list_and_lend()
+
+    class DeadError(BaseException):
+        pass
+
+    def die(_):
+        raise DeadError
+
+    lanes.tables.once("TransactWriteItems", die)
+    with pytest.raises(DeadError):
+        lanes.lease(seconds=30.0)
+    lanes.tables.before = lambda *_: None
+    assert lanes.row().lent_to == set(range(9))
+    lanes.client.clock.sleep(31.0)
+    assert lanes.recall("p", home=True).away == set()
+    assert lanes.row().stock_count == 100
+
+
+def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
+    lanes.tables.create("p", 101)
+    lease = lanes.lease(seconds=5.0)
+    lanes.client.clock.sleep(6.0)
+    lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
+    lanes.lend("p", {1: 20})
+    owner = lanes.row().locked_by
+    home = bring_home(
+        lanes.client,
+        lanes.engine.contention,
+        None,
+        [lanes.row()],
+        lanes.soon(),
+        lanes.stats,
+        owner,
+    )
+    assert (owner, home.away, lanes.row().stock_count) == (lease.owner, set(), 100)
+    assert lanes.row().lock_version != lanes.row().version
+    assert home.rows["p"].lock_version != home.rows["p"].version
+
+
+def test_a_count_is_not_committed_while_lanes_may_hold_the_product(lanes):
+    lanes.tables.create("p", 10)
+    lease = lanes.lease()
+    lanes.change("Products", "p", lentTo={"SS": ["0"]})
+    with pytest.raises(LeaseLostError):
+        lease.commit(9, "c1", lanes.soon())
+
+
+def test_a_count_that_cannot_have_its_units_in_time_gives_the_product_back(lanes):
+    lanes.list_and_lend()
+    clock = lanes.client.clock
+    lanes.client.store.lease_lane(DEPOT, "other", clock.now(), clock.now().timestamp() + 60.0)
+    with pytest.raises(ThrottledError, match="CONTENTION"):
+        lanes.lease(seconds=0.5)
+    assert lanes.row().locked_by is None
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_count_survives_the_loss_of_any_response(lanes, number):
+    lanes.list_and_lend()
+    lanes.lose_response(number)
+    lease = lanes.lease()
+    assert lease.stock_count == 100
+    assert lease.commit(99, "c1", lanes.soon()).delta == -1
+    lanes.tables.before = lambda *_: None
+    assert (lanes.row().stock_count, lanes.in_lanes()) == (99, {})
+
+
+# ---------------------------------------------------------------- atomic decrements
+
+
+@pytest.mark.parametrize(
+    ("limits", "quantity", "is_atomic"),
+    [
+        ({}, 39, True),
+        ({}, 40, False),
+        ({"backorder_limit": 5}, 39, True),
+        ({"backorder_limit": 5}, 40, False),
+        ({"low_stock_threshold": 10}, 29, True),
+        ({"low_stock_threshold": 10}, 30, False),
+    ],
+)
+def test_an_atomic_decrement_leaves_in_the_row_what_lent_products_have(
+    lanes, limits, quantity, is_atomic
+):
+    """And what it cannot take there the engine brings home."""
+    lanes.list_and_lend(**limits)
+    decrement = AtomicDecrement(lanes.engine)
+    done = decrement.apply("p", "d1", quantity, lanes.soon())
+    assert (done.report is None) == is_atomic
+    assert bool(lanes.row().lent_to) == is_atomic
+    assert sum(lanes.in_lanes().values()) + lanes.row().stock_count == 100 - quantity
+    if done.report is not None:
+        assert outcomes(done.report) == [(APPLIED, "")]
+
+
+def test_an_atomic_decrement_below_zero_is_left_to_the_engine_while_lanes_hold_units(lanes):
+    """With a negative threshold a product on backorder is `ACTIVE`, so it may be sold atomically."""
+    lanes.list_and_lend(low_stock_threshold=-5, backorder_limit=10)
+    done = AtomicDecrement(lanes.engine).apply("p", "d1", 42, lanes.soon())
+    assert outcomes(done.report) == [(APPLIED, "")]
+    assert (lanes.row().stock_count, lanes.row().lent_to) == (58, frozenset())

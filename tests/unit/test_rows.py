@@ -1,11 +1,28 @@
-"""The layout of rows, which keeps the attributes of other programs."""
+"""The layout of rows, which keeps the attributes of other programs, and of pages."""
+
+import json
+import random
+import zlib
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.allotments import MOST_PRODUCTS, Holding, Page, PageKey
 from inventory_orders.domain.change import OrderLine, OrderRecord
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.rows import encode, product_row, read_product, read_record, record_row
+from inventory_orders.store.rows import (
+    encode,
+    page_units,
+    product_row,
+    read_page,
+    read_product,
+    read_record,
+    record_row,
+)
 from tests.support.memory_store import product
 
 
@@ -78,3 +95,84 @@ def test_an_order_with_unreadable_lines_is_corrupt(broken):
     item = encode({name: value for name, value in row.items() if value is not None})
     with pytest.raises(CorruptItemError, match="breaks its table's contract"):
         read_record(item)
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def page_item(page, **more):
+    attributes = {"page": str(page.key), "_version": page.version, "epoch": page.epoch}
+    return encode(attributes | {"units": page_units(page), "lastUpdatedAt": "now"} | more)
+
+
+def compressed(content):
+    return zlib.compress(json.dumps(content).encode())
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=20),
+        st.builds(Holding, st.text(max_size=32), st.integers(1, 10**15), st.integers(0, 99)),
+        max_size=30,
+    ),
+    st.integers(0, 99),
+    st.integers(0, 3),
+    st.integers(1, 10**12),
+)
+def test_a_page_is_read_as_it_was_written(holdings, lane, number, version):
+    page = Page(PageKey(lane, number), version, "epoch", holdings, "now")
+    assert read_page(page_item(page)) == page
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"units": b"not compressed"},
+        {"units": zlib.compress(b"not JSON")},
+        {"units": zlib.compress(b"\xff\xff")},
+        {"units": page_units(Page(PageKey(1, 2), 1, "e", {"p": Holding("then", 5)}))[:-4]},
+        {"units": compressed(None)},
+        {"units": compressed({"p": 5})},
+        {"units": compressed([["p", "then", 5]])},
+        {"units": compressed([["p", "then", "5", 0]])},
+        {"units": compressed([["p", "then", -5, 0]])},
+        {"units": compressed([["p", "then", 0, 0]])},
+        {"units": compressed([["p", "then", 5, None]])},
+        {"units": compressed([[["p"], "then", 5, 0]])},
+        {"units": compressed([["p", None, 5, 0]])},
+        {"units": "text"},
+        {"units": None},
+        {"_version": None},
+        {"_version": "one"},
+        {"epoch": None},
+        {"epoch": 7},
+    ],
+)
+def test_a_page_that_breaks_its_contract_is_corrupt_by_its_name(broken):
+    item = page_item(Page(PageKey(1, 2), 1, "epoch", {"p": Holding("then", 5)}))
+    item = {name: value for name, value in item.items() if name not in broken}
+    item |= encode({name: value for name, value in broken.items() if value is not None})
+    with pytest.raises(CorruptItemError, match="page 1/2 breaks the contract") as raised:
+        read_page(item)
+    assert raised.value.code == "CORRUPT_PAGE"
+
+
+def test_a_full_page_is_far_smaller_than_an_item_may_be():
+    """What 2,000 products take follows from their ids: 32 KB if these are short, and 73 KB if they are UUIDs."""
+    chance = random.Random(1)
+    opened = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def size(name_of):
+        holdings = {
+            name_of(number): Holding(
+                timestamp(opened + timedelta(microseconds=chance.randrange(10**12))),
+                chance.randrange(1, 5000),
+                8,
+            )
+            for number in range(MOST_PRODUCTS)
+        }
+        return len(page_units(Page(PageKey(0, 1), 1, "epoch", holdings)))
+
+    assert size(lambda number: f"{10_000 + number * 7}B") < 40_000
+    assert size(lambda _: f"{chance.getrandbits(128):032x}") < 80_000
+    assert size(lambda _: f"{chance.getrandbits(256):064x}") < 120_000

@@ -41,7 +41,7 @@ class CorruptItemError(InventoryOrdersError):
     """A stored item breaks its table's contract, or contradicts what a change needs: nothing follows from it.
 
     Attributes:
-        code: Stable name of the cause: `CORRUPT_PRODUCT` or `CORRUPT_RECORD`.
+        code: Stable name of the cause: `CORRUPT_PRODUCT`, `CORRUPT_RECORD` or `CORRUPT_PAGE`.
     """
 
     def __init__(self, message: str, code: str = "CORRUPT_RECORD") -> None:

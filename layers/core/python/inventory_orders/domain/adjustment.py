@@ -45,6 +45,10 @@ class Adjustment:
         return (self.product_id,)
 
     @property
+    def wanted(self) -> Mapping[str, int]:
+        return {}
+
+    @property
     def stores_rejection(self) -> bool:
         return False
 

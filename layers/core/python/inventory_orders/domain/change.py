@@ -231,6 +231,14 @@ class Change(Protocol):
         """Upper bound of the record's size, in bytes."""
         ...
 
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        """Units that it takes and never gives back, by product id: what may be sold from lanes.
+
+        Empty for a change that is for the rows alone.
+        """
+        ...
+
     def rejection(self, products: Products) -> Rejection | None:
         """Why this change is rejected in this state of the products; None if it is accepted."""
         ...

@@ -61,6 +61,10 @@ class Order:
         return self.quantities.keys()
 
     @property
+    def wanted(self) -> Mapping[str, int]:
+        return self.quantities
+
+    @property
     def stores_rejection(self) -> bool:
         return True
 
@@ -134,6 +138,10 @@ class _TouchesNoStock:
     @property
     def product_ids(self) -> Collection[str]:
         return ()
+
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        return {}
 
     def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
         return None
@@ -262,6 +270,10 @@ class PlacedOrderCancellation:
     @property
     def product_ids(self) -> Collection[str]:
         return {line.product_id: None for line in self.order.lines}.keys()
+
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        return {}
 
     @property
     def stores_rejection(self) -> bool:

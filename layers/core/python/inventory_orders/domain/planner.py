@@ -84,6 +84,20 @@ class Transaction:
         """The products by id, as it leaves them where it sells them: rows and pages."""
         return {**self.after, **self.from_pages}
 
+    @property
+    def drawn(self) -> dict[str, int]:
+        """Units by product id that it moves from rows to the depot."""
+        if not self.pages:
+            return {}
+        taken = {
+            u.after.product_id: u.before.stock_count - u.after.stock_count for u in self.updates
+        }
+        for decision in self.decisions:
+            for product_id, delta in decision.touched.items():
+                if product_id not in self.from_pages:
+                    taken[product_id] += delta
+        return {product_id: units for product_id, units in taken.items() if units > 0}
+
 
 Step = tuple[Transaction, ...]
 """Transactions that share no product and no group: they may run side by side."""
@@ -222,7 +236,8 @@ def plan_with_lanes(
         sources: The lanes from which products are sold, by id; the others are sold from their rows.
         blocked: Ids of products that cannot be written at the moment.
         limits: What one transaction may hold.
-        release: The lease of the depot, if it is held. The last transaction that needs the depot ends it.
+        release: The lease of the depot, if it is held. The last transaction that needs the depot ends it, if it has
+            room for one more action.
         alone: Whether nobody waits for the depot. Then transactions are as full as can be; else what needs the depot,
             or rows, comes first.
 
@@ -241,7 +256,7 @@ def plan_with_lanes(
     last = len(packed) - 1
     packed += _pack(rest, shelves, one_by_one)
     transactions = _write_down(packed, shelves)
-    if release is not None:
+    if release is not None and packed[last].actions < limits.actions:
         transactions[last] = replace(transactions[last], release=release)
     chain = tuple((transaction,) for transaction in transactions)
     return Plan((chain,) if chain else (), tuple(held), short)
@@ -317,7 +332,8 @@ def _pack(
 ) -> list[_Draft]:
     """Fill transactions, up to `limits.side_by_side` at a time that share nothing, the largest changes first.
 
-    What was moved goes into the first one, and `reserved` further actions are left free in each.
+    What was moved goes into the first one, and `reserved` further actions are left free in each, unless a single
+    change needs them.
 
     Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: in
     whatever order they are written, the stock stays above its floor and ends the same. Where that is not so, and
@@ -352,7 +368,7 @@ def _pack(
                 passed_over.update(strict.intersection(keys))
             else:
                 draft.add(decision, keys, shelves)
-        packed += drafts
+        packed += (draft for draft in drafts if draft.decisions or draft.places)
         drafts, left = [], later
     return packed
 

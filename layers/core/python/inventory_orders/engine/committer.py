@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import (
@@ -56,6 +57,7 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreError,
     ThrottledError,
+    TransactionCancelledError,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Store
@@ -75,7 +77,7 @@ class Committer:
         clock: Source of time.
         executor: Runs reads and transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
-        lanes: How many lanes stock may be set aside in; 0: none. Only for changes that take stock and give none back.
+        lanes: How many lanes stock may be set aside in; 0: none.
 
     Attributes:
         client: Sends the requests.
@@ -196,9 +198,12 @@ class _Batch:
         self._failure: StoreError | None = None
         self._age = age
         self._fought: set[str] = set()
-        # First come, first served ends where some are served by a lane: groups are served by the rows.
-        grouped = any(change.group is not None for change in changes)
-        self._lanes = None if grouped else engine.lanes
+        # Groups are served by the rows: first come, first served ends where some are served by a lane.
+        for_rows = any(
+            change.group is not None or (change.product_ids and not change.wanted)
+            for change in changes
+        )
+        self._lanes = None if for_rows else engine.lanes
 
     # ------------------------------------------------------------------ the loop
 
@@ -221,7 +226,7 @@ class _Batch:
         engine, changes = self._engine, self._duplicates.first_by_key
         engine.replays.observe_batch()
         if self._lanes is not None:
-            self._lanes.demand.see(_wanted(change) for change in changes.values())
+            self._lanes.demand.see(change.wanted for change in changes.values())
             if engine.replays.are_expected:
                 self._read([*changes])
             return
@@ -312,12 +317,23 @@ class _Batch:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
         visit: Visit | None = None
         has_lost = progressed = False
+        pace = self._client.pace.seconds * (1 + self._client.policy.random()) / 2
+        if (
+            pace and not self._client.pause(pace, self._deadline)
+        ) or self._deadline.remaining() <= 0:
+            self._give_up_all("OUT_OF_TIME", "no time was left for another round")
+            return
+        pending = self._pending.values()
+        if not any(self._throttled.isdisjoint(change.product_ids) for change in pending):
+            # All others are through.
+            self._throttled.clear()
         try:
             lane = self._take_lane(lanes)
             supply = self._without_a_visit(lanes, lane)
             if supply is None and self._pending:
                 visit = self._visit(lanes, lane)
                 supply = visit.prepare(self._age)
+                has_lost = supply is None
             if supply is not None:
                 results = self._serve(supply)
                 has_lost = self._learn(results)
@@ -335,7 +351,8 @@ class _Batch:
                 release_depot(self._client, visit.lease, self._deadline, self._stats)
         if has_lost or not progressed:
             self._losses += 1
-            self._throttled.clear()
+            if not has_lost:
+                self._throttled.clear()
             self._return_out_of_attempts()
             self._back_off()
 
@@ -345,6 +362,8 @@ class _Batch:
         if lane is not None and lanes.pages is None:
             executor = self._engine.executor
             found = read(self._client, executor, lanes.keys, self._deadline, self._stats)
+            if found.unprocessed:
+                raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page of the lane")
             lanes.remember(found.pages.values())
         return lane
 
@@ -429,7 +448,7 @@ class _Batch:
         """Units of each product that the pending changes want."""
         need: dict[str, int] = {}
         for change in self._pending.values():
-            for product_id, units in _wanted(change).items():
+            for product_id, units in change.wanted.items():
                 need[product_id] = need.get(product_id, 0) + units
         return need
 
@@ -491,7 +510,7 @@ class _Batch:
                 stats,
                 pages=len(transaction.pages),
                 claimable=claimable,
-                apart=not self._is_alone(),
+                apart=len(transaction.updates) > 1 or not self._is_alone(),
             )
         except StoreError as error:
             attempt.error = error
@@ -507,6 +526,12 @@ class _Batch:
     def _count(self, attempt: _Attempt) -> None:
         """Add up what an attempt took, and note the claims that it released."""
         self._stats.add(attempt.stats)
+        drawn = attempt.transaction.drawn
+        if attempt.error is None:
+            self._stats.draws_lost += [False] * len(drawn)
+            self._stats.units_lent += sum(drawn.values())
+        elif isinstance(attempt.error, TransactionCancelledError):
+            self._stats.draws_lost += [True] * len(drawn)
         if repeated := len(attempt.stats.backoffs):
             for decision in attempt.transaction.decisions:
                 self._count_retries(decision.change, repeated)
@@ -538,6 +563,9 @@ class _Batch:
             else:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
+                if self._lanes is not None:
+                    own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
+                    self._stats.from_lanes.append(all(own))
             self._settle(change, outcome)
 
     def _act_on(self, failed: Transaction, failure: Failure) -> bool:
@@ -762,9 +790,13 @@ class _Batch:
 
     def _bring_home(self, short: Collection[str]) -> None:
         """Get the units of products that lie in lanes. What cannot be had in time returns its changes."""
-        # Nobody waits at the depot with claims in hand, and the recall writes what was claimed.
-        self._claims.release()
+        # Under a claim nobody draws in between: a lane that sells fast would else be filled again and again.
+        held = (self._claims.use(product_id, release=False) for product_id in short)
+        owners = [use.owner for use in held if use is not None]
         engine, known = self._engine, (self._products[product_id] for product_id in short)
+        if engine.lanes is not None:
+            # The lane of this process may lose units, too.
+            engine.lanes.forget()
         corrupt: CorruptItemError | None = None
         try:
             bring_home(
@@ -774,6 +806,7 @@ class _Batch:
                 [product for product in known if product is not None],
                 self._deadline,
                 self._stats,
+                owners,
             )
         except CorruptItemError as error:
             corrupt = error
@@ -784,8 +817,6 @@ class _Batch:
         except StoreError as error:
             self._fail(error)
             return
-        for product_id in short:
-            engine.cache.forget(product_id)
         self._read(sorted(short))
         if corrupt is not None:
             for product_id in short:
@@ -868,11 +899,6 @@ class _Batch:
             stats=self._stats,
             failure=self._failure,
         )
-
-
-def _wanted(change: Change) -> dict[str, int]:
-    """Units that a change takes, by product."""
-    return {product_id: -delta for product_id, delta in change.deltas({}).items()}
 
 
 def _rejects(planned: Plan) -> bool:

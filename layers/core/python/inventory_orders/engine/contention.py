@@ -144,6 +144,11 @@ class ContentionStats:
             known is not None and self._clock.monotonic() - known.contested_at <= _CONTESTED_SECONDS
         )
 
+    def average_wait(self, product_id: str) -> float:
+        """Seconds for which those before have waited for a claim on the product; 0 if it is not contested."""
+        known = self._products.get(product_id)
+        return known.wait or 0.0 if known is not None and self.is_contested(product_id) else 0.0
+
     def product_to_claim(self, product_ids: Collection[str]) -> str | None:
         """The product to claim before these are written; None as long as nothing calls for a claim.
 

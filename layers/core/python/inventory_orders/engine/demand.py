@@ -1,4 +1,4 @@
-"""Demand: what a warm process has learnt of it from its own batches. Guesses: nothing is sold by them."""
+"""What a warm process has learnt of the demand from its own batches; nothing is sold by these guesses."""
 
 from __future__ import annotations
 

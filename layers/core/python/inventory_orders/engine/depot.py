@@ -24,7 +24,7 @@ from inventory_orders.domain.allotments import (
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.contention import FIRST_WAIT, ContentionStats
 from inventory_orders.engine.lanes import Lanes
 from inventory_orders.engine.line import DEPOT_LINE, claim_depot
 from inventory_orders.engine.reader import read
@@ -49,6 +49,8 @@ _MOST_DRAWS = 99
 
 # Seconds in line after which the batch is handed back.
 _PATIENCE = 20.0
+
+_MIXED = "what the row and pages hold of product {} is of several incarnations; repair the items"
 
 
 @dataclass(slots=True)
@@ -135,11 +137,14 @@ class Visit:
         self._in_use = self._lanes.in_use(self._deadline, self._stats)
         patience = Deadline.after(min(_PATIENCE, self._deadline.remaining()), self._client.clock)
         self.lease = claim_depot(self._client, self._contention, patience, self._stats, age)
-        alone = not self._contention.is_contested(DEPOT_LINE)
+        alone = self._contention.average_wait(DEPOT_LINE) < FIRST_WAIT
         short = self._look_and_draw()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
-            self._recall(lent)
+            problem = self._recall(lent)
             short = self._look_and_draw()
+            if problem is not None:
+                left = {p for p in short or () if self._is_in_lanes(p)}
+                self._unreadable.update(dict.fromkeys(left, str(problem)))
         if short is None:
             return None
         ended = [
@@ -183,10 +188,15 @@ class Visit:
         for product_id, row in rows.items():
             self._ledger.add_row(product_id, row)
             self._lanes.observe_row(product_id, row)
+        for product_id in {*self._need, *rows}:
+            if self._is_mixed(product_id):
+                self._unreadable[product_id] = _MIXED.format(product_id)
         draws = [
             draw
             for product_id, row in rows.items()
-            if row is not None and (draw := self._to_draw(row, lacks.get(product_id, 0)))
+            if row is not None
+            and product_id not in self._unreadable
+            and (draw := self._to_draw(row, lacks.get(product_id, 0)))
         ]
         if len(draws) > _FEW_DRAWS:
             if not self._commit(self._chains(draws)):
@@ -197,7 +207,9 @@ class Visit:
         return {
             p
             for p, units in lacks.items()
-            if self._ledger.units(DEPOT, p) < units and self._ledger.rows.get(p) is not None
+            if self._ledger.units(DEPOT, p) < units
+            and self._ledger.rows.get(p) is not None
+            and p not in self._unreadable
         }
 
     def _read(self, keys: Sequence[Key]) -> Snapshot:
@@ -210,6 +222,13 @@ class Visit:
 
     def _own(self, product_id: str) -> int:
         return 0 if self._lane is None else self._ledger.units(self._lane, product_id)
+
+    def _is_mixed(self, product_id: str) -> bool:
+        """Whether what is here of a product is of several incarnations: listed again since the first of them was read."""
+        lanes = (DEPOT,) if self._lane is None else (DEPOT, self._lane)
+        held = (self._ledger.holding(lane, product_id) for lane in lanes)
+        places = (*held, self._ledger.rows.get(product_id))
+        return len({place.created_at for place in places if place is not None}) > 1
 
     def _is_in_lanes(self, product_id: str) -> bool:
         """Whether lanes may hold some of a product."""
@@ -282,8 +301,11 @@ class Visit:
 
     # ------------------------------------------------------------------ bringing back, and sharing out
 
-    def _recall(self, product_ids: set[str]) -> None:
-        """Bring to the depot what other lanes hold of products, and of some that are scarce on the same pages."""
+    def _recall(self, product_ids: set[str]) -> CorruptItemError | None:
+        """Bring to the depot what other lanes hold of products, and of some that are scarce on the same pages.
+
+        Returns what stood in the way of some of them.
+        """
         numbers = {PageKey.of(DEPOT, product_id) for product_id in product_ids}
         scarce = (
             p
@@ -297,15 +319,19 @@ class Visit:
         together = islice(scarce, max(0, _RECALLED_TOGETHER - len(product_ids)))
         # Where one of them is, the others are: what is lent to lanes is lent to all of them.
         lanes = frozenset[int]().union(*(self._ledger.row(p).lent_to for p in product_ids))
-        recall(
-            self._client,
-            self._executor,
-            [*product_ids, *together],
-            self._deadline,
-            self._stats,
-            home=False,
-            lanes=lanes,
-        )
+        try:
+            recall(
+                self._client,
+                self._executor,
+                [*product_ids, *together],
+                self._deadline,
+                self._stats,
+                home=False,
+                lanes=lanes,
+            )
+        except CorruptItemError as error:
+            return error
+        return None
 
     def _share_out(self) -> dict[str, int]:
         """Fill the lane, and take back what is too scarce for lanes. Returns the lane that each product is sold from."""
@@ -320,6 +346,8 @@ class Visit:
             have, there = self._own(product_id), ledger.units(DEPOT, product_id)
             if not have and not there:
                 # What is known of the row decides, if there is one; else the depot, which is short.
+                continue
+            if have and there and self._is_mixed(product_id):
                 continue
             if lane is None:
                 sources[product_id] = DEPOT

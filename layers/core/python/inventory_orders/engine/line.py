@@ -24,6 +24,10 @@ DEPOT_LINE = f"{DEPOT}/lease"
 # Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
 _REQUESTS = 10.0
 
+# A tenth of the time that a visit has lasted passes before the next look at it: the longer it lasts, the more likely its
+# owner is dead.
+_DOUBT = 0.1
+
 
 def claim_depot(
     client: RetryingClient,
@@ -52,7 +56,6 @@ def claim_depot(
     if contention.is_contested(DEPOT_LINE):
         delay = contention.next_claim_delay(DEPOT_LINE, age, _REQUESTS)
     while client.pause(delay, deadline):
-        stats.lease_wait += delay
         waited, now = clock.monotonic() - began, clock.now()
         try:
             lease = client.store.lease_lane(
@@ -63,17 +66,21 @@ def claim_depot(
             delay = client.policy.backoff(failures)
             continue
         if lease.owner == owner:
-            stats.claims += 1
+            stats.depot_waits.append(waited)
             contention.observe_claim(DEPOT_LINE, waited)
             return lease
-        stats.claims_refused += 1
         contention.observe_conflict(DEPOT_LINE, lease.wait)
         if seen is None or seen[:2] != (lease.owner, lease.ends_at):
             seen = lease.owner, lease.ends_at, clock.monotonic()
-        elif clock.monotonic() - seen[2] > VISIT_SECONDS:
+        watched = clock.monotonic() - seen[2]
+        if watched > VISIT_SECONDS:
             # By the clock of its owner or of this process it would last for as long as that clock is wrong.
             dead = lease.owner
-        delay = contention.next_claim_delay(DEPOT_LINE, age + waited, _REQUESTS)
+        lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
+        delay = max(
+            contention.next_claim_delay(DEPOT_LINE, age + waited, _REQUESTS), lasted * _DOUBT
+        )
+    stats.depot_waits.append(clock.monotonic() - began)
     raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
 

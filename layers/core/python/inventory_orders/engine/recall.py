@@ -8,7 +8,7 @@ their owners are at work and come in line at the depot by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -69,7 +69,6 @@ def recall(
     *,
     home: bool,
     lanes: Collection[int] = (),
-    claims: Mapping[str, ClaimUse] | None = None,
 ) -> Recalled:
     """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
 
@@ -83,14 +82,13 @@ def recall(
         stats: Where to note what it took.
         home: Whether units that no other lane holds any more go on to the row, which then is where they all are.
         lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
-        claims: By product id the leases of the caller. The writes leave them as they are.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
         ThrottledError: Rivals or throttles were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    visit = _Visit(client, executor, deadline, stats, claims or {}, home=home)
+    visit = _Visit(client, executor, deadline, stats, home=home)
     return visit.run(list(product_ids), lanes)
 
 
@@ -101,8 +99,7 @@ def bring_home(
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
-    *,
-    claims: Mapping[str, ClaimUse] | None = None,
+    owners: Collection[str] = (),
 ) -> Recalled:
     """Bring all units of products to their rows, so that these are where they are sold.
 
@@ -115,7 +112,7 @@ def bring_home(
         products: As the caller has read them.
         deadline: When to give up.
         stats: Where to note what it took.
-        claims: By product id the leases of the caller. The writes leave them as they are.
+        owners: Of leases and claims on the products that are the caller's. It keeps them, and a lease's fence goes along.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
@@ -127,7 +124,7 @@ def bring_home(
     visits = 0
     while wanted:
         lease = claim_depot(client, contention, deadline, stats)
-        visit = _Visit(client, executor, deadline, stats, claims or {}, home=True, release=lease)
+        visit = _Visit(client, executor, deadline, stats, owners, home=True, release=lease)
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
             recalled = visit.run(list(wanted), lanes)
@@ -164,7 +161,7 @@ class _Visit:
         executor: Executor | None,
         deadline: Deadline,
         stats: CommitStats,
-        claims: Mapping[str, ClaimUse],
+        owners: Collection[str] = (),
         *,
         home: bool,
         release: LaneLease | None = None,
@@ -174,7 +171,7 @@ class _Visit:
         self._executor = executor
         self._deadline = deadline
         self._stats = stats
-        self._claims = claims
+        self._owners = frozenset(owners)
         self._home = home
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
@@ -182,6 +179,7 @@ class _Visit:
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
         """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
+        self._stats.recalls += 1
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         problems: list[CorruptItemError] = []
         for attempt in range(_ATTEMPTS):
@@ -190,14 +188,16 @@ class _Visit:
             hints = _pages_of(concerned)
             self._read(hints)
             ledger = Ledger(self._known.rows, self._known.pages.values())
-            problems, sound = [], []
+            problems, sound, stale = [], [], set[Key]()
             for row in concerned:
-                if (problem := self._problem(row)) is None:
+                if (problem := self._problem(row, stale)) is None:
                     sound.append(row)
                 else:
                     problems.append(problem)
             avoid = self._busy if attempt % 2 else frozenset[int]()
             transactions = list(self._transactions(ledger, sound, avoid))
+            for key in stale:
+                self._forget(key)
             if transactions and not self._commit(transactions):
                 self._client.pause(self._client.policy.backoff(1), self._deadline)
             elif not transactions and not problems and not avoid:
@@ -208,21 +208,23 @@ class _Visit:
 
     def is_free(self, row: Product, now: float) -> bool:
         """Whether no lease of somebody else is on a product."""
-        return row.lease_left(now) <= 0 or self._claim(row) is not None
+        return row.lease_left(now) <= 0 or self._is_leased(row)
 
-    def _claim(self, row: Product) -> ClaimUse | None:
-        """The caller's lease on a product, if it is not lost."""
-        claim = self._claims.get(row.product_id)
-        is_held = claim is not None and claim.owner == row.locked_by
-        return claim if is_held and row.lock_version in (None, row.version) else None
+    def _is_leased(self, row: Product) -> bool:
+        """Whether the caller holds a lease on a product, and nobody else has written it since."""
+        is_fenced = row.is_claimed or row.lock_version == row.version
+        return row.locked_by in self._owners and is_fenced
 
     def _concerns(self, row: Product) -> bool:
         """Whether there is something to bring back."""
         lanes = row.lent_to if self._home else row.lent_to - {DEPOT}
         return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
 
-    def _problem(self, row: Product) -> CorruptItemError | None:
-        """Why a product cannot be brought back: an item is corrupt, or a page holds units of another incarnation."""
+    def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
+        """Why a product cannot be brought back: an item is corrupt, or a page holds units of another incarnation.
+
+        Such a page may be older than the row, or the row than the page: then both are `stale`, to be read again.
+        """
         pages = _pages_of([row])
         for place in (row.product_id, *pages):
             if place in self._corrupt:
@@ -230,9 +232,7 @@ class _Visit:
         for key in pages:
             held = self._known.pages[key].holdings.get(row.product_id)
             if held is not None and held.created_at != row.created_at:
-                # The row may be older than the page, or the page older than the row.
-                del self._known.pages[key]
-                self._known.rows.pop(row.product_id, None)
+                stale.update((key, row.product_id))
                 return CorruptItemError(
                     f"page {key} holds {held.units} of the incarnation of {row.product_id} that was created at "
                     f"{held.created_at} and is gone; repair the item",
@@ -260,17 +260,21 @@ class _Visit:
 
     def _note(self, key: Key, found: object) -> None:
         """Take over what is stored under a key."""
-        known = self._known
         if isinstance(found, CorruptItemError):
             self._corrupt[key] = found
         if isinstance(found, Page):
-            known.pages[found.key] = found
-        elif isinstance(key, PageKey):
-            known.pages.pop(key, None)
+            self._known.pages[found.key] = found
         elif isinstance(key, str) and (found is None or isinstance(found, Product)):
-            known.rows[key] = found
+            self._known.rows[key] = found
+        else:
+            self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        """Read it again before the next attempt."""
+        if isinstance(key, PageKey):
+            self._known.pages.pop(key, None)
         elif isinstance(key, str):
-            known.rows.pop(key, None)
+            self._known.rows.pop(key, None)
 
     # ------------------------------------------------------------------ writing
 
@@ -345,7 +349,11 @@ class _Visit:
             sent = replace(transaction, release=release)
             # As known before the write: the transaction's own rows do not tell how a lease's fence moves along.
             known = (self._known.rows[product_id] for product_id in sent.after)
-            claims = {row.product_id: claim for row in known if row and (claim := self._claim(row))}
+            claims = {
+                row.product_id: ClaimUse(row.locked_by, release=False)
+                for row in known
+                if row and row.locked_by and self._is_leased(row)
+            }
             try:
                 client.write(
                     client.store.transaction_request(sent, client.clock.now(), claims),
@@ -358,10 +366,10 @@ class _Visit:
                 self._learn(sent, cancelled)
                 return False
             for product_id, after in sent.after.items():
-                is_leased = product_id in claims and after.lock_version is not None
-                self._note(
-                    product_id, replace(after, lock_version=after.version) if is_leased else after
-                )
+                if after.lock_version is not None and product_id in claims:
+                    self._note(product_id, replace(after, lock_version=after.version))
+                else:
+                    self._note(product_id, after)
             for page in sent.pages:
                 self._note(page.after.key, page.after)
             if release is not None:
@@ -381,6 +389,7 @@ class _Visit:
             ) from cancelled
         if not cancelled.codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
             raise cancelled
+        self._busy = set()
         places: list[str | PageKey | None] = [update.before.product_id for update in lost.updates]
         places += [page.before.key for page in lost.pages]
         for place, reason in zip([*places, None], cancelled.reasons, strict=False):

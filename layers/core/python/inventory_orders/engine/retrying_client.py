@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from inventory_orders.clock import Clock, Deadline
+from inventory_orders.engine.pace import Pace
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     OutcomeUnknownError,
@@ -41,12 +42,16 @@ class RetryingClient:
         store: Where the tables are.
         policy: How to wait between attempts.
         clock: Source of time.
+
+    Attributes:
+        pace: How fast the tables let this process go.
     """
 
     def __init__(self, store: Store, policy: RetryPolicy, clock: Clock) -> None:
         self.store = store
         self.policy = policy
         self.clock = clock
+        self.pace = Pace(clock)
 
     def write(
         self,
@@ -193,10 +198,17 @@ class _Attempts:
         try:
             self._client.store.write(self._actions, self._token)
             stats.commit_latencies.append(clock.monotonic() - started)
+            self._client.pace.observe_success()
         except TransactionCancelledError as cancelled:
+            # A throttled row is a hot one: it is set aside. The others are the capacity of their tables.
+            if any(reason.code in THROTTLED for reason in cancelled.reasons[self._updates :]):
+                self._client.pace.observe_throttle()
             conditioned = cancelled.reasons[: self._conditioned]
             moved = any(reason.code == CONDITION_FAILED for reason in conditioned)
             rival = RIVAL in cancelled.codes
+            raise
+        except ThrottledError:
+            self._client.pace.observe_throttle()
             raise
         finally:
             stats.version_conflicts.append(moved)

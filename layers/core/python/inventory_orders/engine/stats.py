@@ -21,6 +21,11 @@ class CommitStats:
         claims_refused: Requests for a claim that failed, because a rival held the product or was writing it.
         lease_wait: Time spent waiting for the leases and claims of others.
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
+        draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
+        units_lent: Units that the depot drew from rows.
+        recalls: How often lent units were brought back, to the depot or to their rows, for somebody who needed them.
+        depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
+        from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
     """
 
     version_conflicts: list[bool] = field(default_factory=list)
@@ -32,6 +37,11 @@ class CommitStats:
     claims_refused: int = 0
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
+    draws_lost: list[bool] = field(default_factory=list)
+    units_lent: int = 0
+    recalls: int = 0
+    depot_waits: list[float] = field(default_factory=list)
+    from_lanes: list[bool] = field(default_factory=list)
 
     def add(self, other: CommitStats) -> None:
         """Add what another part of the work took."""
@@ -44,3 +54,8 @@ class CommitStats:
         self.claims_refused += other.claims_refused
         self.lease_wait += other.lease_wait
         self.low_stock += other.low_stock
+        self.draws_lost += other.draws_lost
+        self.units_lent += other.units_lent
+        self.recalls += other.recalls
+        self.depot_waits += other.depot_waits
+        self.from_lanes += other.from_lanes

@@ -26,6 +26,9 @@ NAMESPACE = "InventoryOrders"
 # The cause of a replay: a catalogue event that came too late to change anything.
 STALE = "STALE"
 
+# The cause of a return: a page of a lane cannot be read.
+CORRUPT_PAGE = "CORRUPT_PAGE"
+
 T = TypeVar("T")
 
 
@@ -77,6 +80,9 @@ def emit_messages(batch: SqsBatch[T]) -> None:
     ends = Counter(result.disposition for result in batch.results)
     _count("MessagesDeadLettered", ends[Disposition.DEAD_LETTERED])
     _count("MessagesReturned", ends[Disposition.RETURNED])
+    corrupt = sum(result.cause == CORRUPT_PAGE for result in batch.results)
+    if corrupt:
+        _count("CorruptPage", corrupt)
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
     metrics.add_metric("TimeSinceFirstReceive", MetricUnit.Seconds, batch.age)
     for result in batch.results:
@@ -147,6 +153,17 @@ def emit_stats(
         _count("ClaimsRefused", stats.claims_refused)
     if stats.lease_wait:
         metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, stats.lease_wait * 1000)
+    if stats.draws_lost:
+        _count("Draws", stats.draws_lost.count(False))
+        _count("UnitsLent", stats.units_lent)
+    for lost in stats.draws_lost:
+        _count("DrawsLost", int(lost))
+    if stats.recalls:
+        _count("Recalls", stats.recalls)
+    for seconds in stats.depot_waits:
+        metrics.add_metric("DepotWait", MetricUnit.Milliseconds, seconds * 1000)
+    for own in stats.from_lanes:
+        _count("OrdersFromLanes", int(own))
     for product in stats.low_stock:
         _count("LowStock", 1)
         logger.info(

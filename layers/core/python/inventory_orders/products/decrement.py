@@ -128,6 +128,7 @@ class AtomicDecrement:
             _Traits.of(found) == traits
             and found.status is ProductStatus.ACTIVE
             and found.stock_count > traits.floor + quantity
+            and found.spare >= quantity
             and (found.is_claimed or left <= 0)
         )
 
@@ -152,6 +153,7 @@ class AtomicDecrement:
                 "SET #stockCount = #stockCount - :quantity, #_version = #_version + :one, "
                 "#lastUpdatedAt = :at",
                 "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
+                "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
                 f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
                 {
                     "quantity": quantity,
@@ -160,6 +162,7 @@ class AtomicDecrement:
                     "createdAt": traits.created_at,
                     "active": ProductStatus.ACTIVE,
                     "least": traits.floor + quantity,
+                    "leastIfLent": max(0, traits.floor) + quantity,
                     "lowStockThreshold": traits.low_stock_threshold,
                     "backorderLimit": traits.backorder_limit,
                     "zero": 0,

@@ -36,7 +36,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import NO_LIVE_LEASE, UNLOCK, ClaimUse, Store, unix
+from inventory_orders.store.dynamodb import NO_LIVE_LEASE, UNLOCK, Store, unix
 
 LONGEST_LEASE_SECONDS = 900.0
 """What returned messages are sure to outlast. Renewed over and over, a lease may last longer, and they may not."""
@@ -151,7 +151,7 @@ class Lease:
             LeaseLostError: It has expired meanwhile.
             StoreError: DynamoDB failed, or no time was left. The lease is released, or expires.
         """
-        client, claim = self.client, ClaimUse(self.owner, release=False)
+        client = self.client
         in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
         contention = ContentionStats(client.clock, client.policy.random)
         try:
@@ -162,7 +162,7 @@ class Lease:
                 [self.product],
                 in_time,
                 self.stats,
-                claims={self.product_id: claim},
+                [self.owner],
             )
         except InventoryOrdersError as error:
             self.__exit__(type(error), error, None)

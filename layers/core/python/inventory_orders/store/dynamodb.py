@@ -530,8 +530,8 @@ class Store:
             "at": at,
         }
         gone = list(LOCK) if claim is not None and claim.release else []
-        if claim is not None and not claim.release and before.lock_version is not None:
-            # The owner of a lease writes on: the fence goes along.
+        if claim is not None and before.lock_version is not None:
+            # The owner of a lease, which is no claim, writes on: the fence goes along.
             expression += ", #lockVersion = :nextVersion"
         if after.lent_to != before.lent_to:
             if after.lent_to:

@@ -190,10 +190,7 @@ def read_page(item: Item) -> Page:
             PageKey(int(lane), int(number)),
             version=int(item["_version"]["N"]),
             epoch=item["epoch"]["S"],
-            holdings={
-                product_id: Holding(created_at, units, reach)
-                for product_id, created_at, units, reach in entries
-            },
+            holdings=dict(_read_holding(*entry) for entry in entries),
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
             size=_size(item),
         )
@@ -204,6 +201,20 @@ def read_page(item: Item) -> Page:
             "repair the item",
             "CORRUPT_PAGE",
         ) from error
+
+
+def _read_holding(
+    product_id: object, created_at: object, units: object, reach: object
+) -> tuple[str, Holding]:
+    if (
+        isinstance(product_id, str)
+        and isinstance(created_at, str)
+        and isinstance(units, int)
+        and isinstance(reach, int)
+        and units > 0
+    ):
+        return product_id, Holding(created_at, units, reach)
+    raise ValueError(f"{units!r} units of {product_id!r} of {created_at!r}, for {reach!r} lanes")
 
 
 def lease_key(lane: int) -> dict[str, Any]:

@@ -1,0 +1,258 @@
+"""Where the units of products are: in their rows and in the pages of lanes, read so that they belong together.
+
+And back to the rows: what lanes hold is brought home by the pages and rows that exist, whatever the settings say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
+from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.recall import bring_home
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Item, Table, decode, key_item, read_lease, read_page
+from operations.aws import Aws, get_items, scan
+
+Row = Mapping[str, Any]
+
+_PAGE = re.compile(r"\d+/\d+")
+_LEASE = re.compile(r"\d+/lease")
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
+_MOST_IN_TRANSACTION = 100
+# How often some products are read again, until no unit moves meanwhile.
+_TRIES = 20
+
+# Products that are brought home with one visit to the depot, so that orders get their turn; and its patience, in seconds.
+_BROUGHT_TOGETHER = 50
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Pages as they were read, one after the other.
+
+    Attributes:
+        by_name: All pages, by `<lane>/<number>`. A corrupt one counts as empty.
+        corrupt: What is wrong with pages that break the table's contract, by name.
+    """
+
+    by_name: Mapping[str, Page] = field(default_factory=dict)
+    corrupt: Mapping[str, str] = field(default_factory=dict)
+
+    def units(self, product_id: str) -> dict[int, int]:
+        """Units of a product, by lane."""
+        number = PageKey.of(DEPOT, product_id).number
+        return {
+            page.key.lane: page.units(product_id)
+            for page in self.by_name.values()
+            if page.key.number == number and product_id in page.holdings
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Rows and pages that were read together.
+
+    Pages are read before the rows and once more after them. Whatever brings units from one place to another writes a
+    page. So if no page gained or lost units of a product in between, but for its sales, then its row and the pages as
+    they were read first belong together.
+
+    Attributes:
+        rows: By product id, where there is one.
+        before: The pages before the rows.
+        after: The pages after them. The same, if one transaction has read all.
+    """
+
+    rows: Mapping[str, Row]
+    before: Pages
+    after: Pages
+
+    def on_hand(self, product_id: str) -> int:
+        """Units in the row and in all pages."""
+        row = self.rows.get(product_id)
+        return (row["stockCount"] if row else 0) + sum(self.before.units(product_id).values())
+
+    @property
+    def lent(self) -> set[str]:
+        """The products that are in pages, or the rows of which say that they may be."""
+        named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}
+        return named.union(*(page.holdings for page in self.before.by_name.values()))
+
+
+def read_all(aws: Aws) -> Places:
+    """Read all rows and all pages."""
+    before = read_pages(aws)
+    rows = _rows(scan(aws, Table.PRODUCTS))
+    return Places(rows, before, read_pages(aws))
+
+
+def read_pages(aws: Aws) -> Pages:
+    """Read all pages, of all lanes that ever were in use."""
+    return pages_of(scan(aws, Table.ALLOTMENTS))
+
+
+def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
+    """Read the rows of some products, and the pages that may hold units of them.
+
+    Args:
+        aws: The stack.
+        product_ids: The products.
+        page_names: Names of all pages that there are.
+    """
+    numbers = {f"{PageKey.of(DEPOT, product_id).number}" for product_id in product_ids}
+    rows = [key_item(product_id) for product_id in product_ids]
+    pages = [{"page": {"S": name}} for name in page_names if name.split("/")[1] in numbers]
+    if pages and len(rows) + len(pages) <= _MOST_IN_TRANSACTION:
+        wanted = [
+            {"Get": {"TableName": aws.tables[table], "Key": key}}
+            for table, keys in ((Table.PRODUCTS, rows), (Table.ALLOTMENTS, pages))
+            for key in keys
+        ]
+        try:
+            answer: Any = aws.dynamodb.transact_get_items(TransactItems=wanted)  # type: ignore[arg-type]
+        except aws.dynamodb.exceptions.TransactionCanceledException:
+            # An order or a move was under way. It goes on, only the read was cancelled: in a busy shop it always is.
+            pass
+        else:
+            items = [found["Item"] for found in answer["Responses"] if found.get("Item")]
+            together = pages_of(item for item in items if "page" in item)
+            return Places(_rows(item for item in items if "page" not in item), together, together)
+    before = pages_of(get_items(aws, Table.ALLOTMENTS, pages))
+    found = _rows(get_items(aws, Table.PRODUCTS, rows))
+    return Places(found, before, pages_of(get_items(aws, Table.ALLOTMENTS, pages)))
+
+
+def read_on_hand(aws: Aws, product_id: str) -> int | None:
+    """Read how many units of a product there are, in its row and in lanes. None if there is no such product."""
+    lanes: Collection[str] = ()
+    for _ in range(_TRIES):
+        names = [str(PageKey.of(int(lane), product_id)) for lane in lanes]
+        places = read_places(aws, [product_id], names)
+        row = places.rows.get(product_id)
+        if row is None:
+            return None
+        lent_to = row.get("lentTo", ())
+        is_same = places.before.units(product_id) == places.after.units(product_id)
+        if is_same and set(lanes) == set(lent_to):
+            break
+        lanes = lent_to
+    return places.on_hand(product_id)
+
+
+def _rows(items: Iterable[Item]) -> dict[str, Row]:
+    return {row["productId"]: row for row in map(decode, items)}
+
+
+def pages_of(items: Iterable[Item]) -> Pages:
+    """The pages among the items of the table."""
+    by_name: dict[str, Page] = {}
+    corrupt: dict[str, str] = {}
+    for item in items:
+        name = item["page"]["S"]
+        if not _PAGE.fullmatch(name):
+            continue
+        try:
+            by_name[name] = read_page(item)
+        except CorruptItemError as error:
+            lane, number = map(int, name.split("/"))
+            version = item.get("_version", {}).get("N", "0")
+            by_name[name] = Page(PageKey(lane, number), int(version), "")
+            corrupt[name] = str(error)
+    return Pages(by_name, corrupt)
+
+
+def lane_name(lane: int) -> str:
+    """A lane, in words."""
+    return "the depot" if lane == DEPOT else f"lane {lane}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane as it was read.
+
+    Attributes:
+        number: 0 for the depot.
+        lease: Of whoever uses it, or used it last; None if there is none.
+        products: How many products it holds.
+        units: How many units in all.
+        written_at: When one of its pages was last written; empty if never.
+    """
+
+    number: int
+    lease: LaneLease | None
+    products: int
+    units: int
+    written_at: str
+
+
+def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
+    """Read all lanes that ever were in use, and their pages."""
+    items = list(scan(aws, Table.ALLOTMENTS))
+    pages = pages_of(items)
+    leases = {
+        lease.lane: lease
+        for item in items
+        if _LEASE.fullmatch(item["page"]["S"]) and (lease := read_lease(item)).owner
+    }
+    by_lane: dict[int, list[Page]] = {lane: [] for lane in leases}
+    for page in pages.by_name.values():
+        by_lane.setdefault(page.key.lane, []).append(page)
+    lanes = [
+        Lane(
+            number,
+            leases.get(number),
+            sum(len(page.holdings) for page in theirs),
+            sum(holding.units for page in theirs for holding in page.holdings.values()),
+            max((page.last_updated_at for page in theirs), default=""),
+        )
+        for number, theirs in sorted(by_lane.items())
+    ]
+    return lanes, pages
+
+
+def empty_lanes(
+    store: Store, product_ids: Collection[str], on_progress: Callable[[int], None]
+) -> list[str]:
+    """Bring all units of products from lanes to their rows. It may be interrupted and run again.
+
+    Args:
+        store: The tables.
+        product_ids: The products.
+        on_progress: Called with the number of products that were just done.
+
+    Returns:
+        What is wrong with items that cannot be read. The others were brought home, but for products that are under a
+        longer lease.
+
+    Raises:
+        StoreError: DynamoDB failed, or rivals were in the way for too long.
+    """
+    clock, policy = SystemClock(), RetryPolicy()
+    client = RetryingClient(store, policy, clock)
+    contention = ContentionStats(clock, policy.random)
+    problems: list[str] = []
+    # Products on the same pages come home with few writes.
+    left = sorted(product_ids, key=lambda product_id: PageKey.of(DEPOT, product_id))
+    while left:
+        now, left = left[:_BROUGHT_TOGETHER], left[_BROUGHT_TOGETHER:]
+        deadline, stats = Deadline.after(_PATIENCE, clock), CommitStats()
+        snapshot = store.read(now)
+        problems += snapshot.unreadable.values()
+        left += [key for key in snapshot.unprocessed if isinstance(key, str)]
+        rows = [row for row in snapshot.products.values() if row is not None]
+        try:
+            bring_home(client, contention, None, rows, deadline, stats)
+        except CorruptItemError as error:
+            problems.append(str(error))
+        on_progress(len(now) - len(snapshot.unprocessed))
+    return problems

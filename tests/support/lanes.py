@@ -1,0 +1,75 @@
+"""Lanes for tests: what others may do with them, and where units are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.allotments import DEPOT, Page, PageKey
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.planner import Transaction
+from inventory_orders.errors import CorruptItemError, TransactionCancelledError
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Table, encode, page_units
+from operations.aws import Aws
+
+
+def lend(store: Store, product_id: str, depot: int, lanes: Mapping[int, int]) -> None:
+    """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane."""
+    ledger = _ledger(store, product_id, {DEPOT, *lanes})
+    ledger.draw(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
+    for lane, units in lanes.items():
+        ledger.fill(lane, product_id, units)
+    _write(store, ledger)
+
+
+def bring_home(store: Store, product_id: str) -> int | None:
+    """Move all units of a product from lanes to its row. Returns how many; None if a rival came first."""
+    product = store.get_product(product_id)
+    if product is None or not product.lent_to:
+        return 0
+    ledger = _ledger(store, product_id, {DEPOT, *product.lent_to})
+    before = ledger.row(product_id)
+    try:
+        ledger.recall(product_id, before.lent_to - {DEPOT})
+        ledger.bring_home(product_id)
+        _write(store, ledger)
+    except (TransactionCancelledError, ValueError):
+        # A ValueError: row and pages were read while units moved.
+        return None
+    return ledger.row(product_id).stock_count - before.stock_count
+
+
+def _ledger(store: Store, product_id: str, lanes: Collection[int]) -> Ledger:
+    snapshot = store.read([product_id, *(PageKey.of(lane, product_id) for lane in sorted(lanes))])
+    return Ledger(snapshot.products, map(_sound, snapshot.pages.values()))
+
+
+def _write(store: Store, ledger: Ledger) -> None:
+    updates, pages = ledger.changes()
+    transaction = Transaction(updates, (), pages)
+    store.write(store.transaction_request(transaction, SystemClock().now()), uuid.uuid4().hex)
+
+
+def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
+    """Change what a page holds without booking it, as no part of the service does, while nobody else writes it."""
+    page = _sound(store.read([key]).pages[key])
+    holding = page.holdings[product_id]
+    changed = {**page.holdings, product_id: replace(holding, units=holding.units + units)}
+    aws.dynamodb.update_item(
+        TableName=aws.tables[Table.ALLOTMENTS],
+        Key={"page": {"S": str(key)}},
+        UpdateExpression="SET #units = :units, #version = #version + :one",
+        ExpressionAttributeNames={"#units": "units", "#version": "_version"},
+        ExpressionAttributeValues=encode(
+            {":units": page_units(replace(page, holdings=changed)), ":one": 1}
+        ),
+    )
+
+
+def _sound(page: Page | CorruptItemError) -> Page:
+    if isinstance(page, CorruptItemError):
+        raise page
+    return page

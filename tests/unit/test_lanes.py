@@ -1,0 +1,878 @@
+"""Orders that are sold from lanes and at the depot: exactly once, to the unit, whatever happens meanwhile.
+
+The real client and engine run on the simulated AWS, in virtual time. After each test the books of every product must
+balance, and each row must name the lanes that hold its units.
+"""
+
+import base64
+import json
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT, MOST_PRODUCTS, PAGES, Holding, Page, PageKey
+from inventory_orders.domain.change import OrderKey
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.planner import Transaction
+from inventory_orders.domain.product import stock_status
+from inventory_orders.engine.lanes import LANE_SECONDS
+from inventory_orders.engine.line import DEPOT_LINE
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
+from simulated_aws import ServiceError
+from tests.support.tables_in_memory import tables_in_memory
+
+APPLIED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REJECTED
+REPLAYED, RETURNED = ChangeStatus.REPLAYED, ChangeStatus.RETURNED
+
+READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
+VISIT = [UPDATE, READ, READ, WRITE]
+"""The depot's lease, pages, rows, and all that is moved with the orders."""
+
+
+class Shop:
+    """Products, and workers that sell them from lanes."""
+
+    def __init__(self, tables):
+        self.tables = tables
+        self.opening = {}
+        self.orders = 0
+        self.store = tables.store
+        self.create("warm-up", 1000)
+
+    # ------------------------------------------------------------------ what there is
+
+    def create(self, product_id, stock=1000, **more):
+        self.tables.create(product_id, stock, **more)
+        self.opening[product_id] = stock
+
+    def receive(self, product_id, units):
+        """More units come in."""
+        row = self.row(product_id)
+        stock, version = row.stock_count + units, row.version + 1
+        self.set("Products", product_id, **encode({"stockCount": stock, "_version": version}))
+        self.opening[product_id] += units
+
+    def worker(self, lanes=2, **more):
+        """A worker that has its lane, if one is left: a new one asks for it with its first batch."""
+        worker = self.tables.worker(lanes=lanes, **more)
+        self.sell(worker, self.order("warm-up"))
+        return worker
+
+    def order(self, *product_ids, units=1, name=""):
+        self.orders += 1
+        return Order(name or f"o{self.orders}", "u", dict.fromkeys(product_ids, units))
+
+    def sell(self, worker, *orders, **more):
+        self.tables.calls.clear()
+        return self.tables.apply(worker, *orders, **more)
+
+    def statuses(self, worker, *orders, **more):
+        return [outcome.status for outcome in self.sell(worker, *orders, **more).outcomes]
+
+    def lend(self, product_id, lanes, depot=0, reach=2):
+        """Set units aside as visits do: by lane."""
+        keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
+        snapshot = self.store.read([product_id, *keys])
+        ledger = Ledger(snapshot.products, snapshot.pages.values())
+        ledger.draw(product_id, depot + sum(lanes.values()), reach)
+        for lane, units in lanes.items():
+            ledger.fill(lane, product_id, units)
+        self.write(ledger)
+
+    def write(self, ledger):
+        client = self.tables.worker().client
+        transaction = Transaction(*_of(ledger))
+        request = self.store.transaction_request(transaction, client.clock.now())
+        soon = Deadline.after(5.0, SystemClock())
+        client.write(request, len(transaction.updates), soon, CommitStats())
+
+    def item(self, table, *key):
+        return self.tables.aws.dynamodb.tables[table].items.get(key)
+
+    def set(self, table, key, **attributes):
+        """Somebody else writes attributes of an item."""
+        item = dict(self.item(table, key))
+        self.tables.aws.dynamodb.answer("PutItem", {"TableName": table, "Item": item | attributes})
+
+    def row(self, product_id):
+        return read_product(self.item("Products", product_id))
+
+    def pages(self):
+        items = self.tables.aws.dynamodb.tables["Allotments"].items
+        return [
+            read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
+            for item in items.values()
+            if "epoch" in item
+        ]
+
+    def held(self, product_id):
+        """Units by lane, of lanes that have any."""
+        return {page.key.lane: units for page in self.pages() if (units := page.units(product_id))}
+
+    def placed(self, order_id):
+        return decode(self.item("Orders", order_id))
+
+    def source(self, order_id, line=0):
+        """Where a line of an order was taken from: a lane, or None if it was the row."""
+        page = self.placed(order_id)["items"][line].get("lanePage")
+        return None if page is None else int(page.split("/")[0])
+
+    # ------------------------------------------------------------------ faults
+
+    def on(self, operation, action, when=lambda request: True):
+        """Do something before each call of an operation about which something is true."""
+
+        def before(called, request):
+            return action(request) if called == operation and when(request) else None
+
+        self.tables.before = before
+
+    def calm(self):
+        self.tables.before = lambda *_: None
+
+    # ------------------------------------------------------------------ what must hold
+
+    def check(self):
+        sold = dict.fromkeys(self.opening, 0)
+        for item in self.tables.aws.dynamodb.tables["Orders"].items.values():
+            order = decode(item)
+            for line in order["items"] if order["status"] == "PENDING" else ():
+                sold[line["productId"]] += line["quantity"]
+                if "lanePage" not in line:
+                    assert line["productVersion"] > 1
+        for product_id, opening in self.opening.items():
+            item = self.item("Products", product_id)
+            if item is None or "N" not in item["stockCount"]:
+                continue
+            row, held = self.row(product_id), self.held(product_id)
+            assert row.stock_count + sum(held.values()) + sold[product_id] == opening, product_id
+            assert held.keys() <= row.lent_to
+            assert not row.lent_to or row.may_be_lent
+            assert row.status is stock_status(
+                row.stock_count, row.backorder_limit, row.low_stock_threshold, row.status
+            )
+
+
+def _of(ledger):
+    updates, pages = ledger.changes()
+    return updates, (), pages
+
+
+@pytest.fixture
+def shop():
+    with tables_in_memory() as tables:
+        shop = Shop(tables)
+        yield shop
+        shop.check()
+
+
+def of_product(product_id):
+    """Whether a request is about a product's row."""
+    key = {"productId": {"S": product_id}}
+    return lambda request: json.dumps(key) in json.dumps(request)
+
+
+def of_page(name):
+    """Whether a request is about a page or a lease."""
+    key = {"page": {"S": str(name)}}
+    return lambda request: json.dumps(key) in json.dumps(request)
+
+
+def throttles(request):
+    raise ServiceError("ThrottlingException", "Rate exceeded")
+
+
+def throttles_action(is_it):
+    """Cancel transactions with an action about something, because its partition is throttled."""
+
+    def action(request):
+        reasons = [
+            {"Code": "ThrottlingError" if is_it(each) else "None"}
+            for each in request["TransactItems"]
+        ]
+        raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
+
+    return action
+
+
+def leaves_out(shop, is_it):
+    """Answer a read without the keys about which something is true."""
+
+    def action(request):
+        wanted, left_out = {}, {}
+        for table, entry in request["RequestItems"].items():
+            for key in entry["Keys"]:
+                part = left_out if is_it(key) else wanted
+                part.setdefault(table, {**entry, "Keys": []})["Keys"].append(key)
+        if not left_out:
+            return None
+        if not wanted:
+            raise ServiceError("ThrottlingException", "Rate exceeded")
+        answer = shop.tables.aws.answer("dynamodb", READ, {**request, "RequestItems": wanted})
+        return {**answer, "UnprocessedKeys": left_out}
+
+    return action
+
+
+# ---------------------------------------------------------------------- what it costs
+
+
+def test_a_product_goes_by_its_row_then_the_depot_then_the_lane(shop):
+    shop.create("p")
+    worker = shop.worker()
+    orders = [shop.order("p") for _ in range(3)]
+    costs = []
+    for order in orders:
+        assert shop.statuses(worker, order) == [APPLIED]
+        costs.append(list(shop.tables.calls))
+    assert costs[0] == [READ, WRITE], "as without lanes"
+    assert costs[1] == VISIT, "nobody waits behind it, so the order comes with it"
+    assert costs[2] == [WRITE]
+    lane = shop.source(orders[2].order_id)
+    assert [shop.source(order.order_id) for order in orders] == [None, lane, lane]
+    assert shop.row("p").lent_to == {0, 1, 2}
+
+
+def test_a_batch_from_the_lane_is_one_transaction(shop):
+    shop.create("p")
+    worker = shop.worker()
+    for _ in range(2):
+        shop.sell(worker, *(shop.order("p") for _ in range(90)))
+    assert shop.statuses(worker, *(shop.order("p") for _ in range(95))) == [APPLIED] * 95
+    assert shop.tables.calls == [WRITE]
+
+
+def test_environments_have_lanes_of_their_own_and_those_without_sell_at_the_depot(shop):
+    shop.create("p", 5000)
+    workers = [shop.worker(lanes=2) for _ in range(3)]
+    sources = []
+    for worker in workers:
+        orders = [shop.order("p") for _ in range(3)]
+        for order in orders:
+            assert shop.statuses(worker, order) == [APPLIED]
+        sources.append(shop.source(orders[-1].order_id))
+    assert sorted(sources) == [0, 1, 2]
+    assert sources[2] == DEPOT
+
+
+def test_where_others_wait_the_depot_is_released_before_the_own_lane_sells(shop):
+    shop.create("p")
+    shop.create("q")
+    one, two = shop.worker(), shop.worker()
+    for _ in range(3):
+        shop.sell(one, shop.order("p"))
+
+    def visit(request):
+        now = two.client.clock.now()
+        shop.calm()
+        shop.store.lease_lane(DEPOT, "rival", now, now.timestamp() + 0.3, wait=0.5)
+
+    shop.sell(one, shop.order("q"))
+    shop.on(UPDATE, visit)
+    assert shop.statuses(one, shop.order("p"), shop.order("q", units=900)) == [APPLIED] * 2
+    assert shop.tables.calls[-2:] == [WRITE, WRITE]
+
+
+def test_units_of_every_source_add_up_in_one_order(shop):
+    """One line is in the lane, one at the depot because it is scarce, and one in its row, which lends nothing."""
+    for product_id, stock in (("deep", 1000), ("scarce", 30), ("last", 2)):
+        shop.create(product_id, stock)
+    worker, _ = shop.worker(), shop.worker()
+    lane = shop.source("o2") or next(iter(shop.held("warm-up")), 1)
+    for _ in range(2):
+        shop.sell(worker, shop.order("deep"))
+    lane = shop.source(f"o{shop.orders}")
+    shop.lend("scarce", {}, depot=20, reach=0)
+    shop.sell(worker, shop.order("last"))
+    order = Order("mixed", "u", {"deep": 1, "scarce": 6, "last": 1})
+    assert shop.statuses(worker, order) == [APPLIED]
+    assert [shop.source("mixed", line) for line in range(3)] == [lane, DEPOT, None]
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def test_a_lane_is_taken_over_with_what_is_in_it(shop):
+    shop.create("p")
+    one = shop.worker(lanes=1)
+    for _ in range(3):
+        shop.sell(one, shop.order("p"))
+    held = shop.held("p")[1]
+    shop.tables.clock.sleep(LANE_SECONDS + 1)
+    two = shop.worker(lanes=1)
+    for _ in range(2):
+        assert shop.statuses(two, shop.order("p")) == [APPLIED]
+    assert shop.source(f"o{shop.orders}") == 1
+    assert shop.held("p")[1] >= held - 2
+    woken = shop.order("p")
+    assert shop.statuses(one, woken) == [APPLIED]
+    assert shop.source(woken.order_id) != 1, "it has no lane any more"
+
+
+def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
+    """It believes that the lane is its own. The page's version tells it otherwise."""
+    shop.create("p", 100)
+    one = shop.worker(lanes=1, off=-3600.0)
+    for _ in range(3):
+        shop.sell(one, shop.order("p"))
+    two = shop.worker(lanes=1)
+    for _ in range(2):
+        assert shop.statuses(two, shop.order("p")) == [APPLIED]
+    assert shop.source(f"o{shop.orders}") == 1
+    assert shop.statuses(one, shop.order("p"), shop.order("p")) == [APPLIED, APPLIED]
+    assert shop.statuses(two, shop.order("p")) == [APPLIED]
+    units = shop.row("p").stock_count + sum(shop.held("p").values())
+    assert units == 100 - 8
+
+
+def test_a_lane_in_use_is_kept(shop):
+    shop.create("p", 10_000)
+    one = shop.worker(lanes=1)
+    for _ in range(10):
+        shop.tables.clock.sleep(LANE_SECONDS * 0.8)
+        shop.sell(one, shop.order("p"))
+    assert shop.worker(lanes=1).lanes.keys == []
+    assert {key.lane for key in one.lanes.keys} == {1}
+
+
+def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+    now = worker.client.clock.now()
+    shop.store.lease_lane(DEPOT, "dead", now, now.timestamp() + 2.0)
+    report = shop.sell(worker, shop.order("p"))
+    assert [outcome.status for outcome in report.outcomes] == [APPLIED]
+    assert 1.5 < report.stats.depot_waits[0] < 3.0
+    assert len(shop.tables.calls) < 50, "each refusal costs a write unit of one item"
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def test_a_replayed_order_takes_nothing_from_a_lane(shop):
+    shop.create("p")
+    worker = shop.worker()
+    first = shop.order("p")
+    for order in (first, shop.order("p"), shop.order("p")):
+        shop.sell(worker, order)
+    redelivered = shop.order("p")
+    assert shop.statuses(worker, redelivered) == [APPLIED]
+    other = shop.order("p")
+    assert shop.statuses(worker, redelivered, other, first) == [REPLAYED, APPLIED, REPLAYED]
+
+
+def test_another_body_under_a_used_id_takes_nothing_from_a_lane(shop):
+    shop.create("p")
+    worker = shop.worker()
+    for name in ("a", "b", "c"):
+        shop.sell(worker, shop.order("p", name=name))
+    assert shop.statuses(
+        worker, shop.order("p", name="c", units=2), shop.order("p", name="c"), shop.order("p")
+    ) == [ChangeStatus.ID_REUSED, REPLAYED, APPLIED]
+
+
+def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
+    shop.create("p")
+    worker = shop.worker()
+    for _ in range(2):
+        shop.sell(worker, shop.order("p"))
+    tombstone = {"orderId": "o", "items": [], "status": "CANCELLED", "_version": 1}
+    item = encode(tombstone | {"createdAt": "then", "lastUpdatedAt": "then"})
+    shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Orders", "Item": item})
+    assert shop.statuses(worker, shop.order("p", name="o"), shop.order("p")) == [APPLIED, APPLIED]
+    assert shop.placed("o")["status"] == "CANCELLED"
+    assert shop.placed("o")["userId"] == "u"
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
+    """The first batch goes by the rows, the others by depot and lane."""
+    shop.create("p")
+    shop.create("ended")
+    shop.create("empty", 0)
+    shop.set("Products", "ended", status={"S": "DISCONTINUED"})
+    worker = shop.worker()
+    for _ in range(batches):
+        wanted = ["p", "unknown", "ended", "empty", "p"]
+        orders = [shop.order(product_id) for product_id in wanted]
+        both = shop.order("p", "empty")
+        report = shop.sell(worker, *orders, both)
+    assert [outcome.status for outcome in report.outcomes] == [
+        *(APPLIED, REJECTED, REJECTED, REJECTED, APPLIED),
+        REJECTED,
+    ]
+    reasons = [outcome.rejection.reason.value for outcome in report.outcomes if outcome.rejection]
+    assert reasons == [
+        *("UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT", "INSUFFICIENT_STOCK"),
+        "INSUFFICIENT_STOCK",
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("threshold", [0, 7])
+def test_the_last_unit_is_sold_before_anybody_is_rejected(shop, workers, threshold):
+    shop.create("p", 60, low_stock_threshold=threshold)
+    team = [shop.worker(lanes=2) for _ in range(workers)]
+    placed = 0
+    for number in range(40):
+        worker = team[number % workers]
+        statuses = shop.statuses(worker, shop.order("p"), shop.order("p"))
+        placed += statuses.count(APPLIED)
+        assert REJECTED not in statuses or placed == 60
+        assert RETURNED not in statuses
+    assert placed == 60
+    assert (shop.row("p").stock_count, shop.row("p").lent_to) == (0, frozenset())
+    assert shop.row("p").status == "OUT_OF_STOCK"
+
+
+def test_an_order_for_all_that_there_is_gets_it(shop):
+    """Units lie in both lanes, at the depot and in the row."""
+    shop.create("p", 100)
+    shop.lend("p", {1: 20, 2: 30}, depot=10)
+    worker = shop.worker()
+    assert shop.statuses(worker, shop.order("p", units=101)) == [REJECTED]
+    assert shop.statuses(worker, shop.order("p", units=100)) == [APPLIED]
+    assert shop.row("p").status == "OUT_OF_STOCK"
+
+
+def test_a_product_at_its_threshold_is_sold_from_its_row(shop):
+    shop.create("p", 5, low_stock_threshold=5)
+    worker = shop.worker()
+    orders = [shop.order("p") for _ in range(6)]
+    assert [shop.statuses(worker, order) for order in orders] == [[APPLIED]] * 5 + [[REJECTED]]
+    assert {shop.source(order.order_id) for order in orders[:5]} == {None}
+
+
+def test_backorders_are_taken_from_the_row(shop):
+    shop.create("p", 12, backorder_limit=10)
+    worker = shop.worker()
+    placed = 0
+    for _ in range(25):
+        placed += shop.statuses(worker, shop.order("p")).count(APPLIED)
+    assert placed == 22
+    assert (shop.row("p").stock_count, shop.row("p").lent_to) == (-10, frozenset())
+
+
+# ---------------------------------------------------------------------- items that are corrupt
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
+    for product_id in ("p", "broken", "q"):
+        shop.create(product_id)
+    shop.set("Products", "broken", stockCount={"S": "many"})
+    worker = shop.worker()
+    for _ in range(batches):
+        wanted = [shop.order("p"), shop.order("broken"), shop.order("p", "broken"), shop.order("q")]
+        began = shop.tables.clock.seconds
+        report = shop.sell(worker, *wanted)
+        assert [o.status for o in report.outcomes] == [APPLIED, RETURNED, RETURNED, APPLIED]
+        assert {o.cause for o in report.outcomes if o.cause} == {"CORRUPT_PRODUCT"}
+        assert shop.tables.clock.seconds - began < 2.0
+
+
+def test_a_row_that_became_corrupt_while_it_was_lent_holds_up_nobody(shop):
+    """A recall of another product would bring it back too."""
+    shop.create("p", 40)
+    neighbour = next(
+        f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == PageKey.of(0, "p").number
+    )
+    shop.create(neighbour)
+    shop.lend("p", {1: 10, 2: 15}, depot=2)
+    shop.lend(neighbour, {1: 1, 2: 1}, depot=1)
+    shop.set("Products", neighbour, stockCount={"S": "many"})
+    worker = shop.worker()
+    began = shop.tables.clock.seconds
+    report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
+    assert [o.status for o in report.outcomes] == [APPLIED, APPLIED]
+    assert shop.tables.clock.seconds - began < 2.0
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane):
+    shop.create("p")
+    worker = shop.worker(lanes=1)
+    shop.sell(worker, shop.order("p"))
+    shop.sell(worker, shop.order("p"))
+    key = str(PageKey.of(lane, "p"))
+    units = shop.held("p")[1] + 1
+    sound = shop.item("Allotments", key)["units"]
+    shop.set("Allotments", key, units={"B": "bm90aGluZw=="})
+    worker = shop.tables.worker(lanes=1)
+    shop.tables.clock.sleep(LANE_SECONDS)
+    shop.sell(worker, shop.order("p"))
+    report = shop.sell(worker, shop.order("p", units=units))
+    assert report.outcomes[0].status is RETURNED
+    assert report.outcomes[0].cause == "CORRUPT_PAGE"
+    assert f"page {key} " in report.outcomes[0].detail
+    shop.set("Allotments", key, units=sound)
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+
+
+def test_a_corrupt_page_of_another_lane_returns_only_what_it_may_hold(shop):
+    shop.create("p", 40)
+    shop.lend("p", {1: 10, 2: 15}, depot=2)
+    worker = shop.worker(lanes=1)
+    key = str(PageKey.of(2, "p"))
+    sound = shop.item("Allotments", key)["units"]
+    shop.set("Allotments", key, units={"B": "bm90aGluZw=="})
+    report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
+    assert [o.status for o in report.outcomes] == [RETURNED, APPLIED]
+    assert f"page {key} " in report.outcomes[0].detail
+    shop.set("Allotments", key, units=sound)
+    assert shop.statuses(worker, shop.order("p", units=38)) == [APPLIED]
+
+
+def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
+    """Somebody deleted the row with units in lanes, and made it again."""
+    shop.create("p")
+    shop.create("q")
+    worker = shop.worker()
+    for _ in range(2):
+        shop.sell(worker, shop.order("p"), shop.order("q"))
+    shop.set("Products", "p", createdAt={"S": "2030-01-01T00:00:00.000000+00:00"})
+    more = sum(shop.held("p").values()) + 1
+    report = shop.sell(worker, shop.order("p", units=more), shop.order("q"))
+    assert report.outcomes[1].status is APPLIED
+    assert report.outcomes[0].status is RETURNED
+    assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
+
+
+# ---------------------------------------------------------------------- throttles
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, batches):
+    for product_id in ("slow", "p", "q"):
+        shop.create(product_id)
+    worker = shop.worker()
+    for _ in range(batches - 1):
+        shop.sell(worker, shop.order("slow"), shop.order("p"), shop.order("q"))
+    began, since = shop.tables.clock.seconds, []
+    slow = of_product("slow")
+
+    def before(called, request):
+        if called != WRITE:
+            return
+        if slow(request) and shop.tables.clock.seconds < began + 5.0:
+            throttles_action(slow)(request)
+        since.append(shop.tables.clock.seconds - began)
+
+    shop.tables.before = before
+    report = shop.sell(worker, shop.order("slow"), shop.order("p"), shop.order("q"))
+    assert [o.status for o in report.outcomes] == [APPLIED] * 3
+    assert since[0] < 0.5, "the others"
+    assert since[-1] >= 5.0
+
+
+def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop):
+    """A visit draws what runs low beside what it needs. That draw must not keep the batch."""
+    shop.create("slow")
+    shop.create("p")
+    worker = shop.worker()
+    for _ in range(3):
+        shop.sell(worker, *(shop.order("slow", units=3) for _ in range(30)))
+    shop.tables.clock.sleep(15)
+    shop.receive("slow", 100_000)
+    shop.sell(worker, shop.order("p"))
+    shop.on(WRITE, throttles_action(of_product("slow")), of_product("slow"))
+    began = shop.tables.clock.seconds
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.clock.seconds - began < 1.0
+
+
+def test_a_row_that_no_read_answers_for_delays_only_its_orders(shop):
+    for product_id in ("slow", "p"):
+        shop.create(product_id)
+    worker = shop.worker()
+    shop.sell(worker, shop.order("slow"), shop.order("p"))
+    shop.on(READ, leaves_out(shop, of_product("slow")))
+    report = shop.sell(worker, shop.order("slow"), shop.order("p"))
+    assert [o.status for o in report.outcomes] == [RETURNED, APPLIED]
+    shop.calm()
+    assert shop.statuses(worker, shop.order("slow")) == [APPLIED]
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_page_that_no_read_answers_for_returns_the_batch(shop, lane):
+    shop.create("p")
+    shop.create("q")
+    worker = shop.worker(lanes=1)
+    shop.sell(worker, shop.order("p"))
+    worker.lanes.forget()
+    shop.on(READ, leaves_out(shop, of_page(PageKey.of(lane, "p"))))
+    order = shop.order("p")
+    report = shop.sell(worker, order)
+    assert report.outcomes[0].status is RETURNED
+    assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
+    shop.calm()
+    assert shop.statuses(worker, order) == [APPLIED]
+
+
+def test_a_throttled_page_of_the_depot_is_waited_for(shop):
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+    page = of_page(PageKey.of(DEPOT, "p"))
+    began = shop.tables.clock.seconds
+
+    def before(called, request):
+        if called == WRITE and page(request) and shop.tables.clock.seconds < began + 1.0:
+            throttles_action(page)(request)
+
+    shop.tables.before = before
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.clock.seconds - began < 5.0
+
+
+def test_what_is_throttled_for_too_long_is_returned(shop):
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+    shop.on(WRITE, throttles)
+    order = shop.order("p")
+    assert shop.statuses(worker, order) == [RETURNED]
+    shop.calm()
+    assert shop.statuses(worker, order) == [APPLIED]
+
+
+# ---------------------------------------------------------------------- lost responses, and no time
+
+
+def visit_and_more(shop, *, crowded=False):
+    """A worker with units in its lane, and a batch that takes a visit, the row, the depot and the lane.
+
+    Where others wait, the own lane's part is a transaction of its own.
+    """
+    for product_id, stock in (("deep", 1000), ("new", 1000), ("scarce", 30), ("last", 2)):
+        shop.create(product_id, stock)
+    worker = shop.worker()
+    for _ in range(2):
+        shop.sell(worker, shop.order("deep"))
+    shop.lend("scarce", {}, depot=20, reach=0)
+    shop.sell(worker, shop.order("new"), shop.order("last"))
+    if crowded:
+        worker.contention.observe_conflict(DEPOT_LINE, 0.5)
+    return worker, [shop.order(p) for p in ("deep", "new", "scarce", "last")]
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
+    worker, orders = visit_and_more(shop, crowded=True)
+    seen = []
+
+    def before(called, request):
+        if called == READ:
+            return
+        seen.append(called)
+        if len(seen) == lost + 1:
+            shop.tables.aws.answer("dynamodb", called, request)
+            raise ReadTimeoutError(endpoint_url="simulated")
+
+    shop.tables.before = before
+    assert shop.statuses(worker, *orders) == [APPLIED] * 4
+    assert len(seen) > lost
+    shop.calm()
+    assert shop.statuses(worker, *orders) == [REPLAYED] * 4
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+@pytest.mark.parametrize("after", range(3))
+def test_what_stays_unknown_is_forgotten_and_found_again(shop, after, is_applied):
+    """From one write on every response is lost, and the engine gives up."""
+    worker, orders = visit_and_more(shop, crowded=True)
+    seen = []
+
+    def before(called, request):
+        if called != WRITE:
+            return
+        seen.append(called)
+        if len(seen) > after:
+            if is_applied:
+                shop.tables.aws.answer("dynamodb", called, request)
+            raise ReadTimeoutError(endpoint_url="simulated")
+
+    shop.tables.before = before
+    assert (RETURNED in shop.statuses(worker, *orders)) == (after < 2)
+    shop.calm()
+    assert set(shop.statuses(worker, *orders)) <= {APPLIED, REPLAYED}
+    shop.check()
+    assert shop.statuses(worker, shop.order("deep"), shop.order("new")) == [APPLIED, APPLIED]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.015, 0.025, 0.035, 0.045])
+def test_a_batch_without_time_is_returned_and_loses_nothing(shop, seconds):
+    worker, orders = visit_and_more(shop)
+    began = shop.tables.clock.seconds
+    asked = []
+    shop.tables.before = lambda *call: asked.append((shop.tables.clock.seconds - began, call))
+    statuses = shop.statuses(worker, *orders, seconds=seconds)
+    assert set(statuses) <= {RETURNED, APPLIED}
+    if seconds < 0.03:
+        assert statuses == [RETURNED] * 4
+    late = [request for at, (_, request) in asked if at - 0.01 > seconds]
+    assert all("REMOVE #lockedBy" in json.dumps(request) for request in late), "but the release"
+    shop.calm()
+    assert set(shop.statuses(worker, *orders)) <= {APPLIED, REPLAYED}
+
+
+def test_a_new_environment_without_time_asks_for_nothing(shop):
+    worker = shop.tables.worker(lanes=2)
+    assert shop.statuses(worker, shop.order("warm-up"), seconds=0.0) == [RETURNED]
+    assert shop.tables.calls == []
+
+
+# ---------------------------------------------------------------------- rows under a lease
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(shop, batches):
+    shop.create("p", 100)
+    shop.create("q", 100)
+    worker = shop.worker()
+    for _ in range(batches - 1):
+        shop.sell(worker, shop.order("p"), shop.order("q"))
+    until = shop.tables.clock.seconds + 600
+    lock = {"lockedBy": "counter", "lockTime": until, "lockVersion": shop.row("p").version}
+    shop.set("Products", "p", **encode(lock | {"lockTime": int(until)}))
+    report = shop.sell(worker, shop.order("p"), shop.order("q"))
+    assert report.outcomes[1].status is APPLIED
+    if batches == 3:
+        assert report.outcomes[0].status is APPLIED, "its lane has it"
+    else:
+        assert report.outcomes[0].status is RETURNED
+        assert report.outcomes[0].cause == "LEASED"
+        assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_product_under_a_claim_is_waited_for(shop, batches):
+    shop.create("p", 100)
+    shop.create("q", 100)
+    worker = shop.worker()
+    for _ in range(batches - 1):
+        shop.sell(worker, shop.order("p"), shop.order("q"))
+    now = worker.client.clock.now()
+    shop.store.claim("p", "rival", now, now.timestamp() + 2.0, 0.0)
+    assert shop.statuses(worker, shop.order("p"), shop.order("q")) == [APPLIED, APPLIED]
+    assert shop.tables.clock.seconds - now.timestamp() < 4.0
+
+
+# ---------------------------------------------------------------------- much at once
+
+
+def fill_the_depots_page(shop, product_id, products):
+    """Make the depot's page of a product hold so many others, which nobody wants."""
+    key = PageKey.of(DEPOT, product_id)
+    created = "2026-01-01T00:00:00.000000+00:00"
+    page = Page(key, 1, "epoch", {f"x{n}": Holding(created, 1) for n in range(products)})
+    item = encode({"page": str(key), "_version": 1, "epoch": "epoch"})
+    item |= {"units": {"B": base64.b64encode(page_units(page)).decode()}}
+    shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
+
+
+@pytest.mark.parametrize(("products", "is_lent"), [(MOST_PRODUCTS, False), (100, True)])
+def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(shop, products, is_lent):
+    shop.create("p")
+    worker = shop.worker()
+    fill_the_depots_page(shop, "p", products)
+    for _ in range(3):
+        assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert (shop.source(f"o{shop.orders}") is not None) == is_lent
+    assert bool(shop.row("p").lent_to) == is_lent
+
+
+def test_many_draws_are_written_before_the_visit_ends(shop):
+    names = [f"p{n:02}" for n in range(60)]
+    for product_id in names:
+        shop.create(product_id)
+    worker = shop.worker()
+    batch = [[shop.order(*names[start : start + 20]) for start in (0, 20, 40)] for _ in range(2)]
+    assert shop.statuses(worker, *batch[0]) == [APPLIED] * 3
+    assert shop.tables.calls[:2] == [UPDATE, READ], "more than ten products: at the depot"
+    assert shop.tables.calls.count(WRITE) >= PAGES + 1
+    assert shop.statuses(worker, *batch[1]) == [APPLIED] * 3
+    assert all(shop.row(product_id).lent_to for product_id in names)
+
+
+def test_a_lost_draw_costs_no_order(shop):
+    names = [f"p{n:02}" for n in range(60)]
+    for product_id in names:
+        shop.create(product_id)
+    worker, rival = shop.worker(), shop.tables.worker()
+
+    def sell_one(request):
+        shop.calm()
+        assert shop.tables.apply(rival, shop.order(names[7])).outcomes[0].status is APPLIED
+
+    shop.on(WRITE, sell_one)
+    assert shop.statuses(worker, shop.order(*names[:30]), shop.order(*names[30:])) == [APPLIED] * 2
+
+
+@pytest.mark.parametrize("stock", [1, 5, 1000])
+def test_orders_of_99_lines_are_placed(shop, stock):
+    names = [f"p{n:02}" for n in range(99)]
+    for product_id in names:
+        shop.create(product_id, stock)
+    worker = shop.worker()
+    for number in range(3):
+        (status,) = shop.statuses(worker, shop.order(*names))
+        assert status is (APPLIED if number < stock else REJECTED)
+
+
+def test_a_full_batch_of_real_orders_is_placed(shop):
+    names = [f"p{n:03}" for n in range(200)]
+    for product_id in names:
+        shop.create(product_id)
+    worker = shop.worker()
+    for start in range(2):
+        orders = [shop.order(*names[(start + 2 * n) % 187 :][:13]) for n in range(96)]
+        assert shop.statuses(worker, *orders) == [APPLIED] * 96
+
+
+# ---------------------------------------------------------------------- without lanes again
+
+
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_what_lies_in_lanes_is_sold_when_the_setting_has_fewer(shop, lanes):
+    shop.create("p", 100)
+    shop.lend("p", {1: 20, 2: 30}, depot=40)
+    worker = shop.tables.worker(lanes=lanes)
+    placed = sum(shop.statuses(worker, shop.order("p", units=9)).count(APPLIED) for _ in range(12))
+    assert placed == 11
+    assert shop.row("p").stock_count + sum(shop.held("p").values()) == 1
+
+
+def test_orders_of_the_fifo_queue_find_what_lies_in_lanes(shop):
+    shop.create("p", 100)
+    shop.lend("p", {1: 20, 2: 30}, depot=40)
+    worker = shop.worker()
+    orders = [
+        Order("f1", "u", {"p": 60}, group="g"),
+        Order("f2", "u", {"p": 60}, group="g"),
+        Order("f3", "u", {"p": 40}, group="g"),
+    ]
+    assert shop.statuses(worker, *orders) == [APPLIED, REJECTED, APPLIED]
+    assert shop.source("f1") is None
+
+
+def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
+    shop.create("p")
+    one, two = shop.worker(), shop.worker()
+    for worker in (one, two):
+        for _ in range(2):
+            shop.sell(worker, shop.order("p"))
+    order = shop.order("p")
+
+    def deliver_again(request):
+        shop.calm()
+        assert shop.tables.apply(two, order).outcomes[0].status is APPLIED
+
+    shop.on(WRITE, deliver_again)
+    assert shop.statuses(one, order, shop.order("p")) == [REPLAYED, APPLIED]
+    assert shop.store.get_record(OrderKey(order.order_id)).status == "PENDING"

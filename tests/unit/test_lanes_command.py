@@ -1,0 +1,131 @@
+"""The command that shows lanes and empties them, on tables in memory."""
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import main, operators
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.errors import ThrottledError
+from operations import lanes as lanes_of_stack
+from operations.errors import UserError
+from tests.support.lanes import lend
+from tests.support.tables_in_memory import tables_in_memory
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with tables_in_memory() as tables:
+        aws = tables.operated
+        monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
+        monkeypatch.setattr(operators, "aws_of", lambda stage: aws)
+        yield tables
+
+
+def lanes(*arguments, **more):
+    return CliRunner().invoke(main.app, ["lanes", *arguments], **more)
+
+
+def words(done):
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def lend_two(shop):
+    for product_id in ("tea", "mug"):
+        shop.create(product_id, 1000)
+        lend(shop.store, product_id, 60, {1: 20, 9: 30})
+
+
+def holdings(shop):
+    pages = lanes_of_stack.read_pages(shop.operated).by_name.values()
+    return {page.key.lane: dict(page.holdings) for page in pages if page.holdings}
+
+
+def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
+    assert lanes().stdout == "No lane has ever been used.\n"
+    lend_two(shop)
+    now = SystemClock().now()
+    shop.store.lease_lane(1, "lane-0123456789abcdef", now, now.timestamp() + 40)
+    shop.store.lease_lane(9, "gone", now, now.timestamp() - 1)
+    shop.store.lease_lane(3, "new", now, now.timestamp() + 40)
+    heading, depot, first, third, ninth = words(lanes())
+    assert heading == ["lane", "in", "use", "by", "for", "another", "products", "units", "written"]
+    assert depot[:5] == ["the", "depot", "nobody", "2", "120"]
+    assert first[:4] == ["lane", "1", "lane-01234567", "40"]
+    assert first[5:7] == ["2", "40"]
+    assert third == ["lane", "3", "new", "40", "s", "0", "0"]
+    assert ninth[:5] == ["lane", "9", "nobody", "2", "60"]
+
+
+def test_with_a_product_it_shows_where_its_units_are(shop):
+    lend_two(shop)
+    # However wide the screen is.
+    shown = " ".join(lanes("tea").stdout.split())
+    page = PageKey.of(DEPOT, "tea").number
+    assert "its row 890 ACTIVE, lanes that may hold more: the depot, lane 1, lane 2," in shown
+    assert f"the depot 60 page 0/{page}, version 1, lanes up to 9 may be filled" in shown
+    assert f"lane 1 20 page 1/{page}, version 1" in shown
+    assert "lane 9 30 " in shown
+    assert shown.endswith("1,000 on hand.")
+    assert isinstance(lanes("no-such-thing").exception, UserError)
+
+
+def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
+    lend_two(shop)
+    asked = lanes("--empty", input="n\n")
+    assert "Bring 2 products home from all lanes?" in asked.stdout
+    assert asked.exit_code == 1
+    assert len(holdings(shop)) == 3
+    done = lanes("--empty", "--yes")
+    assert done.exit_code == 0
+    assert "All lanes are empty: 2 products are home" in done.stdout
+    assert holdings(shop) == {}
+    assert [shop.stock("tea"), shop.stock("mug")] == [1000, 1000]
+    assert all("lentTo" not in shop.row(product_id) for product_id in ("tea", "mug"))
+    assert set(shop.unexplained().values()) == {0}
+    assert lanes("--empty", "--yes").stdout == "All lanes are empty.\n"
+
+
+def test_more_products_than_one_visit_takes_come_home(shop, monkeypatch):
+    monkeypatch.setattr(lanes_of_stack, "_BROUGHT_TOGETHER", 3)
+    many = [f"p{n:03}" for n in range(8)]
+    for product_id in many:
+        shop.create(product_id, 100)
+        lend(shop.store, product_id, 5, {1: 5})
+    done = lanes("--empty", "--yes")
+    assert "8 products are home" in done.stdout
+    assert {shop.stock(product_id) for product_id in many} == {100}
+
+
+def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
+    lend_two(shop)
+    page = str(PageKey.of(1, "tea"))
+    assert page != str(PageKey.of(1, "mug")), "or both would be lost"
+    shop.aws.dynamodb.tables["Allotments"].items[page,]["units"] = {"B": "eA=="}
+    shown = lanes()
+    assert f"page {page} breaks the contract" in shown.stdout
+    assert f"page {page} breaks the contract" in lanes("tea").stdout
+    done = lanes("--empty", "--yes")
+    assert done.exit_code == 1
+    assert f"page {page} breaks the contract" in done.stdout
+    assert "1 products are in lanes still, or again: tea" in done.stdout
+    assert [shop.stock("tea"), shop.stock("mug")] == [890, 1000]
+
+
+def test_an_emptying_that_fails_can_be_run_again(shop, monkeypatch):
+    lend_two(shop)
+
+    def fail(*_, **__):
+        raise ThrottledError("CONTENTION", "rivals")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(lanes_of_stack, "bring_home", fail)
+        error = lanes("--empty", "--yes").exception
+    assert isinstance(error, UserError)
+    assert "run the same command again" in str(error)
+    assert lanes("--empty", "--yes").exit_code == 0
+
+
+def test_a_product_cannot_be_emptied_alone(shop):
+    assert lanes("tea", "--empty").exit_code == 2

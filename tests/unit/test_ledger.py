@@ -1,0 +1,270 @@
+"""The ledger: whatever moves between rows and pages, no unit is made or lost, and the rules of lanes hold."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inventory_orders.domain.allotments import DEPOT, PAGES, Holding, Page, PageKey
+from inventory_orders.domain.ledger import Ledger
+from tests.support.memory_store import product
+
+LANES = range(1, 4)
+PRODUCT_IDS = ["p", "q", "t", "u"]
+CREATED = product("p", 1).created_at
+
+
+def pages(*lanes, version=3):
+    """All pages of lanes, written before and empty."""
+    return [
+        Page(PageKey(lane, number), version, f"epoch-{lane}-{number}", {})
+        for lane in lanes
+        for number in range(PAGES)
+    ]
+
+
+def holding_page(lane, product_id, units, reach=0, created_at=CREATED):
+    key = PageKey.of(lane, product_id)
+    return Page(key, 3, f"epoch-{lane}", {product_id: Holding(created_at, units, reach)})
+
+
+def lent(product_id="p", stock=10, depot=5, lane=4, **more):
+    """A product of which the depot and lane 1 hold some, and lane 2 may."""
+    row = product(product_id, stock, lent_to=frozenset({0, 1, 2}), **more)
+    return Ledger(
+        {product_id: row},
+        [
+            holding_page(DEPOT, product_id, depot, reach=2),
+            holding_page(1, product_id, lane),
+            Page(PageKey.of(2, product_id), 0, "new"),
+        ],
+    )
+
+
+moves = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["draw", "draw", "fill", "fill", "give back", "recall", "bring home", "take", "write"]
+        ),
+        st.sampled_from(PRODUCT_IDS),
+        st.integers(1, 3),
+        st.integers(0, 12),
+        st.sets(st.sampled_from(LANES)),
+    ),
+    max_size=40,
+)
+rows = st.fixed_dictionaries(
+    {
+        product_id: st.builds(
+            lambda stock, threshold, backorder, i=product_id: product(
+                i, stock, low_stock_threshold=threshold, backorder_limit=backorder, version=7
+            ),
+            st.integers(0, 60),
+            st.integers(0, 5),
+            st.sampled_from([0, 3]),
+        )
+        for product_id in PRODUCT_IDS
+    }
+)
+
+
+class Books:
+    """Rows and pages as they are stored, a ledger of them, and the units that were sold."""
+
+    def __init__(self, shelf):
+        self.opening = {product_id: row.stock_count for product_id, row in shelf.items()}
+        self.rows = dict(shelf)
+        self.pages = {page.key: page for page in pages(DEPOT, *LANES)}
+        self.sold = dict.fromkeys(PRODUCT_IDS, 0)
+        self.forget()
+
+    def forget(self):
+        """What was not written has not happened."""
+        self.ledger = Ledger(self.rows, self.pages.values())
+        self.taken = dict.fromkeys(PRODUCT_IDS, 0)
+
+    def do(self, kind, product_id, lane, units, lanes):
+        ledger = self.ledger
+        match kind:
+            case "draw":
+                ledger.draw(product_id, units, lane)
+            case "fill":
+                ledger.fill(lane, product_id, units)
+            case "give back":
+                ledger.give_back(lane, product_id)
+            case "recall":
+                ledger.recall(product_id, lanes)
+            case "bring home":
+                ledger.bring_home(product_id)
+            case "take":
+                place = None if lane == 3 else lane
+                ledger.take(product_id, -units, place)
+                self.taken[product_id] += units
+            case "write":
+                self.write()
+
+    def write(self):
+        updates, written = self.ledger.changes()
+        for update in updates:
+            assert update.before == self.rows[update.before.product_id]
+            assert update.after.version == update.before.version + 1
+            self.check_what_was_taken_off_the_list(update, written)
+        for update in written:
+            assert update.before == self.pages[update.before.key]
+            if update.is_check:
+                assert update.after == update.before
+            else:
+                assert update.after.version == update.before.version + 1
+                assert update.after.epoch == update.before.epoch
+        places = [u.after.product_id for u in updates] + [u.after.key for u in written]
+        assert len(set(places)) == len(places), "an item appears once in a transaction"
+        self.rows |= {u.after.product_id: u.after for u in updates}
+        self.pages |= {u.after.key: u.after for u in written}
+        for product_id, units in self.taken.items():
+            self.sold[product_id] += units
+        self.taken = dict.fromkeys(PRODUCT_IDS, 0)
+        assert not self.ledger.touched, "what was written counts as stored"
+
+    @staticmethod
+    def check_what_was_taken_off_the_list(update, written):
+        after = {page.after.key: page.after for page in written}
+        product_id = update.after.product_id
+        gone = update.before.lent_to - update.after.lent_to
+        for lane in gone | ({DEPOT} if gone else set()):
+            key = PageKey.of(lane, product_id)
+            assert key in after, "the transaction writes or checks the page"
+            if lane in gone:
+                assert not after[key].units(product_id)
+
+    def check(self):
+        for product_id, row in self.rows.items():
+            held = {key: page.units(product_id) for key, page in self.pages.items()}
+            assert (
+                row.stock_count + sum(held.values()) + self.sold[product_id]
+                == (self.opening[product_id])
+            )
+            assert {key.lane for key, units in held.items() if units} <= row.lent_to
+            assert not row.lent_to or row.may_be_lent
+            depot = self.pages[PageKey.of(DEPOT, product_id)].holdings.get(product_id)
+            if depot is not None:
+                assert set(range(depot.reach + 1)) <= row.lent_to
+        for page in self.pages.values():
+            assert all(holding.units > 0 for holding in page.holdings.values())
+
+
+@given(rows, moves)
+def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule(shelf, sequence):
+    books = Books(shelf)
+    for move in [*sequence, ("write", "p", 1, 0, set())]:
+        try:
+            books.do(*move)
+        except ValueError:
+            books.forget()
+    books.check()
+
+
+def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units():
+    ledger = Ledger({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
+    ledger.draw("p", 4, 0)
+    (update,), _ = ledger.changes()
+    assert (update.after.stock_count, update.after.lent_to) == (6, frozenset({DEPOT}))
+    ledger.draw("p", 1, 0)
+    with pytest.raises(ValueError, match="too little of p"):
+        ledger.changes()
+
+
+def test_a_row_that_is_lent_does_not_sell_its_last_units():
+    ledger = lent(stock=10)
+    ledger.take("p", -9, None)
+    assert ledger.changes()[0][0].after.stock_count == 1
+    ledger.take("p", -1, None)
+    with pytest.raises(ValueError, match="too little of p"):
+        ledger.changes()
+
+
+@pytest.mark.parametrize("status", ["DISCONTINUED", "LOW_STOCK"])
+def test_what_is_not_active_is_not_lent(status):
+    threshold = 20 if status == "LOW_STOCK" else 0
+    row = product("p", 10, status=status, low_stock_threshold=threshold)
+    ledger = Ledger({"p": row}, pages(DEPOT))
+    ledger.draw("p", 1, 0)
+    with pytest.raises(ValueError, match="too little of p"):
+        ledger.changes()
+
+
+def test_a_backorder_limit_lends_nothing():
+    ledger = Ledger({"p": product("p", 3, backorder_limit=10)}, pages(DEPOT))
+    ledger.draw("p", 3, 0)
+    with pytest.raises(ValueError, match="too little of p"):
+        ledger.changes()
+
+
+def test_nothing_is_sold_twice_from_a_page():
+    ledger = lent(lane=4)
+    ledger.take("p", -4, 1)
+    assert ledger.holding(1, "p") is None
+    with pytest.raises(ValueError, match="cannot give 1 of p"):
+        ledger.take("p", -1, 1)
+
+
+def test_a_lane_that_may_not_hold_a_product_is_not_filled():
+    ledger = lent()
+    ledger.fill(2, "p", 1)
+    with pytest.raises(ValueError, match="lane 3 may not hold p"):
+        ledger.fill(3, "p", 1)
+    ledger.recall("p", [1, 2])
+    with pytest.raises(ValueError, match="lane 1 may not hold p"):
+        ledger.fill(1, "p", 1)
+
+
+def test_a_product_does_not_go_home_while_lanes_may_hold_it():
+    ledger = lent()
+    with pytest.raises(ValueError, match="lanes may still hold p"):
+        ledger.bring_home("p")
+    ledger.recall("p", [1])
+    with pytest.raises(ValueError, match="lanes may still hold p"):
+        ledger.bring_home("p")
+    ledger.recall("p", [2])
+    ledger.bring_home("p")
+    (update,), written = ledger.changes()
+    assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
+    assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
+
+
+def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
+    """Otherwise a fill, which does not write the row, could bring units to a lane that was just taken off the list."""
+    row = product("p", 10, lent_to=frozenset({0, 1}))
+    ledger = Ledger({"p": row}, pages(DEPOT, 1))
+    ledger.recall("p", [1])
+    (update,), written = ledger.changes()
+    assert update.after.lent_to == {DEPOT}
+    assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
+
+
+@pytest.mark.parametrize("unknown", [0, 1])
+def test_a_page_that_is_not_known_is_not_recalled(unknown):
+    row = product("p", 10, lent_to=frozenset({0, 1}))
+    ledger = Ledger({"p": row}, pages(1 - unknown))
+    with pytest.raises(ValueError, match=f"page {unknown}/. is not known"):
+        ledger.recall("p", [1])
+
+
+def test_units_of_another_incarnation_are_not_mixed():
+    again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
+    old = holding_page(DEPOT, "p", 5)
+    with pytest.raises(ValueError, match="cannot give"):
+        Ledger({"p": again}, [old]).draw("p", 5, 0)
+    ledger = Ledger({"p": replace(again, lent_to=frozenset({0}))}, [old])
+    with pytest.raises(ValueError, match="another incarnation"):
+        ledger.bring_home("p")
+
+
+def test_each_transaction_builds_on_the_one_before():
+    ledger = lent()
+    ledger.fill(1, "p", 2)
+    assert ledger.changes()[0] == (), "a fill does not write the row"
+    ledger.take("p", -1, 1)
+    _, (sale,) = ledger.changes()
+    assert (sale.before.version, sale.after.version, sale.after.units("p")) == (4, 5, 5)
+    assert ledger.changes() == ((), ())
