@@ -317,16 +317,14 @@ class World:
         item = self.handlers.encode(row)
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
-    def forget_lease(self, lane: int) -> None:
+    def end_lease(self, lane: int) -> None:
         """Let the lease on a lane be over, without its owner knowing."""
-        del self.model.dynamodb.tables["Allotments"].items[(f"{lane}/lease",)]
+        lease = self.row("Allotments", f"{lane}/lease") or {}
+        self.put("Allotments", lease | {"lockTime": 0})
 
     def units_in_lane(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane holds."""
-        lanes = [
-            held for (name, _), held in self.handlers.set_aside(self).items() if name == product_id
-        ]
-        return sum(held[lane].units for held in lanes if lane in held)
+        return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
     def deliver(
         self,
@@ -908,7 +906,7 @@ class Handlers:
 
         self.encode, self.decode = rows.encode, rows.decode
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
-        self.end_of, self.set_aside = invariants.end_of, invariants.set_aside
+        self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
