@@ -17,7 +17,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, sections
-from tests.support.stack import cli, create, wait_until, wait_until_settled
+from tests.support.stack import cli, create, unscheduled, wait_until, wait_until_settled
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"
@@ -324,3 +324,16 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
         assert proxy.counts[Fault.THROTTLED] > 0
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
     assert (account.on_hand, account.sold, account.difference) == (0, 40, 0)
+
+
+def test_the_sweep_is_silent_until_its_schedule_is_enabled(aws):
+    with unscheduled(aws) as deployed:
+        found = run(aws, "Silence", "get-schedule")
+        assert found["State"] == "DISABLED"
+        target = f"'{json.dumps(found['Target'])}'"
+        run(aws, "Silence", "update-schedule", instead=('"$TARGET"', target))
+        enabled = run(aws, "Silence", "get-schedule")
+        assert enabled["State"] == "ENABLED"
+        assert deployed.items() <= enabled.items()
+    assert invoke_deployed(aws, "sweep", {"action": "sweep"}).answer["result"] == "SWEPT"
+    wait_until(aws, lambda: log(aws, "Silence"))

@@ -247,12 +247,13 @@ GOOD_AND_BAD = {
     "Throttles": ([0], [1]),
     "ReadThrottleEvents": ([], [1]),
     "WriteThrottleEvents": ([], [1]),
+    "Invocations": ([1], [0]),
 }
 
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 5 * 2 + 6 + 5 * 2 + 4 * 2 + 1
+    assert len(alarms) == 5 * 2 + 6 + 6 * 2 + 1 + 4 * 2 + 1
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
@@ -266,6 +267,8 @@ def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     for logical_id, properties in alarms_of(template).items():
         _, bad = GOOD_AND_BAD[properties["MetricName"]]
         if judged(properties, in_periods(properties, [bad] * 5 + [[]] * 30)) is State.ALARM:
+            if properties["MetricName"] == "Invocations":
+                continue  # The silence is what it is about.
             outlasting.add(logical_id)
             gone = in_periods(properties, [bad] + [[]] * 30 + [[0]] + [[]] * 30)
             assert judged(properties, gone) is State.OK, f"{logical_id}: it was seen to be gone"
@@ -273,6 +276,15 @@ def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     dead = [id_ for id_, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
     watched = [metric_of_alarm(alarms_of(template)[name])[2]["QueueName"] for name in outlasting]
     assert sorted(watched) == sorted(dead)
+
+
+def test_a_sweep_that_runs_no_more_is_told_within_a_quarter_of_an_hour(template):
+    (silence,) = (a for a in alarms_of(template).values() if a["MetricName"] == "Invocations")
+    samples = [(second, 1) for second in range(NOW - 3600, NOW, 60)]
+    states = {now: judged(silence, samples, now) for now in range(NOW, NOW + 1200, 60)}
+    on = [now for now, state in states.items() if state is State.ALARM]
+    assert 600 < on[0] - NOW <= 900
+    assert on == list(range(on[0], NOW + 1200, 60))
 
 
 @pytest.fixture
@@ -349,7 +361,10 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
+        "sweeps of lanes, one a minute": 730 * 60,
     }
+    (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
+    assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
 
 
 def test_no_alarm_counts_logical_successes(template):
