@@ -6,10 +6,10 @@ They are checked on rows and answers, never on calls.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.domain.allotments import DEPOT, Holding
+from inventory_orders.domain.allotments import DEPOT, Holding, Page
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.engine.claims import CLAIM_SECONDS
 from inventory_orders.store.rows import read_page
@@ -38,24 +38,31 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
     Raises:
         ViolationError: The write, or the state after it, breaks an invariant.
     """
-    lanes = set_aside(world)
+    every_page = pages(world)
+    lanes = _set_aside(every_page)
     _note_stock(world, number, lanes)
     for change in changes:
         _check_change(world, change)
     _check_places(world, lanes)
-    _check_books(world, lanes)
+    _check_books(world, every_page)
 
 
-def set_aside(world: World) -> _SetAside:
+def pages(world: World) -> list[Page]:
+    """List the pages of all lanes."""
+    return [
+        # In the simulated table a binary value is as it came over the wire.
+        read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
+        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        if "epoch" in item
+    ]
+
+
+def _set_aside(every_page: Iterable[Page]) -> _SetAside:
     """What each lane holds, by product and incarnation."""
     found: _SetAside = {}
-    for item in world.model.dynamodb.tables["Allotments"].items.values():
-        if "epoch" in item:
-            # In the simulated table a binary value is as it came over the wire.
-            units = base64.b64decode(item["units"]["B"])
-            page = read_page(item | {"units": {"B": units}})
-            for product_id, holding in page.holdings.items():
-                found.setdefault((product_id, holding.created_at), {})[page.key.lane] = holding
+    for page in every_page:
+        for product_id, holding in page.holdings.items():
+            found.setdefault((product_id, holding.created_at), {})[page.key.lane] = holding
     return found
 
 
@@ -78,7 +85,9 @@ def _check_places(world: World, lent: _SetAside) -> None:
     for (name, created_at), lanes in lent.items():
         row = rows.get((name, created_at), {})
         named = {int(lane) for lane in row.get("lentTo", ())}
-        _require(lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}")
+        _require(
+            lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}"
+        )
         reach = lanes[DEPOT].reach if DEPOT in lanes else 0
         _require(
             set(range(1, reach + 1)) <= named,
@@ -297,17 +306,15 @@ def check_end(world: World) -> None:
         _check_answer(world, function, command, answer)
 
 
-def _check_books(world: World, lent: _SetAside) -> None:
+def _check_books(world: World, every_page: Iterable[Page]) -> None:
     """Check that every unit is explained."""
     for account in add_up(
-        world.rows("Products"), world.rows("StockAdjustments"), world.rows("Orders")
+        world.rows("Products"), world.rows("StockAdjustments"), world.rows("Orders"), every_page
     ):
-        lanes = lent.get((account.product_id, account.created_at), {})
-        units = {lane: holding.units for lane, holding in sorted(lanes.items())}
         _require(
-            account.difference + sum(units.values()) == 0,
+            account.difference == 0,
             f"{account.product_id} has {account.stock} in stock"
-            + (f" and in lanes {units}" if units else "")
+            + (f" and in lanes {dict(account.in_lanes)}" if account.in_lanes else "")
             + f", but adjustments of {account.adjusted} and sales of {account.sold} leave "
             f"{account.adjusted - account.sold}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inventory_orders.engine.sweep import IDLE_SECONDS
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationError, World
 
@@ -379,7 +380,7 @@ def _lane_taken_over(world: World, rivals: int) -> None:
     world.product("p", 10)
     _lent(world, "A", p=1)
     # A does not know that its lease is over, as if its clock were wrong. So B gets the lane, with what is in it.
-    world.forget_lease(1)
+    world.end_lease(1)
     world.deliver("A", "place_orders", order("a", p=2))
     world.deliver("B", "place_orders", order("b1", p=2), order("b2", p=1))
     if rivals > 2:
@@ -387,20 +388,45 @@ def _lane_taken_over(world: World, rivals: int) -> None:
 
 
 def _page_filled_again(world: World, rivals: int) -> None:
-    world.product("p", 30)
+    world.product("p", 14)
     _lent(world, "A", p=1)
-    world.forget_lease(1)
-    # Meanwhile others have emptied the lane's page, and filled it with what A remembers.
+    world.warm_up("A", order("warmA2", p=3))
     remembered = world.units_in_lane(1, "p")
+    world.end_lease(1)
+    # Meanwhile another has emptied the page, and filled it with as much as A remembers.
     world.warm_up("B", order("warmB0", p=remembered))
     world.warm_up("B", order("warmB1", p=1))
-    while world.units_in_lane(1, "p") > remembered:
-        world.warm_up("B", order(f"warmB{len(world.sent)}", p=1))
-    require(world.units_in_lane(1, "p") == remembered, "the page is not as A remembers it")
+    units = world.units_in_lane(1, "p")
+    require(units == remembered, f"A remembers {remembered} units, and the page holds {units}")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _swept(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    # A wakes up just when nobody has used its lane and the depot for long enough.
+    world.clock.seconds += IDLE_SECONDS + 1.0
+    world.deliver("A", "place_orders", order("a", p=4))
+    world.client("B", "sweeps", _sweeps)
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _swept_in_use(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    world.end_lease(1)
+    world.deliver("A", "place_orders", order("a1", p=1), order("a2", p=1))
+    world.client("B", "sweeps", _sweeps)
+    if rivals > 2:
+        world.client("C", "sweeps", _sweeps)
+
+
+def _sweeps(client: Client) -> None:
+    client("sweep", {"action": "sweep"})
 
 
 def _count_and_draw(world: World, rivals: int) -> None:
@@ -520,12 +546,14 @@ SCENARIOS = {
         Scenario("lane taken over against its woken owner", _lane_taken_over, lanes=1),
         Scenario("page emptied and filled again", _page_filled_again, lanes=1),
         Scenario("order from lane and row against recall", _lane_and_row, lanes=2),
-        Scenario("FIFO group against lane", _fifo_and_lane, lanes=2),
+        Scenario("sweep against visit", _swept, lanes=2),
+        Scenario("sweep against a lane in use", _swept_in_use, lanes=2),
+        Scenario("FIFO group against lane", _fifo_and_lane, lanes=2, switches=3),
         Scenario("count against draw", _count_and_draw, jumps=(4.0,), lanes=2),
         Scenario("count against lane", _count_and_lane, jumps=(4.0,), lanes=2),
         Scenario("delist and relist against fill", _relisted_and_filled, lanes=2),
-        Scenario("discontinue against lane", _discontinued_in_a_lane, lanes=2),
-        Scenario("loss against lane", _loss_and_lane, lanes=2),
+        Scenario("discontinue against lane", _discontinued_in_a_lane, lanes=2, switches=3),
+        Scenario("loss against lane", _loss_and_lane, lanes=2, switches=3),
         Scenario("cancellation against recall", _cancellation_and_recall, lanes=2),
     )
 }

@@ -40,7 +40,6 @@ MOST_STEPS = 400
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
 # after the last. Those in between differ only in their number, so they take long: then there are fewer.
 MOST_REFUSALS = 2
-MOST_REFUSALS_AT_THE_DEPOT = 1
 REFUSAL_SECONDS = 1.0
 
 TABLES = {
@@ -221,6 +220,7 @@ class Scenario:
         jumps: Seconds by which time may jump, as a fault.
         check: What must hold at the end, in addition to the invariants.
         one_fault: Whether the complete search covers one fault. Otherwise only random schedules have faults.
+        switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
         lanes: How many lanes the environments that place orders may use.
         line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
             clocks that are all wrong.
@@ -231,6 +231,7 @@ class Scenario:
     jumps: tuple[float, ...] = ()
     check: Callable[[World], None] = lambda _: None
     one_fault: bool = True
+    switches: int = 0
     lanes: int = 0
     line_works: bool = True
 
@@ -256,6 +257,8 @@ class World:
         self.trace: list[str] = []
         self.schedule: list[Choice] = []
         self.violations: list[str] = []
+        self.switches = 0
+        self._before = ""
         self.crashes = 0
         self.invocations = 0
         self.environments = 0
@@ -274,6 +277,7 @@ class World:
         }
         # Whatever has warmed the environments is no part of the run.
         self.history, self.last, self.trace, self.schedule = [], {}, [], []
+        self.switches, self._before = 0, ""
         self.stock = {}
         handlers.check_write(self, 0, [])
 
@@ -313,14 +317,14 @@ class World:
         item = self.handlers.encode(row)
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
-    def forget_lease(self, lane: int) -> None:
+    def end_lease(self, lane: int) -> None:
         """Let the lease on a lane be over, without its owner knowing."""
-        del self.model.dynamodb.tables["Allotments"].items[(f"{lane}/lease",)]
+        lease = self.row("Allotments", f"{lane}/lease") or {}
+        self.put("Allotments", lease | {"lockTime": 0})
 
     def units_in_lane(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane holds."""
-        lanes = [held for (name, _), held in self.handlers.set_aside(self).items() if name == product_id]
-        return sum(held[lane].units for held in lanes if lane in held)
+        return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
     def deliver(
         self,
@@ -359,6 +363,8 @@ class World:
         while not self.processes[process].is_over:
             self.take(Choice(process))
         del self.processes[process]
+        if any(queue.messages for queue in self.model.sqs.queues.values()):
+            raise ViolationError(f"the orders that warm {name} up were not placed")
 
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
@@ -510,10 +516,10 @@ class World:
         if last is not None and self._is_waiting(last):
             assert last.call is not None
             return [Step(Choice(last.name), last.call.reads, last.call.writes)]
-        for process in list(self.processes.values()):
-            if process.is_over or process.call is None:
-                continue
+        running = [p for p in self.processes.values() if not p.is_over and p.call is not None]
+        for process in [p for p in running if not self._is_in_line(p)] or running:
             call = process.call
+            assert call is not None
             if process.forced is not None and self._is_repeated(process):
                 steps.append(
                     Step(
@@ -535,11 +541,23 @@ class World:
 
     def _is_waiting(self, process: Process) -> bool:
         """Whether a process makes the same call once more that was refused so often."""
-        call = process.call
-        if call is None or (str(call), len(self.history)) != process.asked:
-            return False
-        at_depot = call.writes == {DEPOT_LEASE}
-        return process.refusals >= (MOST_REFUSALS_AT_THE_DEPOT if at_depot else MOST_REFUSALS)
+        asks = (str(process.call), len(self.history))
+        return process.refusals >= MOST_REFUSALS and asks == process.asked
+
+    def _is_in_line(self, process: Process) -> bool:
+        """Whether a process was refused the depot, and would be again."""
+        call, asked = process.call, process.asked
+        return (
+            call is not None
+            and call.writes == {DEPOT_LEASE}
+            and asked is not None
+            and asked[0] == str(call)
+            and all(change.place != DEPOT_LEASE for change in self.history[asked[1] :])
+        )
+
+    def without_switch(self, steps: list[Step]) -> list[Step]:
+        """Of some steps those that let the process go on that made the last one; all, if it cannot."""
+        return [step for step in steps if step.choice.process in ("", self._before)] or steps
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
@@ -618,6 +636,10 @@ class World:
             self._use_fault()
             self._again(process)
             return
+        stopped = self.processes.get(self._before)
+        if stopped not in (None, process):
+            self.switches += not stopped.is_over and not self._is_in_line(stopped)
+        self._before = process.name
         call, forced = process.call, process.forced
         assert call is not None
         if process.begun is None:
@@ -884,7 +906,7 @@ class Handlers:
 
         self.encode, self.decode = rows.encode, rows.decode
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
-        self.end_of, self.set_aside = invariants.end_of, invariants.set_aside
+        self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
@@ -971,7 +993,7 @@ def _without_line(request: dict[str, Any]) -> dict[str, Any]:
     for action in (content for entry in entries for content in entry.values()):
         if action.get("Key") == {"page": {"S": DEPOT_LEASE[1][0]}}:
             action["ConditionExpression"] = (
-                f"({action['ConditionExpression']}) OR attribute_exists(#lockedBy) "
+                f"{action['ConditionExpression']} OR attribute_exists(#lockedBy) "
                 "OR attribute_not_exists(#lockedBy)"
             )
     return request

@@ -361,7 +361,10 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
+        "sweeps of lanes, one a minute": 730 * 60,
     }
+    (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
+    assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
 
 
 def test_no_alarm_counts_logical_successes(template):

@@ -52,8 +52,9 @@ class Shop:
     def receive(self, product_id, units):
         """More units come in."""
         row = self.row(product_id)
-        stock, version = row.stock_count + units, row.version + 1
-        self.set("Products", product_id, **encode({"stockCount": stock, "_version": version}))
+        row = row.with_stock(row.stock_count + units, row.version + 1)
+        written = {"stockCount": row.stock_count, "_version": row.version, "status": row.status}
+        self.set("Products", product_id, **encode(written))
         self.opening[product_id] += units
 
     def worker(self, lanes=2, **more):
@@ -186,17 +187,22 @@ def throttles(request):
     raise ServiceError("ThrottlingException", "Rate exceeded")
 
 
-def throttles_action(is_it):
-    """Cancel transactions with an action about something, because its partition is throttled."""
+def cancels(code, is_it):
+    """Cancel transactions with an action about something."""
 
     def action(request):
-        reasons = [
-            {"Code": "ThrottlingError" if is_it(each) else "None"}
-            for each in request["TransactItems"]
-        ]
+        reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
         raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
 
     return action
+
+
+def throttles_action(is_it):
+    return cancels("ThrottlingError", is_it)
+
+
+def refuses_action(is_it):
+    return cancels("ValidationError", is_it)
 
 
 def leaves_out(shop, is_it):
@@ -479,14 +485,13 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
 def test_a_row_that_became_corrupt_while_it_was_lent_holds_up_nobody(shop):
     """A recall of another product would bring it back too."""
     shop.create("p", 40)
-    neighbour = next(
-        f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == PageKey.of(0, "p").number
-    )
+    neighbour = neighbour_of("p")
     shop.create(neighbour)
     shop.lend("p", {1: 10, 2: 15}, depot=2)
     shop.lend(neighbour, {1: 1, 2: 1}, depot=1)
     shop.set("Products", neighbour, stockCount={"S": "many"})
     worker = shop.worker()
+    worker.lanes.demand.see([{neighbour: 5}])
     began = shop.tables.clock.seconds
     report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
     assert [o.status for o in report.outcomes] == [APPLIED, APPLIED]
@@ -526,6 +531,21 @@ def test_a_corrupt_page_of_another_lane_returns_only_what_it_may_hold(shop):
     assert f"page {key} " in report.outcomes[0].detail
     shop.set("Allotments", key, units=sound)
     assert shop.statuses(worker, shop.order("p", units=38)) == [APPLIED]
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop, lane):
+    """It would be larger than an item may be. No order ends as a dead letter for it."""
+    shop.create("p")
+    worker = shop.worker(lanes=1)
+    shop.sell(worker, shop.order("p"))
+    page = of_page(PageKey.of(lane, "p"))
+    shop.on(WRITE, refuses_action(page), page)
+    orders = [shop.order("p"), shop.order("p")]
+    report = shop.sell(worker, *orders)
+    assert [(o.status, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
+    shop.calm()
+    assert shop.statuses(worker, *orders) == [APPLIED] * 2
 
 
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
@@ -584,6 +604,26 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop)
     began = shop.tables.clock.seconds
     assert shop.statuses(worker, shop.order("p")) == [APPLIED]
     assert shop.tables.clock.seconds - began < 1.0
+
+
+def neighbour_of(product_id):
+    """Another product on the same page."""
+    number = PageKey.of(0, product_id).number
+    return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
+
+
+def test_a_throttled_row_that_a_recall_would_bring_back_too_delays_nobody(shop):
+    shop.create("p", 40)
+    slow = neighbour_of("p")
+    shop.create(slow, 40)
+    shop.lend("p", {1: 10, 2: 15}, depot=2)
+    shop.lend(slow, {1: 1, 2: 1}, depot=1)
+    worker = shop.worker()
+    worker.lanes.demand.see([{slow: 5}])
+    shop.on(WRITE, throttles_action(of_product(slow)), of_product(slow))
+    began = shop.tables.clock.seconds
+    assert shop.statuses(worker, shop.order("p", units=38), shop.order("warm-up")) == [APPLIED] * 2
+    assert shop.tables.clock.seconds - began < 2.0
 
 
 def test_a_row_that_no_read_answers_for_delays_only_its_orders(shop):
@@ -785,6 +825,24 @@ def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(shop, produ
         assert shop.statuses(worker, shop.order("p")) == [APPLIED]
     assert (shop.source(f"o{shop.orders}") is not None) == is_lent
     assert bool(shop.row("p").lent_to) == is_lent
+
+
+def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
+    """Otherwise a lane would gather a few units of each product, and each of its orders would pay for so large a page."""
+    shop.create("p", 100)
+    shop.create("q")
+    worker = shop.worker()
+    lane = worker.lanes.keys[0].lane
+    shop.lend("p", {lane: 2})
+    worker.lanes.demand.see([{"p": 1}])
+    for _ in range(3):
+        shop.sell(worker, shop.order("q"))
+    assert shop.held("p")[lane] == 2
+    for _ in range(4):
+        shop.tables.clock.sleep(50)
+        shop.sell(worker, shop.order("q"), shop.order("warm-up"))
+    assert shop.statuses(worker, shop.order("q", units=sum(shop.held("q").values()))) == [APPLIED]
+    assert lane not in shop.held("p")
 
 
 def test_many_draws_are_written_before_the_visit_ends(shop):

@@ -790,8 +790,9 @@ class _Batch:
 
     def _bring_home(self, short: Collection[str]) -> None:
         """Get the units of products that lie in lanes. What cannot be had in time returns its changes."""
-        # Nobody waits at the depot with claims in hand, and the recall writes what was claimed.
-        self._claims.release()
+        # Under a claim nobody draws in between: a lane that sells fast would else be filled again and again.
+        held = (self._claims.use(product_id, release=False) for product_id in short)
+        owners = [use.owner for use in held if use is not None]
         engine, known = self._engine, (self._products[product_id] for product_id in short)
         if engine.lanes is not None:
             # The lane of this process may lose units, too.
@@ -805,6 +806,7 @@ class _Batch:
                 [product for product in known if product is not None],
                 self._deadline,
                 self._stats,
+                owners,
             )
         except CorruptItemError as error:
             corrupt = error
