@@ -179,6 +179,22 @@ def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
     assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
 
 
+def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lane(sell):
+    for lane in (1, 2):
+        lease = {
+            "page": {"S": f"{lane}/lease"},
+            "lockedBy": {"S": "another"},
+            "lockTime": {"N": str(int(time.time()) + 60)},
+        }
+        boto3.client("dynamodb").put_item(TableName="Allotments", Item=lease)
+    sell(1)
+    counted = sell(1, 1)
+    assert counted["OrdersFromLanes"] == (0, 0)
+    key = {"productId": {"S": TEA}}
+    row = boto3.client("dynamodb").get_item(TableName="Products", Key=key)["Item"]
+    assert counted["UnitsLent"] == (59 - int(row["stockCount"]["N"]),), "60 but for the first one"
+
+
 def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
     sell(1)
     store = runtime.store()
