@@ -58,8 +58,9 @@ class Shop:
         self.opening[product_id] += units
 
     def worker(self, lanes=2, **more):
-        """A worker that has its lane, if one is left: a new one asks for it with its first batch."""
+        """A worker that has its lane, if one is left: a new one asks for it when it visits the depot."""
         worker = self.tables.worker(lanes=lanes, **more)
+        worker.lanes.take(Deadline.after(5.0, worker.client.clock), CommitStats())
         self.sell(worker, self.order("warm-up"))
         return worker
 
@@ -241,6 +242,18 @@ def test_a_product_goes_by_its_row_then_the_depot_then_the_lane(shop):
     lane = shop.source(orders[2].order_id)
     assert [shop.source(order.order_id) for order in orders] == [None, lane, lane]
     assert shop.row("p").lent_to == {0, 1, 2}
+
+
+def test_a_new_environment_takes_a_lane_when_it_has_a_use_for_one(shop):
+    shop.create("p")
+    worker = shop.tables.worker(lanes=2)
+    costs = []
+    for _ in range(3):
+        shop.sell(worker, shop.order("p"))
+        costs.append(list(shop.tables.calls))
+    assert costs[0] == [READ, WRITE], "as without lanes"
+    assert costs[1] == [READ, UPDATE, *VISIT], "the lane, and a visit"
+    assert costs[2] == [WRITE]
 
 
 def test_a_batch_from_the_lane_is_one_transaction(shop):
@@ -425,7 +438,7 @@ def test_the_last_unit_is_sold_before_anybody_is_rejected(shop, workers, thresho
     shop.create("p", 60, low_stock_threshold=threshold)
     team = [shop.worker(lanes=2) for _ in range(workers)]
     placed = 0
-    for number in range(40):
+    for number in range(32):
         worker = team[number % workers]
         statuses = shop.statuses(worker, shop.order("p"), shop.order("p"))
         placed += statuses.count(APPLIED)
@@ -858,6 +871,27 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
     assert all(shop.row(product_id).lent_to for product_id in names)
 
 
+@pytest.mark.parametrize("lost", [1, 3, 5])
+def test_a_lost_response_to_draws_that_come_first_draws_nothing_twice(shop, lost):
+    names = [f"p{n:02}" for n in range(45)]
+    for product_id in names:
+        shop.create(product_id)
+    worker, seen = shop.worker(), []
+
+    def before(called, request):
+        if called == READ:
+            return
+        seen.append(called)
+        if len(seen) > lost:
+            shop.calm()
+            shop.tables.aws.answer("dynamodb", called, request)
+            raise ReadTimeoutError(endpoint_url="simulated")
+
+    shop.tables.before = before
+    assert shop.statuses(worker, shop.order(*names)) == [APPLIED]
+    assert len(seen) == lost + 1
+
+
 def test_a_lost_draw_costs_no_order(shop):
     names = [f"p{n:02}" for n in range(60)]
     for product_id in names:
@@ -889,7 +923,7 @@ def test_a_full_batch_of_real_orders_is_placed(shop):
         shop.create(product_id)
     worker = shop.worker()
     for start in range(2):
-        orders = [shop.order(*names[(start + 2 * n) % 187 :][:13]) for n in range(96)]
+        orders = [shop.order(*names[(start + 2 * n) % 187 :][:7]) for n in range(96)]
         assert shop.statuses(worker, *orders) == [APPLIED] * 96
 
 

@@ -328,9 +328,11 @@ class _Batch:
             # All others are through.
             self._throttled.clear()
         try:
-            lane = self._take_lane(lanes)
+            # What is seldom sold costs what it cost without lanes: a process takes a lane when it has a use for it.
+            lane = self._take_lane(lanes) if lanes.keys else None
             supply = self._without_a_visit(lanes, lane)
             if supply is None and self._pending:
+                lane = lane or lanes.take(self._deadline, self._stats)
                 visit = self._visit(lanes, lane)
                 supply = visit.prepare(self._age)
                 has_lost = supply is None
