@@ -7,6 +7,7 @@ bound, and only the invocations run concurrently.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -14,7 +15,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -326,6 +327,18 @@ class World:
         """Units of a product that a lane holds."""
         return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
+    def take_out_of_page(self, page: Any, product_id: str, units: int) -> None:
+        """Let a page be another one, with less of a product at the same version. What is gone was found to be missing."""
+        held = page.holdings[product_id]
+        fewer = {**page.holdings, product_id: replace(held, units=held.units - units)}
+        row = {"page": str(page.key), "_version": page.version, "epoch": "another"}
+        text = base64.b64encode(self.handlers.page_units(replace(page, holdings=fewer))).decode()
+        item = self.handlers.encode(row) | {"units": {"B": text}}
+        self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
+        correction = {"productId": product_id, "adjustmentId": "correction", "delta": -units}
+        correction |= {"productCreatedAt": held.created_at, "productVersion": 1}
+        self.put("StockAdjustments", correction | {"reason": "CORRECTION", "appliedAt": ""})
+
     def deliver(
         self,
         name: str,
@@ -356,15 +369,15 @@ class World:
         messages = self._receive(queue)
         self._start(name, function, (function, queue, messages), environment or name)
 
-    def warm_up(self, name: str, *bodies: Any) -> None:
-        """Place orders in the environment that a process is going to have: before the run, without a rival."""
+    def warm_up(self, name: str, *bodies: Any, function: str = "place_orders") -> None:
+        """Let messages be taken in the environment that a process is going to have: before the run, without a rival."""
         process = f"{name}{len(self.sent)}-"
-        self.deliver(process, "place_orders", *bodies, environment=name)
+        self.deliver(process, function, *bodies, environment=name)
         while not self.processes[process].is_over:
             self.take(Choice(process))
         del self.processes[process]
         if any(queue.messages for queue in self.model.sqs.queues.values()):
-            raise ViolationError(f"the orders that warm {name} up were not placed")
+            raise ViolationError(f"the messages that warm {name} up were not answered")
 
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
@@ -905,6 +918,7 @@ class Handlers:
         from inventory_orders.store import rows
 
         self.encode, self.decode = rows.encode, rows.decode
+        self.page_units = rows.page_units
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry
