@@ -3,6 +3,7 @@
 import os
 import random
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -289,7 +290,7 @@ def test_the_simulator_reproduces_brookers_published_table(clients, runs, backof
 
 def test_the_queue_delivers_in_the_order_of_sending():
     scheduler = Scheduler()
-    queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", n) for n in range(4)])
+    queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", {}, n) for n in range(4)])
     taken = []
 
     def work():
@@ -306,17 +307,20 @@ def test_the_queue_delivers_in_the_order_of_sending():
     assert taken == [["o-2"], ["o-0", "o-1", "o-3"]], "what was returned was sent before the rest"
 
 
+QUICK = engine.Conditions(latencies=FAST)
+
+
 class TestHandlers:
     @pytest.mark.parametrize("contender", ["ours_10", "textbook"])
     def test_rivals_leave_balanced_books(self, contender):
-        cell = engine.run(contender, hot_product(200, 1), workers=10, latencies=FAST)
+        cell = engine.run(contender, hot_product(200, 1), workers=10, conditions=QUICK)
         assert cell.clean
         assert cell.placed == 200
         assert cell.given_up == cell.unfinished == 0
         assert cell.conflicts > 0
 
     def test_a_sell_out_rejects_the_rest(self):
-        cell = engine.run("ours_10", sell_out(120, 1), workers=4, latencies=FAST)
+        cell = engine.run("ours_10", sell_out(120, 1), workers=4, conditions=QUICK)
         assert cell.clean
         assert cell.placed > 0
         assert cell.refused > 0
@@ -324,12 +328,13 @@ class TestHandlers:
 
     def test_a_seed_determines_a_run(self):
         workload = hot_product(100, 1)
-        cells = [engine.run("ours_10", workload, 5, seed, FAST) for seed in (1, 1, 2)]
+        cells = [engine.run("ours_10", workload, 5, seed, QUICK) for seed in (1, 1, 2)]
         assert cells[0] == cells[1]
         assert cells[0].p99_ms != cells[2].p99_ms
 
     def test_a_window_ends_while_the_queue_is_full(self):
-        cell = engine.run("ours_10", hot_product(400, 1), 4, latencies=FAST, window=0.2)
+        conditions = replace(QUICK, window=0.2)
+        cell = engine.run("ours_10", hot_product(400, 1), 4, conditions=conditions)
         assert cell.seconds <= 0.2
         assert cell.clean
         assert cell.orders < 400

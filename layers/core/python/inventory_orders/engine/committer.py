@@ -318,7 +318,9 @@ class _Batch:
         visit: Visit | None = None
         has_lost = progressed = False
         pace = self._client.pace.seconds * (1 + self._client.policy.random()) / 2
-        if (pace and not self._client.pause(pace, self._deadline)) or self._deadline.remaining() <= 0:
+        if (
+            pace and not self._client.pause(pace, self._deadline)
+        ) or self._deadline.remaining() <= 0:
             self._give_up_all("OUT_OF_TIME", "no time was left for another round")
             return
         pending = self._pending.values()
