@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration, Names, RemovalPolicy
+from aws_cdk import Aws, Duration, Names, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from infra import assets
@@ -105,6 +107,13 @@ class Functions(Construct):
         self._allow(self.count_stock, tables.stock_adjustments, ["GetItem", "PutItem"])
         self._allow(self.count_stock, tables.allotments, _USE_LANES)
 
+        self.sweep = self._function(
+            "sweep", "Sweep", "Brings home the units in lanes that nobody uses", {}
+        )
+        self._allow(self.sweep, tables.products, ["BatchGetItem", "UpdateItem"])
+        self._allow(self.sweep, tables.allotments, _USE_LANES)
+        self.sweep_schedule = self._every_minute(self.sweep, "Sweep", {"action": "sweep"})
+
     @property
     def all(self) -> dict[str, lambda_.Function]:
         """The functions by construct id."""
@@ -114,6 +123,7 @@ class Functions(Construct):
             "CancelOrders": self.cancel_orders,
             "ManageProducts": self.manage_products,
             "CountStock": self.count_stock,
+            "Sweep": self.sweep,
         }
 
     def _function(
@@ -193,6 +203,44 @@ class Functions(Construct):
             iam.PolicyStatement(
                 actions=["sqs:SendMessage"], resources=[pair.dead_letters.queue_arn]
             )
+        )
+
+    def _every_minute(
+        self, function: lambda_.Function, construct_id: str, event: Mapping[str, str]
+    ) -> scheduler.CfnSchedule:
+        """Invoke a function once a minute. What fails is not repeated: the next minute comes."""
+        role = iam.Role(
+            self,
+            f"{construct_id}ScheduleRole",
+            # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
+            assumed_by=iam.ServicePrincipal(
+                "scheduler.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            ),
+            description=f"Lets the schedule invoke {construct_id}",
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["lambda:InvokeFunction"], resources=[function.function_arn]
+            )
+        )
+        # It invokes asynchronously, so Lambda too would repeat what fails.
+        # docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html
+        function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+        return scheduler.CfnSchedule(
+            self,
+            f"{construct_id}Schedule",
+            description=f"Invokes {construct_id} once a minute",
+            schedule_expression="rate(1 minute)",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=function.function_arn,
+                role_arn=role.role_arn,
+                input=json.dumps(event),
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=0, maximum_event_age_in_seconds=60
+                ),
+            ),
         )
 
     def _allow(

@@ -63,6 +63,8 @@ _SILENCE = {
     # Reported with invocations.
     "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
     "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Of what is invoked by the clock: silence is the trouble.
+    "Invocations": cloudwatch.TreatMissingData.BREACHING,
     # Reported only when it happens: AWS's own example of what is not breaching, on the page above. Its page on the API says
     # that an alarm on a metric of DynamoDB keeps its state in silence all the same; the runbook has what to do then.
     # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
@@ -77,7 +79,7 @@ _MINUTE = Duration.minutes(1)
 _FIVE_MINUTES = Duration.minutes(5)
 _GREEN, _RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
 _BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
-_PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN)
+_PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY)
 _WIDTH = 24
 
 
@@ -204,7 +206,12 @@ class Monitoring(Construct):
 
     @staticmethod
     def _of_function(
-        function: lambda_.Function, name: str, statistic: str, label: str, color: str
+        function: lambda_.Function,
+        name: str,
+        statistic: str,
+        label: str,
+        color: str,
+        period: Duration = _MINUTE,
     ) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace="AWS/Lambda",
@@ -213,13 +220,13 @@ class Monitoring(Construct):
             statistic=statistic,
             label=label,
             color=color,
-            period=_MINUTE,
+            period=period,
         )
 
     def _each_queue(self, name: str, *, dead: bool = False) -> list[cloudwatch.Metric]:
         return [
             self._of_queue(pair, name, label, color, dead=dead)
-            for (label, pair), color in zip(self._queues.items(), _PALETTE, strict=True)
+            for (label, pair), color in zip(self._queues.items(), _PALETTE, strict=False)
         ]
 
     def _each_function(self, name: str, statistic: str) -> list[cloudwatch.Metric]:
@@ -297,8 +304,8 @@ class Monitoring(Construct):
             self._metric("DrawsLost", "Average", "lost", _RED, period=_FIVE_MINUTES),
             MOST_DRAWS_LOST,
             "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the "
-            "depot twice: lanes hurt. First: find who writes the same rows, and have them send it through the queues, "
-            "which batch. If it stays, set lanes to 0 in cdk.json.",
+            "depot more than once. First: find who else writes these rows all the time, and have them send it through "
+            "the queues, which batch.",
             periods=3,
         )
         self._alarm(
@@ -312,12 +319,16 @@ class Monitoring(Construct):
             breaching=1,
         )
         for name, function in self._functions.items():
+            follows = (
+                "units may stay in lanes until it is repaired"
+                if name == "Sweep"
+                else "its messages return after the visibility timeout"
+            )
             self._alarm(
                 f"{name}Errors",
                 self._of_function(function, "Errors", "Sum", name, _RED),
                 0,
-                f"{name} raised an exception or timed out; its messages return after the visibility timeout. "
-                "First: read the traceback in its log group.",
+                f"{name} raised an exception or timed out; {follows}. First: read the traceback in its log group.",
             )
             self._alarm(
                 f"{name}Throttles",
@@ -327,6 +338,17 @@ class Monitoring(Construct):
                 "in cdk.json.",
                 periods=3,
             )
+        self._alarm(
+            "SweepSilence",
+            metric=self._of_function(
+                self._functions["Sweep"], "Invocations", "Sum", "sweeps", _RED, _FIVE_MINUTES
+            ),
+            threshold=1,
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            description="The sweep has not run for a quarter of an hour, so units stay in lanes that nobody uses. First: "
+            "look whether its schedule is enabled.",
+            periods=3,
+        )
         for name, table in self._tables.items():
             for kind, most_per_second in _MOST_UNITS_OF_A_KEY.items():
                 self._alarm(
@@ -357,6 +379,7 @@ class Monitoring(Construct):
         description: str,
         periods: int = 1,
         breaching: int | None = None,
+        comparison: cloudwatch.ComparisonOperator = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
     ) -> None:
         """Add an alarm for so many breaching periods, by default all, of the last ones."""
         self.alarms.append(
@@ -372,7 +395,7 @@ class Monitoring(Construct):
                     period=metric.period,
                 ),
                 threshold=threshold,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+                comparison_operator=comparison,
                 evaluation_periods=periods,
                 datapoints_to_alarm=breaching or periods,
                 treat_missing_data=_SILENCE[metric.metric_name],
@@ -587,7 +610,7 @@ class Monitoring(Construct):
         self.dashboard.add_widgets(
             self._graph("Orders served by the worker's own lane", [own], "%"),
             self._graph(
-                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "lanes hurt")
+                "Draws lost to rivals", [lost], "%", line=(100 * MOST_DRAWS_LOST, "too many visits")
             ),
             self._graph(
                 "Wait in line at the depot",
@@ -624,29 +647,28 @@ class Monitoring(Construct):
             "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches "
             "are small (raise `batchWindowSeconds`), or orders share no products.",
         )
-        units = cloudwatch.MathExpression(
-            expression="(products + orders + index) / answered",
-            using_metrics={
-                "products": self._of_table(
-                    self._tables["Products"], "ConsumedWriteCapacityUnits", "products", _BLUE
-                ),
-                "orders": self._of_table(
-                    self._tables["Orders"], "ConsumedWriteCapacityUnits", "orders", _BLUE
-                ),
-                # CloudWatch counts an index apart from its table.
-                "index": self._of_table(
-                    self._tables["Orders"],
-                    "ConsumedWriteCapacityUnits",
-                    "byUser",
-                    _BLUE,
-                    index="byUser",
-                ),
-                "answered": self._metric("OrdersPlaced", "Sum", "placed", _GREEN),
-            },
-            label="write units per placed order",
-            color=_BLUE,
-            period=_MINUTE,
-        )
+        placed = self._metric("OrdersPlaced", "Sum", "placed", _GREEN)
+        # CloudWatch counts an index apart from its table. One line each: a sum would have a gap where one has.
+        units = [
+            cloudwatch.MathExpression(
+                expression=f"{name} / placed",
+                using_metrics={
+                    "placed": placed,
+                    name: self._of_table(
+                        self._tables[table], "ConsumedWriteCapacityUnits", name, color, index
+                    ),
+                },
+                label=f"for {name}",
+                color=color,
+                period=_MINUTE,
+            )
+            for name, table, index, color in (
+                ("orders", "Orders", None, _BLUE),
+                ("index", "Orders", "byUser", _GREY),
+                ("products", "Products", None, _ORANGE),
+                ("lanes", "Allotments", None, _GREEN),
+            )
+        ]
         self.dashboard.add_widgets(
             self._graph(
                 "Orders per transaction",
@@ -663,7 +685,7 @@ class Monitoring(Construct):
                 "per period",
                 width=6,
             ),
-            self._graph("Capacity", [units], "write units", width=6),
+            self._graph("Capacity", units, "write units per placed order", width=6, stacked=True),
             self._graph(
                 "Commit latency",
                 [

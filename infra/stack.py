@@ -46,6 +46,7 @@ class InventoryOrdersStack(Stack):
             "OrdersStreamArn": tables.orders.table_stream_arn,
         }
         outputs["DashboardName"] = monitoring.dashboard.dashboard_name
+        outputs["SweepScheduleName"] = functions.sweep_schedule.ref
         for name, function in functions.all.items():
             outputs[f"{name}FunctionName"] = function.function_name
             outputs[f"{name}LogGroupName"] = function.log_group.log_group_name

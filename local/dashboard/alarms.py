@@ -70,7 +70,7 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
     # Over several periods, CloudWatch goes further back for data by rules that no alarm here needs.
     keeps_its_state = missing == "ignore" and count == 1
     compare = _COMPARISONS.get(definition["ComparisonOperator"])
-    judged = missing == "notBreaching" or keeps_its_state
+    judged = missing in ("notBreaching", "breaching") or keeps_its_state
     if not judged or compare is None or "MetricName" not in definition:
         raise DashboardError(
             f"the alarm {definition['AlarmName']} is of a kind that is not supported here"
@@ -94,8 +94,13 @@ def judge(definition: Mapping[str, Any], samples: Samples, now: int, unknown: Un
                 State.UNKNOWN, "There is no data, so it keeps a state that is not known."
             )
         points = [reported[-1]]
+    never = Window(now + 1 - RETENTION_SECONDS, RETENTION_SECONDS, 1)
+    if missing == "breaching" and not any(samples.buckets(metric, never)):
+        return Judgement(State.UNKNOWN, "There is no data so far.")
     threshold = definition["Threshold"]
-    breaching = [p for p in points if p is not None and compare(p, threshold)]
+    breaching = [
+        p for p in points if (missing == "breaching" if p is None else compare(p, threshold))
+    ]
     needed = definition.get("DatapointsToAlarm") or count
     state = State.ALARM if len(breaching) >= needed else State.OK
     newest = "no data" if points[-1] is None else f"{points[-1]:,.4g}"

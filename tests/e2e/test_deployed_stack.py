@@ -8,12 +8,23 @@ import time
 import psutil
 import pytest
 
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.store.rows import Table, key_item
 from local import ROOT, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
 from operations.audit import read_books
+from tests.support.lanes import lend
 from tests.support.messages import order_body
-from tests.support.stack import COMMAND, cli, create, message, wait_until_settled
+from tests.support.stack import (
+    COMMAND,
+    cli,
+    create,
+    message,
+    unscheduled,
+    wait_until_settled,
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +53,27 @@ def test_orders_through_both_queues_end_where_they_belong(aws, embedded_aws):
         assert found[message_id].body == bad
         assert found[message_id].code == "INVALID_JSON"
         assert "1.5 is not a whole number" in found[message_id].message
+
+
+def test_units_in_a_lane_that_nobody_uses_go_home(aws):
+    create(aws, "idle", 100)
+    store, now = aws.store(), SystemClock().now()
+    depot, lane = (PageKey.of(number, "idle") for number in (DEPOT, 1))
+    with unscheduled(aws):
+        lend(store, "idle", 40, {1: 20})
+        store.lease_lane(1, "gone", now, now.timestamp())
+        assert invoke_deployed(aws, "sweep", {"action": "sweep"}).answer["lanes"] == [1]
+        found = store.read([depot, lane])
+        assert [found.pages[key].units("idle") for key in (depot, lane)] == [60, 0]
+        aws.dynamodb.update_item(
+            TableName=aws.tables[Table.ALLOTMENTS],
+            Key=key_item(depot),
+            UpdateExpression="SET lastUpdatedAt = :then",
+            ExpressionAttributeValues={":then": {"S": "2026-01-01T00:00:00.000000+00:00"}},
+        )
+        assert invoke_deployed(aws, "sweep", {"action": "sweep"}).answer["products"] >= 1
+    row = store.get_product("idle")
+    assert (row.stock_count, row.lent_to) == (100, frozenset())
 
 
 def test_first_come_is_first_served_on_the_fifo_queue(aws):

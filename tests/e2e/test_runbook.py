@@ -17,7 +17,7 @@ from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, sections
-from tests.support.stack import cli, create, wait_until, wait_until_settled
+from tests.support.stack import cli, create, unscheduled, wait_until, wait_until_settled
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"
@@ -211,6 +211,49 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
     wait_until_settled(aws)
 
 
+def test_draws_that_are_lost_to_endless_conflicts_end_with_them(aws, embedded_aws):
+    create(aws, "rb-drawn", 1000)
+    since = int(time.time() * 1000)
+    with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
+        send_order(aws, "rb-drawn-1", "rb-drawn")
+        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "DrawsLost", since))
+        assert set(emitted(aws, "PlaceOrders", "DrawsLost", since)) == {1}
+        assert status_of(aws, "rb-drawn-1") is None
+        proxy.shares = Shares()
+        wait_until(aws, lambda: status_of(aws, "rb-drawn-1") == "PENDING")
+    wait_until_settled(aws)
+
+
+def test_a_corrupt_page_holds_an_order_up_until_it_is_as_it_was(aws):
+    create(aws, "rb-page", 5)
+    since, table = int(time.time() * 1000), aws.outputs["AllotmentsTableName"]
+    # More lanes than workers that may have one for another minute: a new worker takes one of these.
+    keys = [{"page": {"S": f"{lane}/0"}} for lane in range(1, 10)]
+    before = [aws.dynamodb.get_item(TableName=table, Key=key).get("Item") for key in keys]
+    with visibility(aws, 5), changed_environment(aws, lambda own: {**own, "LANES": str(len(keys))}):
+        for key in keys:
+            aws.dynamodb.put_item(TableName=table, Item=key)
+        send_order(aws, "rb-page-1", "rb-page")
+
+        def held_up():
+            lines = [json.loads(line) for line in log(aws, "CorruptPage")]
+            return {line["detail"] for line in lines if line.get("orderId") == "rb-page-1"}
+
+        wait_until(aws, held_up)
+        assert all("/0 breaks the contract of the Allotments table" in why for why in held_up())
+        assert "page 1/0 breaks the contract" in cli("lanes").stdout
+        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "CorruptPage", since))
+        assert status_of(aws, "rb-page-1") is None
+        for key, page in zip(keys, before, strict=True):
+            if page is None:
+                aws.dynamodb.delete_item(TableName=table, Key=key)
+            else:
+                aws.dynamodb.put_item(TableName=table, Item=page)
+        wait_until(aws, lambda: status_of(aws, "rb-page-1") == "PENDING")
+    wait_until_settled(aws)
+    assert "breaks the contract" not in cli("lanes").stdout
+
+
 @contextmanager
 def given_up_at_once(aws):
     """Have SQS give up what was delivered before."""
@@ -281,3 +324,16 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
         assert proxy.counts[Fault.THROTTLED] > 0
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
     assert (account.on_hand, account.sold, account.difference) == (0, 40, 0)
+
+
+def test_the_sweep_is_silent_until_its_schedule_is_enabled(aws):
+    with unscheduled(aws) as deployed:
+        found = run(aws, "Silence", "get-schedule")
+        assert found["State"] == "DISABLED"
+        target = f"'{json.dumps(found['Target'])}'"
+        run(aws, "Silence", "update-schedule", instead=('"$TARGET"', target))
+        enabled = run(aws, "Silence", "get-schedule")
+        assert enabled["State"] == "ENABLED"
+        assert deployed.items() <= enabled.items()
+    assert invoke_deployed(aws, "sweep", {"action": "sweep"}).answer["result"] == "SWEPT"
+    wait_until(aws, lambda: log(aws, "Silence"))

@@ -188,6 +188,8 @@ class Explorer:
 
     def _steps(self, world: World, first_fault: Callable[[Step], bool]) -> list[Step]:
         steps = world.steps()
+        if 0 < self._scenario.switches <= world.switches:
+            steps = world.without_switch(steps)
         if world.faults_used:
             return steps
         return [step for step in steps if not step.is_fault or first_fault(step)]

@@ -5,31 +5,109 @@ They are checked on rows and answers, never on calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.domain.allotments import DEPOT, Holding, Page
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.engine.claims import CLAIM_SECONDS
+from inventory_orders.store.rows import read_page
 from operations.audit import add_up
 
 if TYPE_CHECKING:
-    from tests.explore.world import Change, World
+    from tests.explore.world import Change, Stock, World
 
 _FIXED = {
     "Products": ("productId", "createdAt"),
     "Orders": ("orderId", "createdAt"),
+    "Allotments": ("page", "epoch"),
 }
 
+_SetAside = dict[tuple[str, str], dict[int, Holding]]
 
-def check_change(world: World, change: Change) -> None:
-    """Check a write.
+
+def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
+    """Check a write, and the state that it leaves. Notes where the units of the products are from now on.
+
+    Args:
+        world: As the write left it.
+        number: Of the write; 0 for the start.
+        changes: What it changed.
 
     Raises:
-        ViolationError: The write breaks an invariant.
+        ViolationError: The write, or the state after it, breaks an invariant.
     """
+    every_page = pages(world)
+    lanes = _set_aside(every_page)
+    _note_stock(world, number, lanes)
+    for change in changes:
+        _check_change(world, change)
+    _check_places(world, lanes)
+    _check_books(world, every_page)
+
+
+def pages(world: World) -> list[Page]:
+    """List the pages of all lanes."""
+    return [
+        # In the simulated table a binary value is as it came over the wire.
+        read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
+        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        if "epoch" in item
+    ]
+
+
+def _set_aside(every_page: Iterable[Page]) -> _SetAside:
+    """What each lane holds, by product and incarnation."""
+    found: _SetAside = {}
+    for page in every_page:
+        for product_id, holding in page.holdings.items():
+            found.setdefault((product_id, holding.created_at), {})[page.key.lane] = holding
+    return found
+
+
+def _note_stock(world: World, number: int, lent: _SetAside) -> None:
+    from tests.explore.world import Stock
+
+    rows = {row["productId"]: row for row in world.rows("Products")}
+    for product_id in rows.keys() | world.stock.keys():
+        row = rows.get(product_id)
+        lanes = lent.get((product_id, row["createdAt"]), {}) if row is not None else {}
+        units = sum(holding.units for holding in lanes.values())
+        known = world.stock.setdefault(product_id, [])
+        if not known or (known[-1].row, known[-1].set_aside) != (row, units):
+            known.append(Stock(number, row, units))
+
+
+def _check_places(world: World, lent: _SetAside) -> None:
+    """Check that each row names the lanes that hold more of it, and that its status is exact all the same."""
+    rows = {(row["productId"], row["createdAt"]): row for row in world.rows("Products")}
+    for (name, created_at), lanes in lent.items():
+        row = rows.get((name, created_at), {})
+        named = {int(lane) for lane in row.get("lentTo", ())}
+        _require(
+            lanes.keys() <= named, f"lanes {sorted(lanes)} hold {name}, lentTo is {sorted(named)}"
+        )
+        reach = lanes[DEPOT].reach if DEPOT in lanes else 0
+        _require(
+            set(range(1, reach + 1)) <= named,
+            f"the depot lends {name} to lanes up to {reach}, lentTo is {sorted(named)}",
+        )
+    for (name, _), row in rows.items():
+        if "lentTo" in row:
+            least = max(0, row.get("lowStockThreshold", 0))
+            _require(
+                row["status"] == "ACTIVE" and row["stockCount"] > least,
+                f"{name} is lent to {sorted(row['lentTo'])}, and {row['status']} with a stock of {row['stockCount']}",
+            )
+
+
+def _check_change(world: World, change: Change) -> None:
     table, key = change.place
     name = "/".join(key)
     before, after = change.before, change.after
+    if name.endswith("/lease"):
+        return
     if table == "StockAdjustments":
         _require(before is None, f"the adjustment {name} was changed after it was booked")
         return
@@ -50,7 +128,7 @@ def check_change(world: World, change: Change) -> None:
             )
     if table == "Products":
         _check_product(world, change)
-    elif after is not None:
+    elif table == "Orders" and after is not None:
         _check_order(world, change, before, after)
 
 
@@ -104,32 +182,53 @@ def _check_order(
             f"order {name} was rejected as {after['reason']}, which was never true while it was being placed",
         )
     _check_order_of_group(world, name)
+    _check_lines(world, change, after)
 
 
 def _seen(
     world: World, change: Change, order: dict[str, Any]
-) -> Iterator[tuple[dict[str, Any] | None, int]]:
-    """List the states of an order's products since the invocation's first call, with the ordered quantity."""
+) -> Iterator[tuple[Stock | None, int]]:
+    """List the stock of an order's products since the invocation's first call, with the ordered quantity."""
     begun = change.process.begun or 0
     for line in order["items"]:
-        place = ("Products", (line["productId"],))
-        first = world.initial["Products"].get(place[1])
-        state = None if first is None else world.handlers.decode(first)
-        for earlier in world.history:
-            if earlier.place == place:
-                if earlier.number > begun:
-                    yield state, line["quantity"]
-                state = earlier.after
-        yield state, line["quantity"]
+        known = world.stock.get(line["productId"], [])
+        if not known:
+            yield None, line["quantity"]
+        for number, stock in enumerate(known, 1):
+            if number == len(known) or known[number].number > begun:
+                yield stock, line["quantity"]
 
 
-def _justifies(product_and_quantity: tuple[dict[str, Any] | None, int], order: Any) -> bool:
-    product, quantity = product_and_quantity
-    if order["reason"] == "UNKNOWN_PRODUCT" or product is None:
+def _justifies(stock_and_quantity: tuple[Stock | None, int], order: Any) -> bool:
+    stock, quantity = stock_and_quantity
+    product = stock.row if stock is not None else None
+    if order["reason"] == "UNKNOWN_PRODUCT" or stock is None or product is None:
         return order["reason"] == "UNKNOWN_PRODUCT" and product is None
     if order["reason"] == "DISCONTINUED_PRODUCT":
         return bool(product["status"] == "DISCONTINUED")
-    return bool(product["stockCount"] + product.get("backorderLimit", 0) < quantity)
+    left = product["stockCount"] + stock.set_aside + product.get("backorderLimit", 0)
+    return bool(left < quantity)
+
+
+def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
+    """Check that each line of a placed order names what was written for it: a row or a page, at its version."""
+    if order["status"] != "PENDING":
+        return
+    written = {
+        other.place: other.after["_version"]
+        for other in world.history
+        if other.number == change.number and other.after is not None and "_version" in other.after
+    }
+    for line in order["items"]:
+        paid = [
+            (("Products", (line["productId"],)), line.get("productVersion")),
+            (("Allotments", (line.get("lanePage"),)), line.get("laneVersion")),
+        ]
+        named = [(place, version) for place, version in paid if version is not None]
+        _require(
+            len(named) == 1 and written.get(named[0][0]) == named[0][1],
+            f"order {order['orderId']} has the line {line}, but {written} was written",
+        )
 
 
 def _check_order_of_group(world: World, order_id: str) -> None:
@@ -189,34 +288,35 @@ def check_end(world: World) -> None:
     Raises:
         ViolationError: The end breaks an invariant.
     """
+    from tests.explore.world import DEPOT_LEASE
+
     for message_id, (_, body, _) in world.sent.items():
         _require(end_of(world, message_id) is not None, f"{body} was lost")
     for queue in world.model.sqs.queues.values():
         for message in queue.messages if "Dead" in queue.name else ():
             _require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
-    _check_books(world)
     if not world.crashes:
         # A claim whose release failed expires soon.
         tolerated = CLAIM_SECONDS if world.faults_used else 0.0
-        for row in world.rows("Products"):
+        line = world.row(DEPOT_LEASE[0], *DEPOT_LEASE[1]) or {}
+        for row in (*world.rows("Products"), line):
             left = float(row.get("lockTime", 0)) - world.clock.seconds
             _require(left <= tolerated, f"the lock of {row.get('lockedBy')} was left behind")
     for function, command, answer in world.answers:
         _check_answer(world, function, command, answer)
 
 
-def _check_books(world: World) -> None:
+def _check_books(world: World, every_page: Iterable[Page]) -> None:
     """Check that every unit is explained."""
-    tables = world.model.dynamodb.tables
-
-    def rows(name: str) -> list[dict[str, Any]]:
-        return [world.handlers.decode(item) for item in tables[name].items.values()]
-
-    for account in add_up(rows("Products"), rows("StockAdjustments"), rows("Orders")):
+    for account in add_up(
+        world.rows("Products"), world.rows("StockAdjustments"), world.rows("Orders"), every_page
+    ):
         _require(
             account.difference == 0,
-            f"{account.product_id} has {account.on_hand} in stock, but adjustments of {account.adjusted} and sales of "
-            f"{account.sold} leave {account.adjusted - account.sold}",
+            f"{account.product_id} has {account.stock} in stock"
+            + (f" and in lanes {dict(account.in_lanes)}" if account.in_lanes else "")
+            + f", but adjustments of {account.adjusted} and sales of {account.sold} leave "
+            f"{account.adjusted - account.sold}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inventory_orders.engine.sweep import IDLE_SECONDS
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationError, World
 
@@ -313,6 +314,208 @@ def _others_are_left_alone(world: World) -> None:
     require(ends.count("UNKNOWN_ORDER_STATUS") == 1, f"the messages ended as {ends}")
 
 
+# ---------------------------------------------------------------------- with lanes
+
+
+def _lent(world: World, name: str, **units: int) -> None:
+    """Let an environment sell some, so that stock is lent and its lane is filled: two batches, as one is too seldom."""
+    for number in range(2):
+        world.warm_up(name, order(f"warm{name}{number}", **units))
+
+
+def _draw_and_row(world: World, rivals: int) -> None:
+    world.product("p", 8, lowStockThreshold=2)
+    # A knows that p is wanted, and so draws; for B it is seldom sold, and its row is good enough.
+    world.warm_up("A", order("warm", p=1))
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "place_orders", order("b", p=1))
+    if rivals > 2:
+        world.deliver("C", "adjust_stock", receipt("r", "p", 1))
+
+
+def _two_visits(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    world.product("q", 3)
+    for name in "AB":
+        world.warm_up(name, order(f"warm{name}", p=1))
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "place_orders", order("b", p=2, q=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _sale_and_recall(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    world.deliver("A", "place_orders", order("a", p=1))
+    # It takes all that A's lane does not sell before.
+    world.deliver("B", "place_orders", order("b", p=6))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=3))
+
+
+def _two_recalls(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "idle", p=1)
+    world.deliver("A", "place_orders", order("a", p=4))
+    world.deliver("B", "place_orders", order("b", p=5))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _last_unit_in_a_lane(world: World, rivals: int) -> None:
+    world.product("p", 4)
+    _lent(world, "A", p=1)
+    for name in "ABC"[:rivals]:
+        world.deliver(name, "place_orders", order(f"{name}1", p=1), order(f"{name}2", p=1))
+
+
+def _nothing_is_left(world: World) -> None:
+    orders = [row for row in world.rows("Orders") if not row["orderId"].startswith("warm")]
+    placed = [row for row in orders if row["status"] == "PENDING"]
+    require(len(placed) == 2, f"2 of 2 units were wanted, and {len(placed)} were sold")
+
+
+def _lane_taken_over(world: World, rivals: int) -> None:
+    world.product("p", 10)
+    _lent(world, "A", p=1)
+    # A does not know that its lease is over, as if its clock were wrong. So B gets the lane, with what is in it.
+    world.end_lease(1)
+    world.deliver("A", "place_orders", order("a", p=2))
+    world.deliver("B", "place_orders", order("b1", p=2), order("b2", p=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _page_filled_again(world: World, rivals: int) -> None:
+    world.product("p", 14)
+    _lent(world, "A", p=1)
+    world.warm_up("A", order("warmA2", p=3))
+    remembered = world.units_in_lane(1, "p")
+    world.end_lease(1)
+    # Meanwhile another has emptied the page, and filled it with as much as A remembers.
+    world.warm_up("B", order("warmB0", p=remembered))
+    world.warm_up("B", order("warmB1", p=1))
+    units = world.units_in_lane(1, "p")
+    require(units == remembered, f"A remembers {remembered} units, and the page holds {units}")
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "place_orders", order("b", p=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _swept(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    # A wakes up just when nobody has used its lane and the depot for long enough.
+    world.clock.seconds += IDLE_SECONDS + 1.0
+    world.deliver("A", "place_orders", order("a", p=4))
+    world.client("B", "sweeps", _sweeps)
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _swept_in_use(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    world.end_lease(1)
+    world.deliver("A", "place_orders", order("a1", p=1), order("a2", p=1))
+    world.client("B", "sweeps", _sweeps)
+    if rivals > 2:
+        world.client("C", "sweeps", _sweeps)
+
+
+def _sweeps(client: Client) -> None:
+    client("sweep", {"action": "sweep"})
+
+
+def _count_and_draw(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    world.warm_up("A", order("warm", p=1))
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.client("B", "counts and finds one more", _counts("count", 1, seconds=3))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=8))
+
+
+def _count_and_lane(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.client("B", "counts and misses one", _counts("count", -1, seconds=3))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=3))
+
+
+def _relisted_and_filled(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    # More than the lane holds, so that the depot fills it.
+    world.deliver("A", "place_orders", order("a", p=world.units_in_lane(1, "p") + 1))
+    world.client("B", "delists and lists again", _relists)
+    if rivals > 2:
+        world.deliver("C", "cancel_orders", {"orderId": "warmA1"})
+
+
+def _discontinued_in_a_lane(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.client("B", "discontinues it", _manages({"action": "discontinue", "productId": "p"}))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=6))
+
+
+def _manages(command: dict[str, Any]) -> Callable[[Client], None]:
+    def script(client: Client) -> None:
+        client("manage_products", command)
+
+    return script
+
+
+def _loss_and_lane(world: World, rivals: int) -> None:
+    world.product("p", 8, lowStockThreshold=1)
+    _lent(world, "A", p=1)
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "adjust_stock", receipt("loss", "p", -3))
+    if rivals > 2:
+        world.client("C", "decrements", _decrements_once("c"))
+
+
+def _decrements_once(name: str) -> Callable[[Client], None]:
+    command = {"action": "decrement", "adjustmentId": name, "productId": "p", "quantity": 1}
+    return _books(command | {"mode": "atomic"})
+
+
+def _fifo_and_lane(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "place_orders", order("g1", p=2), order("g2", p=4), group="p")
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _cancellation_and_recall(world: World, rivals: int) -> None:
+    world.product("p", 6)
+    _lent(world, "A", p=1)
+    world.deliver("A", "place_orders", order("a", p=5))
+    world.deliver("B", "cancel_orders", {"orderId": "warmA1"})
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _lane_and_row(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    world.product("q", 1)
+    _lent(world, "A", p=1)
+    # p comes from A's lane and q from its row, in one transaction.
+    world.deliver("A", "place_orders", order("a", p=1, q=1))
+    world.deliver("B", "place_orders", order("b1", q=1), order("b2", p=6))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1, q=1))
+
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -335,5 +538,22 @@ SCENARIOS = {
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
         Scenario("atomic against optimistic decrement", _decrements, one_fault=False),
+        Scenario("draw against order by row", _draw_and_row, lanes=2),
+        Scenario("two visits that both have the depot", _two_visits, lanes=2, line_works=False),
+        Scenario("sale from a lane against recall", _sale_and_recall, lanes=2),
+        Scenario("recall against recall", _two_recalls, lanes=2, line_works=False),
+        Scenario("last units in a lane", _last_unit_in_a_lane, lanes=2, check=_nothing_is_left),
+        Scenario("lane taken over against its woken owner", _lane_taken_over, lanes=1),
+        Scenario("page emptied and filled again", _page_filled_again, lanes=1),
+        Scenario("order from lane and row against recall", _lane_and_row, lanes=2),
+        Scenario("sweep against visit", _swept, lanes=2),
+        Scenario("sweep against a lane in use", _swept_in_use, lanes=2),
+        Scenario("FIFO group against lane", _fifo_and_lane, lanes=2, switches=3),
+        Scenario("count against draw", _count_and_draw, jumps=(4.0,), lanes=2),
+        Scenario("count against lane", _count_and_lane, jumps=(4.0,), lanes=2),
+        Scenario("delist and relist against fill", _relisted_and_filled, lanes=2),
+        Scenario("discontinue against lane", _discontinued_in_a_lane, lanes=2, switches=3),
+        Scenario("loss against lane", _loss_and_lane, lanes=2, switches=3),
+        Scenario("cancellation against recall", _cancellation_and_recall, lanes=2),
     )
 }

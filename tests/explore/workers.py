@@ -27,7 +27,7 @@ KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "crash", "crash-after"),
     *("stale", "again", "time"),
 )
-_MODULES = ("inventory_orders", "functions", "operations.audit", "tests.explore.invariants")
+_MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,9 @@ MOST_INVOCATIONS = 25
 MOST_STEPS = 400
 
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
-# after the last. Those in between differ only in their number.
+# after the last. Those in between differ only in their number, so they take long: then there are fewer.
 MOST_REFUSALS = 2
+REFUSAL_SECONDS = 1.0
 
 TABLES = {
     "Products": ("productId",),
@@ -56,6 +57,8 @@ QUEUES = {
 }
 
 Place = tuple[str, tuple[str, ...]]
+
+DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
 
 
 class ViolationError(AssertionError):
@@ -192,6 +195,21 @@ class Change:
     process: Process
 
 
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """Where the units of a product were after a write.
+
+    Attributes:
+        number: Number of the write; 0 at the start.
+        row: The product's row; None if there is none.
+        set_aside: Units of this incarnation in lanes, the depot among them.
+    """
+
+    number: int
+    row: dict[str, Any] | None
+    set_aside: int
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Products, and the processes that change them.
@@ -202,6 +220,10 @@ class Scenario:
         jumps: Seconds by which time may jump, as a fault.
         check: What must hold at the end, in addition to the invariants.
         one_fault: Whether the complete search covers one fault. Otherwise only random schedules have faults.
+        switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
+        lanes: How many lanes the environments that place orders may use.
+        line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
+            clocks that are all wrong.
     """
 
     name: str
@@ -209,6 +231,9 @@ class Scenario:
     jumps: tuple[float, ...] = ()
     check: Callable[[World], None] = lambda _: None
     one_fault: bool = True
+    switches: int = 0
+    lanes: int = 0
+    line_works: bool = True
 
 
 class World:
@@ -232,9 +257,13 @@ class World:
         self.trace: list[str] = []
         self.schedule: list[Choice] = []
         self.violations: list[str] = []
+        self.switches = 0
+        self._before = ""
         self.crashes = 0
         self.invocations = 0
         self.environments = 0
+        self.warm: dict[str, int] = {}
+        self.stock: dict[str, list[Stock]] = {}
         for name, keys in TABLES.items():
             self.model.dynamodb.answer("CreateTable", _table_request(name, keys))
         for queues in QUEUES.values():
@@ -246,6 +275,11 @@ class World:
         self.initial = {
             name: dict(table.items) for name, table in self.model.dynamodb.tables.items()
         }
+        # Whatever has warmed the environments is no part of the run.
+        self.history, self.last, self.trace, self.schedule = [], {}, [], []
+        self.switches, self._before = 0, ""
+        self.stock = {}
+        handlers.check_write(self, 0, [])
 
     # ------------------------------------------------------------------ setting up
 
@@ -283,7 +317,23 @@ class World:
         item = self.handlers.encode(row)
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
-    def deliver(self, name: str, function: str, *bodies: Any, group: str | None = None) -> None:
+    def end_lease(self, lane: int) -> None:
+        """Let the lease on a lane be over, without its owner knowing."""
+        lease = self.row("Allotments", f"{lane}/lease") or {}
+        self.put("Allotments", lease | {"lockTime": 0})
+
+    def units_in_lane(self, lane: int, product_id: str) -> int:
+        """Units of a product that a lane holds."""
+        return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
+
+    def deliver(
+        self,
+        name: str,
+        function: str,
+        *bodies: Any,
+        group: str | None = None,
+        environment: str = "",
+    ) -> None:
         """Start an event source, which passes one batch of messages to a function.
 
         Args:
@@ -291,6 +341,7 @@ class World:
             function: Name of the function.
             bodies: The message bodies.
             group: `MessageGroupId`, for the FIFO queue.
+            environment: The process whose execution environment it has; its own if not given.
         """
         queue = self.model.sqs.queues[QUEUES[function][0 if group is None else 1]]
         for body in bodies:
@@ -303,7 +354,17 @@ class World:
             sent = self.model.sqs.answer("SendMessage", entry)
             self.sent[sent["MessageId"]] = (function, body, group)
         messages = self._receive(queue)
-        self._start(name, function, (function, queue, messages))
+        self._start(name, function, (function, queue, messages), environment or name)
+
+    def warm_up(self, name: str, *bodies: Any) -> None:
+        """Place orders in the environment that a process is going to have: before the run, without a rival."""
+        process = f"{name}{len(self.sent)}-"
+        self.deliver(process, "place_orders", *bodies, environment=name)
+        while not self.processes[process].is_over:
+            self.take(Choice(process))
+        del self.processes[process]
+        if any(queue.messages for queue in self.model.sqs.queues.values()):
+            raise ViolationError(f"the orders that warm {name} up were not placed")
 
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
@@ -322,16 +383,22 @@ class World:
         return messages
 
     def _start(
-        self, name: str, function: str, batch: tuple[str, Queue, list[dict[str, Any]]]
+        self,
+        name: str,
+        function: str,
+        batch: tuple[str, Queue, list[dict[str, Any]]],
+        environment: str = "",
     ) -> None:
         process = Process(name, f"{function} takes {len(batch[2])}", self._consume, batch=batch)
-        self._add(process)
+        self._add(process, environment or name)
 
-    def _add(self, process: Process) -> None:
+    def _add(self, process: Process, environment: str = "") -> None:
         self.processes[process.name] = process
         process.green = greenlet(process.body)
-        self.environments += 1
-        process.environment = self.environments
+        if environment not in self.warm:
+            self.environments += 1
+            self.warm[environment] = self.environments
+        process.environment = self.warm[environment]
         self._run(process, process)
 
     # ------------------------------------------------------------------ inside the greenlets
@@ -432,6 +499,9 @@ class World:
     def _seen(self, service: str, operation: str, request: dict[str, Any]) -> Call:
         if service == "dynamodb":
             reads, writes = self.model.dynamodb.touched(operation, request)
+            if not self.scenario.line_works and DEPOT_LEASE in writes:
+                # Whoever asks gets it, so it does not matter who asks first.
+                request, writes = _without_line(request), writes - {DEPOT_LEASE}
         else:
             queue = request["QueueUrl"].rsplit("/", 1)[-1]
             reads, writes = frozenset(), frozenset({("queue", (queue,))})
@@ -443,17 +513,13 @@ class World:
         """List the possible steps: the next call of each process, and faults. Empty at the end of a run."""
         steps: list[Step] = []
         last = self.processes.get(self.schedule[-1].process) if self.schedule else None
-        if (
-            last is not None
-            and last.call is not None
-            and last.refusals >= MOST_REFUSALS
-            and (str(last.call), len(self.history)) == last.asked
-        ):
+        if last is not None and self._is_waiting(last):
+            assert last.call is not None
             return [Step(Choice(last.name), last.call.reads, last.call.writes)]
-        for process in list(self.processes.values()):
-            if process.is_over or process.call is None:
-                continue
+        running = [p for p in self.processes.values() if not p.is_over and p.call is not None]
+        for process in [p for p in running if not self._is_in_line(p)] or running:
             call = process.call
+            assert call is not None
             if process.forced is not None and self._is_repeated(process):
                 steps.append(
                     Step(
@@ -472,6 +538,26 @@ class World:
                     steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
         return steps
+
+    def _is_waiting(self, process: Process) -> bool:
+        """Whether a process makes the same call once more that was refused so often."""
+        asks = (str(process.call), len(self.history))
+        return process.refusals >= MOST_REFUSALS and asks == process.asked
+
+    def _is_in_line(self, process: Process) -> bool:
+        """Whether a process was refused the depot, and would be again."""
+        call, asked = process.call, process.asked
+        return (
+            call is not None
+            and call.writes == {DEPOT_LEASE}
+            and asked is not None
+            and asked[0] == str(call)
+            and all(change.place != DEPOT_LEASE for change in self.history[asked[1] :])
+        )
+
+    def without_switch(self, steps: list[Step]) -> list[Step]:
+        """Of some steps those that let the process go on that made the last one; all, if it cannot."""
+        return [step for step in steps if step.choice.process in ("", self._before)] or steps
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
@@ -550,10 +636,16 @@ class World:
             self._use_fault()
             self._again(process)
             return
+        stopped = self.processes.get(self._before)
+        if stopped not in (None, process):
+            self.switches += not stopped.is_over and not self._is_in_line(stopped)
+        self._before = process.name
         call, forced = process.call, process.forced
         assert call is not None
         if process.begun is None:
             process.begun = len(self.history)
+        if self._is_waiting(process):
+            self.clock.seconds += REFUSAL_SECONDS
         process.call = process.forced = None
         if choice.action != "go" and forced is None:
             self._use_fault()
@@ -637,8 +729,8 @@ class World:
                 self.last[place] = old
                 changes.append(Change(number, place, self._plain(old), self._plain(new), process))
         self.history += changes
-        for change in changes:
-            self.handlers.check_change(self, change)
+        if changes:
+            self.handlers.check_write(self, number, changes)
         return outcome
 
     def _plain(self, item: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -813,8 +905,8 @@ class Handlers:
         from inventory_orders.store import rows
 
         self.encode, self.decode = rows.encode, rows.decode
-        self.check_change, self.check_end = invariants.check_change, invariants.check_end
-        self.end_of = invariants.end_of
+        self.check_write, self.check_end = invariants.check_write, invariants.check_end
+        self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
@@ -848,6 +940,8 @@ class Handlers:
             for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
                 os.environ.pop(variable, None)
             os.environ.update(variables)
+            lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
+            os.environ["LANES"] = str(lanes)
             return handler(event, context)
 
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
@@ -891,6 +985,18 @@ def _url(name: str) -> str:
 
 def _end(name: str) -> str:
     return ".fifo" if name.endswith(".fifo") else ""
+
+
+def _without_line(request: dict[str, Any]) -> dict[str, Any]:
+    """A write whose conditions on the depot's lease always hold."""
+    entries = request.get("TransactItems", [{"Update": request}])
+    for action in (content for entry in entries for content in entry.values()):
+        if action.get("Key") == {"page": {"S": DEPOT_LEASE[1][0]}}:
+            action["ConditionExpression"] = (
+                f"{action['ConditionExpression']} OR attribute_exists(#lockedBy) "
+                "OR attribute_not_exists(#lockedBy)"
+            )
+    return request
 
 
 def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:

@@ -28,7 +28,16 @@ from tests.support.template import synthesise
 
 # Who | may do what | to what | and what says so. Several actions or targets of one line are separated by spaces.
 ACCESS = """
-lambda.amazonaws.com     | sts:AssumeRole          | every role              | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | PlaceOrdersRole         | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | AdjustStockRole         | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | CancelOrdersRole        | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | ManageProductsRole      | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | CountStockRole          | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | SweepRole               | trust policy
+# docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
+scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
+SweepSchedule            | lambda:InvokeFunction   | Sweep                   | role
+SweepSchedule            | invokes                 | Sweep                   | schedule, as SweepScheduleRole
 # Lambda polls with the role of the function: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
 OrderQueue               | feeds                   | PlaceOrders             | event source mapping
 OrderQueueFifo           | feeds                   | PlaceOrders             | event source mapping
@@ -68,17 +77,21 @@ ManageProducts | USE_LANES                                                      
 CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 CountStock     | USE_LANES                                                                      | Allotments       | role
+Sweep          | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+Sweep          | USE_LANES                                                                      | Allotments       | role
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
 PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
 AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
 CancelOrders             | WRITE_LOG               | CancelOrdersLogs        | role
 ManageProducts           | WRITE_LOG               | ManageProductsLogs      | role
 CountStock               | WRITE_LOG               | CountStockLogs          | role
+Sweep                    | WRITE_LOG               | SweepLogs               | role
 PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
 AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
 CancelOrders             | logs to                 | CancelOrdersLogs        | logging configuration
 ManageProducts           | logs to                 | ManageProductsLogs      | logging configuration
 CountStock               | logs to                 | CountStockLogs          | logging configuration
+Sweep                    | logs to                 | SweepLogs               | logging configuration
 # X-Ray has no resources to name. docs.aws.amazon.com/service-authorization/latest/reference/list_awsx-ray.html
 every function           | TRACE                   | *                       | role
 every function           | traces with             | X-Ray                   | tracing configuration
@@ -115,6 +128,7 @@ CONDITIONS = [
         },
         ", for alarms of this account",
     ),
+    ({"StringEquals": {"aws:SourceAccount": ACCOUNT}}, ", for this account"),
 ]
 
 # "every ..." of the table.
@@ -246,6 +260,17 @@ class Access:
         queue = self.name(properties["EventSourceArn"])
         self.add(queue, "feeds", self.name(properties["FunctionName"]), "event source mapping")
 
+    def schedule(self, name, properties):
+        target = properties["Target"]
+        role = self.name(target["RoleArn"])
+        self.add(name, "invokes", self.name(target["Arn"]), f"schedule, as {role}")
+        self.others(name, properties, "KmsKeyArn")
+        self.others(name, target, "DeadLetterConfig")
+
+    def repetition(self, name, properties):
+        """How often a failed asynchronous invocation is repeated; where its end is sent."""
+        self.others(name, properties, "DestinationConfig")
+
     def alarm(self, name, properties):
         topics = {
             state: {self.name(topic) for topic in properties.get(f"{state}Actions", [])}
@@ -299,10 +324,12 @@ READERS = {
     "AWS::DynamoDB::GlobalTable": Access.table,
     "AWS::IAM::Policy": Access.policy,
     "AWS::IAM::Role": Access.role,
+    "AWS::Lambda::EventInvokeConfig": Access.repetition,
     "AWS::Lambda::EventSourceMapping": Access.mapping,
     "AWS::Lambda::Function": Access.function,
     "AWS::Lambda::LayerVersion": Access.plain,
     "AWS::Logs::LogGroup": Access.plain,
+    "AWS::Scheduler::Schedule": Access.schedule,
     "AWS::SNS::Subscription": Access.subscription,
     "AWS::SNS::Topic": Access.plain,
     "AWS::SNS::TopicPolicy": Access.topic_policy,

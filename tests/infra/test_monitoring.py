@@ -136,6 +136,15 @@ def emitted(monkeypatch, capsys):
         monkeypatch.setattr(store, "write", fought_over)
         call("place_orders", sqs_event("poison", *orders, orders[0]))
         call("place_orders", sqs_event(order_body("low", {tea: 1})))
+        monkeypatch.setenv("LANES", "2")
+        for number, quantity in enumerate((1, 1, 50)):
+            lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
+            call("place_orders", sqs_event(lent))
+        # The next process takes the other lane.
+        runtime._committer.cache_clear()
+        for lane in (1, 2):
+            store._client.put_item(TableName="Allotments", Item={"page": {"S": f"{lane}/0"}})
+        call("place_orders", sqs_event(order_body("held-up", {tea: 1})))
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
 
@@ -178,16 +187,18 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
-def test_the_write_units_of_an_order_include_those_of_the_index(widgets):
+def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(widgets):
     (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
-    tables = {"TablesProducts": 2, "TablesOrders": 2}
+    units = {"TablesProducts": 2, "TablesOrders": 2, "byUser": 1, "TablesAllotments": 4, SERVICE: 1}
     samples = Samples()
     for namespace, name, dimensions in metrics_of([capacity]):
-        index = "GlobalSecondaryIndexName" in dimensions
-        units = 1 if index else tables.get(dimensions.get("TableName", "")[:-8], 1)
-        samples.add(Metric(namespace, name, frozenset(dimensions.items())), NOW, [units])
-    (drawn,) = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
-    assert drawn["points"] == [costs.KINDS[0].write_units] == [5]
+        of = dimensions.get("GlobalSecondaryIndexName") or next(iter(dimensions.values()))
+        of = of[:-8] if of.startswith("Tables") else of
+        samples.add(Metric(namespace, name, frozenset(dimensions.items())), NOW, [units[of]])
+    drawn = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
+    points = {series["label"]: series["points"][0] for series in drawn}
+    assert points.pop("for lanes") == 4
+    assert sum(points.values()) == costs.KINDS[0].write_units == 5
 
 
 def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
@@ -236,12 +247,13 @@ GOOD_AND_BAD = {
     "Throttles": ([0], [1]),
     "ReadThrottleEvents": ([], [1]),
     "WriteThrottleEvents": ([], [1]),
+    "Invocations": ([1], [0]),
 }
 
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 5 * 2 + 6 + 5 * 2 + 4 * 2 + 1
+    assert len(alarms) == 5 * 2 + 6 + 6 * 2 + 1 + 4 * 2 + 1
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
@@ -255,6 +267,8 @@ def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     for logical_id, properties in alarms_of(template).items():
         _, bad = GOOD_AND_BAD[properties["MetricName"]]
         if judged(properties, in_periods(properties, [bad] * 5 + [[]] * 30)) is State.ALARM:
+            if properties["MetricName"] == "Invocations":
+                continue  # The silence is what it is about.
             outlasting.add(logical_id)
             gone = in_periods(properties, [bad] + [[]] * 30 + [[0]] + [[]] * 30)
             assert judged(properties, gone) is State.OK, f"{logical_id}: it was seen to be gone"
@@ -262,6 +276,15 @@ def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):
     dead = [id_ for id_, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
     watched = [metric_of_alarm(alarms_of(template)[name])[2]["QueueName"] for name in outlasting]
     assert sorted(watched) == sorted(dead)
+
+
+def test_a_sweep_that_runs_no_more_is_told_within_a_quarter_of_an_hour(template):
+    (silence,) = (a for a in alarms_of(template).values() if a["MetricName"] == "Invocations")
+    samples = [(second, 1) for second in range(NOW - 3600, NOW, 60)]
+    states = {now: judged(silence, samples, now) for now in range(NOW, NOW + 1200, 60)}
+    on = [now for now, state in states.items() if state is State.ALARM]
+    assert 600 < on[0] - NOW <= 900
+    assert on == list(range(on[0], NOW + 1200, 60))
 
 
 @pytest.fixture
@@ -321,7 +344,7 @@ def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
             table = text.partition("warmThroughput.")[2].partition(" ")[0]
             assert logical_id.startswith(f"Monitoring{table}{own.split()[1].title()}"), logical_id
             checked += 1
-    assert checked == 6
+    assert checked == 8
 
 
 def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(template, emitted):
@@ -338,7 +361,10 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
+        "sweeps of lanes, one a minute": 730 * 60,
     }
+    (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
+    assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
 
 
 def test_no_alarm_counts_logical_successes(template):

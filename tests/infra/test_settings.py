@@ -8,6 +8,7 @@ import pytest
 from aws_cdk import aws_lambda
 
 from infra.settings import RUNTIMES, Settings, SettingsError
+from inventory_orders.domain import allotments
 from local import ROOT
 
 GOOD = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
@@ -30,7 +31,7 @@ def test_the_settings_of_the_repository_are_valid():
     settings = Settings.from_context("prod", GOOD)
     assert settings.is_production
     assert settings.stack_name == "InventoryOrders-prod"
-    assert settings.queues["OrderQueue"].batchSize == 99
+    assert settings.queues["OrderQueue"].batchSize == 96
 
 
 def test_settings_from_before_tracing_are_good():
@@ -48,6 +49,7 @@ def test_settings_from_before_tracing_are_good():
 )
 def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(path, value, lanes):
     assert Settings.from_context("dev", changed(path, value)).lanes == lanes
+    assert lanes <= allotments.MOST_LANES == 95
 
 
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])

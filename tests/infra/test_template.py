@@ -9,6 +9,7 @@ from aws_cdk.assertions import Template
 from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import KEYS, Table
+from local import ROOT
 from tests.support.template import SETTINGS, resources, stack_of, synthesise
 
 
@@ -153,6 +154,19 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert group["Properties"]["RetentionInDays"] == 30
 
 
+def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
+    (schedule,) = resources(dev, "AWS::Scheduler::Schedule").values()
+    properties = schedule["Properties"]
+    assert properties["ScheduleExpression"] == "rate(1 minute)"
+    assert properties["FlexibleTimeWindow"] == {"Mode": "OFF"}
+    sample = json.loads((ROOT / "events" / "sweep.json").read_text())
+    assert json.loads(properties["Target"]["Input"]) == sample
+    assert properties["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
+    (async_,) = resources(dev, "AWS::Lambda::EventInvokeConfig").values()
+    assert async_["Properties"]["MaximumRetryAttempts"] == 0
+    assert SETTINGS["functions"]["sweep"]["timeoutSeconds"] < 60
+
+
 def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     outputs = set(dev.to_json()["Outputs"])
     assert outputs >= {
@@ -213,6 +227,7 @@ NAMES = {
     "AWS::Lambda::Function": "FunctionName",
     "AWS::Lambda::LayerVersion": "LayerName",
     "AWS::Logs::LogGroup": "LogGroupName",
+    "AWS::Scheduler::Schedule": "Name",
     "AWS::SNS::Topic": "TopicName",
     "AWS::SQS::Queue": "QueueName",
 }
@@ -220,6 +235,7 @@ NAMES = {
 NAMELESS = {
     "AWS::CloudWatch::Dashboard",  # checked below
     "AWS::IAM::Policy",
+    "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::EventSourceMapping",
     "AWS::SNS::Subscription",
     "AWS::SNS::TopicPolicy",
@@ -268,5 +284,5 @@ def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev):
     for template, wanted in ((synthesise("dev", boundary), True), (dev, False)):
         roles = resources(template, "AWS::IAM::Role").values()
         found = [json.dumps(role["Properties"].get("PermissionsBoundary", "")) for role in roles]
-        assert len(found) == len(SETTINGS["functions"])
+        assert len(found) == len(SETTINGS["functions"]) + 1, "and that of the schedule"
         assert all((":policy/developers" in text) is wanted for text in found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
@@ -54,25 +53,20 @@ def _write(store: Store, ledger: Ledger) -> None:
     store.write(store.transaction_request(transaction, SystemClock().now()), uuid.uuid4().hex)
 
 
-def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> bool:
-    """Change what a page holds without booking it, as no part of the service does. Returns whether no rival came first."""
+def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
+    """Change what a page holds without booking it, as no part of the service does, while nobody else writes it."""
     page = _sound(store.read([key]).pages[key])
     holding = page.holdings[product_id]
     changed = {**page.holdings, product_id: replace(holding, units=holding.units + units)}
-    values: dict[str, Any] = {":units": page_units(replace(page, holdings=changed)), ":one": 1}
-    table = aws.dynamodb
-    try:
-        table.update_item(
-            TableName=aws.tables[Table.ALLOTMENTS],
-            Key={"page": {"S": str(key)}},
-            UpdateExpression="SET #units = :units, #version = #version + :one",
-            ConditionExpression="#version = :version",
-            ExpressionAttributeNames={"#units": "units", "#version": "_version"},
-            ExpressionAttributeValues=encode(values | {":version": page.version}),
-        )
-    except table.exceptions.ConditionalCheckFailedException:
-        return False
-    return True
+    aws.dynamodb.update_item(
+        TableName=aws.tables[Table.ALLOTMENTS],
+        Key={"page": {"S": str(key)}},
+        UpdateExpression="SET #units = :units, #version = #version + :one",
+        ExpressionAttributeNames={"#units": "units", "#version": "_version"},
+        ExpressionAttributeValues=encode(
+            {":units": page_units(replace(page, holdings=changed)), ":one": 1}
+        ),
+    )
 
 
 def _sound(page: Page | CorruptItemError) -> Page:

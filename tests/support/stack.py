@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,20 @@ def message(body: Any, group: str = "g", deduplication_id: str = "d") -> OrderMe
     return OrderMessage(
         body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
     )
+
+
+@contextmanager
+def unscheduled(aws: Aws) -> Iterator[dict[str, Any]]:
+    """Disable the schedule of the sweep for a while. Yields what there is to say about it else."""
+    schedules = aws.session.client("scheduler")
+    deployed = schedules.get_schedule(Name=aws.outputs["SweepScheduleName"])
+    kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+    own: dict[str, Any] = {part: deployed[part] for part in kept}
+    schedules.update_schedule(**own, State="DISABLED")
+    try:
+        yield own
+    finally:
+        schedules.update_schedule(**own, State="ENABLED")
 
 
 def create(aws: Aws, product_id: str, stock: int, **more: Any) -> Any:

@@ -232,11 +232,25 @@ def test_an_alarm_that_ignores_missing_data_keeps_its_state():
     assert "over the last 1 min with data: 0" in judgement.reason
 
 
+def test_an_alarm_on_silence_is_off_while_there_is_data_and_unknown_before_the_first():
+    silence = alarm(
+        Threshold=1, ComparisonOperator="LessThanThreshold", TreatMissingData="breaching"
+    )
+    samples = Samples()
+    assert judge(silence, samples, 1000, unknown).state is State.UNKNOWN
+    samples.add(PLACED, 1000, [1])
+    states = {now: judge(silence, samples, now, unknown).state for now in range(1000, 2000)}
+    assert [now for now, state in states.items() if state is State.OK] == list(
+        range(1000, 1000 + 3 * 60)
+    )
+    assert states[1999] is State.ALARM
+
+
 def test_an_alarm_on_an_unavailable_metric_is_unknown():
     throttles = alarm(Namespace="AWS/Lambda", MetricName="Throttles")
     assert judge(throttles, Samples(), 1000, unknown).state is State.UNKNOWN
     for other in (
-        {"TreatMissingData": "breaching"},
+        {"TreatMissingData": "missing"},
         {"TreatMissingData": "ignore"},
         {"ComparisonOperator": "LessThanLowerThreshold"},
     ):

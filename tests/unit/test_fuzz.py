@@ -631,5 +631,5 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
 
 RESULTS = {
     *("APPLIED", "REPLAYED", "REFUSED", "RETRY_LATER", "STALE"),
-    *("ACQUIRED", "RENEWED", "RELEASED", "LEASE_WAS_OVER", "COMMITTED"),
+    *("ACQUIRED", "RENEWED", "RELEASED", "LEASE_WAS_OVER", "COMMITTED", "SWEPT"),
 }

@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "inventory_orders.invocation.sqs": ("inventory_orders.errors",),
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
-        *("inventory_orders.engine.outcomes", "inventory_orders.products"),
+        *("inventory_orders.engine.outcomes", "inventory_orders.engine.sweep"),
+        *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
     ),
     "infra": ("inventory_orders",),

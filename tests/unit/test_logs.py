@@ -9,7 +9,8 @@ import pytest
 from local import ROOT
 from local.invoke import FakeContext, function_names, load_handler
 
-SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
+# But for the schedule's own event, which nobody else sends.
+SAMPLES = sorted({path.stem for path in (ROOT / "events").glob("*.json")} - {"sweep"})
 # A log line may name these, so that the message can be found.
 NAMED = {"orderId", "adjustmentId", "productId", "eventId", "messageId", "createdAt"}
 

@@ -15,6 +15,10 @@ from zlib import crc32
 DEPOT = 0
 """The lane between the rows and all other lanes."""
 
+MOST_LANES = 95
+"""Lanes beside the depot: what the settings allow. One transaction can look into a page of each, and has room for the
+depot's page and a row."""
+
 PAGES = 4
 """Pages of a lane. Fewer are larger, more take the room of orders in a transaction: docs/lanes.md."""
 

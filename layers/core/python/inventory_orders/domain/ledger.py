@@ -52,6 +52,7 @@ class Ledger:
         self._holdings: dict[PageKey, dict[str, Holding]] = {}
         self._touched_rows: dict[str, None] = {}
         self._touched_pages: dict[PageKey, None] = {}
+        self._sold_from: set[PageKey] = set()
 
     # ------------------------------------------------------------------ what is where
 
@@ -179,7 +180,9 @@ class Ledger:
             row = self.row(product_id)
             self._set_row(row.with_stock(row.stock_count + delta, row.version))
         else:
-            self._change(PageKey.of(lane, product_id), product_id, delta, "")
+            key = PageKey.of(lane, product_id)
+            self._change(key, product_id, delta, "")
+            self._sold_from.add(key)
 
     def _move(self, product_id: str, units: int, source: int | None, target: int | None) -> None:
         """Move units between places; a place is a lane, or the row if it is None."""
@@ -245,11 +248,12 @@ class Ledger:
             self._rows_stored[product_id] = self.rows[product_id] = after
         for key in self._touched_pages:
             page = self._pages_stored[key]
-            if self._in(key) == page.holdings:
+            # What a sale took may have come in the same transaction. Its line names a version that it made all the same.
+            if self._in(key) == page.holdings and key not in self._sold_from:
                 pages.append(PageUpdate(page, page))
             else:
                 written = replace(page, version=page.version + 1, holdings=dict(self._in(key)))
                 pages.append(PageUpdate(page, written))
                 self._pages_stored[key] = written
-        self._touched_rows, self._touched_pages = {}, {}
+        self._touched_rows, self._touched_pages, self._sold_from = {}, {}, set()
         return tuple(updates), tuple(pages)

@@ -1,0 +1,386 @@
+"""The sweep: what nobody uses goes home, what is in use stays, and no unit is lost on the way."""
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from bench import costs
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, PageKey
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.planner import Transaction
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
+from inventory_orders.errors import TransactionCancelledError
+from inventory_orders.products.catalogue import Products
+from inventory_orders.store.rows import Table
+from local.invoke import create_table
+from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
+from tests.support import lanes
+from tests.support.tables_in_memory import Tables, client
+
+WRITES = {"UpdateItem", "TransactWriteItems"}
+LEASE_SECONDS = 30
+
+
+class Shop(Tables):
+    """Tables with units in rows, in the depot and in lanes."""
+
+    def open(self):
+        self.aws = SimulatedAws(self.clock.now)
+        for table in Table:
+            create_table(client(), table, table.value)
+
+    def lend(self, product_id, units, fills=None):
+        """Move units to the depot, and from there to lanes, each of which gets an owner."""
+        fills = fills or {}
+        lanes.lend(self.store, product_id, units - sum(fills.values()), fills)
+        for lane, filled in fills.items():
+            if filled:
+                self.lease(lane)
+
+    def lease(self, lane):
+        until = self.clock.now() + LEASE_SECONDS
+        self.store.lease_lane(lane, "owner", SystemClock().now(), until)
+
+    def ledger(self, product_id, *lanes):
+        keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
+        found = self.store.read([product_id, *keys])
+        return Ledger(found.products, found.pages.values())
+
+    def write(self, ledger):
+        updates, pages = ledger.changes()
+        transaction = Transaction(updates, (), pages)
+        request = self.store.transaction_request(transaction, SystemClock().now())
+        self.store.write(request, f"write-at-{self.clock.now()}")
+
+    def sweep(self, seconds=40.0):
+        return sweep(self.store, Deadline.after(seconds, SystemClock()))
+
+    def where(self, product_id):
+        """Units in the row, units by lane, and the lanes that may hold some."""
+        keys = [PageKey.of(lane, product_id) for lane in (*range(6), MOST_LANES)]
+        found = self.store.read([product_id, *keys])
+        row = found.products[product_id]
+        held = {key.lane: page.units(product_id) for key, page in found.pages.items()}
+        return row.stock_count, {lane: n for lane, n in held.items() if n}, set(row.lent_to)
+
+    def units(self, product_id):
+        stock, held, _ = self.where(product_id)
+        return stock + sum(held.values())
+
+
+@pytest.fixture
+def shop():
+    shop = Shop()
+    with virtual_time(shop.clock), answered_by(shop.answer):
+        shop.open()
+        yield shop
+
+
+def in_one_page(count):
+    names = (f"p{number}" for number in range(count * PAGES * 2))
+    return [name for name in names if PageKey.of(DEPOT, name).number == 0][:count]
+
+
+def test_a_lane_without_a_live_lease_is_emptied_into_the_depot(shop):
+    for product_id in ("a", "b", "c"):
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50, {1: 20, 2: 5})
+    shop.clock.sleep(LEASE_SECONDS)
+    shop.lease(2)
+    assert shop.sweep() == SweepReport(lanes=[1])
+    for product_id in ("a", "b", "c"):
+        assert shop.where(product_id) == (50, {0: 45, 2: 5}, {0, 1, 2})
+
+
+def test_an_emptied_lane_costs_one_visit_of_four_requests(shop):
+    for number in range(40):
+        shop.create(f"p{number}", 100)
+        shop.lend(f"p{number}", 50, {1: 20})
+    shop.clock.sleep(LEASE_SECONDS)
+    shop.calls = []
+    assert shop.sweep().lanes == [1]
+    leases_and_pages = ["BatchGetItem", "BatchGetItem"]
+    visit = ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
+    assert shop.calls == [*leases_and_pages, *visit, "BatchGetItem"]
+    shop.calls = []
+    assert shop.sweep() == SweepReport()
+    assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
+
+
+def test_a_sweep_without_lanes_reads_as_much_as_the_costs_say(shop):
+    assert shop.sweep() == SweepReport()
+    reads = shop.aws.dynamodb.tables["Allotments"].consumed.reads
+    assert reads == costs.READ_UNITS_OF_A_SWEEP
+
+
+def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):
+    shop.create("a", 100)
+    shop.lend("a", 50, {MOST_LANES: 20})
+    shop.clock.sleep(LEASE_SECONDS)
+    assert shop.sweep().lanes == [MOST_LANES]
+    shop.clock.sleep(IDLE_SECONDS)
+    assert shop.sweep() == SweepReport(products=1)
+    assert shop.where("a") == (100, {}, set())
+
+
+def test_an_idle_depot_goes_home_in_as_many_transactions_as_it_takes(shop):
+    products = in_one_page(95)
+    for number, product_id in enumerate(products):
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50, {5: 0} if number % 2 else {})
+    shop.clock.sleep(IDLE_SECONDS)
+    shop.calls = []
+    assert shop.sweep() == SweepReport(products=95)
+    assert shop.calls.count("TransactWriteItems") == 2
+    assert all(shop.where(product_id) == (100, {}, set()) for product_id in products)
+
+
+def test_a_depot_that_is_in_use_stays_and_so_does_what_a_lane_in_use_may_hold(shop):
+    recent, lent = in_one_page(2)
+    elsewhere = next(p for p in "abcdefgh" if PageKey.of(DEPOT, p).number != 0)
+    for product_id in (recent, lent, elsewhere):
+        shop.create(product_id, 100)
+    shop.lend(elsewhere, 50, {3: 1})
+    shop.lend(lent, 50)
+    shop.clock.sleep(IDLE_SECONDS - 1)
+    shop.lease(3)
+    shop.lend(recent, 50)
+    assert shop.sweep() == SweepReport()
+    shop.clock.sleep(1)
+    assert shop.sweep() == SweepReport()
+    assert shop.where(lent) == shop.where(recent) == (50, {0: 50}, {0})
+    assert shop.where(elsewhere) == (50, {0: 49, 3: 1}, {0, 1, 2, 3})
+
+
+def test_a_leased_product_waits_and_the_others_go_home(shop):
+    counted, other = in_one_page(2)
+    for product_id in (counted, other):
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50)
+    shop.clock.sleep(IDLE_SECONDS)
+    shop.store.claim(counted, "counter", SystemClock().now(), shop.clock.now() + 60, 0.0)
+    assert shop.sweep() == SweepReport(products=1)
+    assert shop.where(counted) == (50, {0: 50}, {0})
+    shop.clock.sleep(IDLE_SECONDS)
+    assert shop.sweep() == SweepReport(products=1)
+
+
+def test_a_status_stays_what_it_was(shop):
+    Products(shop.store).create(NewProduct("a", 100, low_stock_threshold=20))
+    shop.lend("a", 70, {1: 3})
+    shop.clock.sleep(LEASE_SECONDS)
+    before = shop.store.get_product("a")
+    assert shop.sweep().lanes == [1]
+    shop.clock.sleep(IDLE_SECONDS)
+    assert shop.sweep().products == 1
+    after = shop.store.get_product("a")
+    assert (after.status, after.stock_count) == (before.status, 100)
+    assert after.version == before.version + 1
+
+
+def everything_idle(shop):
+    """Two lanes and a depot with units, of which nobody is the owner any more."""
+    products = [*in_one_page(1), "x"]
+    for product_id in products:
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50, {1: 20, 2: 5})
+    shop.clock.sleep(IDLE_SECONDS)
+    return products
+
+
+def until_home(shop, sweeps=5):
+    for _ in range(sweeps):
+        shop.sweep()
+        shop.clock.sleep(60)
+
+
+class Interrupt:
+    """Does something at the n-th write."""
+
+    def __init__(self, number, action):
+        self.left, self.action = number, action
+        self.happened = False
+
+    def __call__(self, operation, request):
+        if operation in WRITES and not self.happened:
+            self.left -= 1
+            if self.left < 0:
+                self.happened = True
+                self.action(operation, request)
+
+
+def loses_the_response(shop, operation, request):
+    shop.aws.answer("dynamodb", operation, request)
+    raise ReadTimeoutError(endpoint_url="simulated")
+
+
+def is_throttled(shop, operation, request):
+    raise ServiceError("ThrottlingException", "slow down")
+
+
+def interrupted_everywhere(shop, set_up, action):
+    """Sweep, interrupted at the first write; sweep anew, interrupted at the second; and so on. Yields the products."""
+    for number in range(100):
+        shop.open()
+        products = set_up(shop)
+        shop.before = interrupt = Interrupt(number, action)
+        until_home(shop)
+        shop.before = lambda operation, request: None
+        yield from products
+        if not interrupt.happened:
+            return
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("action", [loses_the_response, is_throttled])
+def test_a_lost_response_or_a_throttle_loses_no_unit(shop, action):
+    def interrupt(operation, request):
+        action(shop, operation, request)
+
+    checked = 0
+    for product_id in interrupted_everywhere(shop, everything_idle, interrupt):
+        assert shop.where(product_id) == (100, {}, set())
+        checked += 1
+    assert checked >= 2 * 8
+
+
+def test_another_sweep_at_the_same_time_loses_no_unit(shop):
+    for product_id in interrupted_everywhere(shop, everything_idle, lambda *_: shop.sweep()):
+        assert shop.where(product_id) == (100, {}, set())
+
+
+def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
+    ends = []
+
+    def wakes(operation, request):
+        stale.take("x", -1, 1)
+        try:
+            shop.write(stale)
+            ends.append("sold")
+        except TransactionCancelledError:
+            ends.append("lost")
+
+    def set_up(shop):
+        nonlocal stale
+        products = everything_idle(shop)
+        stale = shop.ledger("x", 1)
+        return products
+
+    stale = None
+    for product_id in interrupted_everywhere(shop, set_up, wakes):
+        sold = int(product_id == "x" and ends[-1:] == ["sold"])
+        assert shop.where(product_id) == (100 - sold, {}, set())
+    assert {"sold", "lost"} <= set(ends)
+
+
+def test_a_visit_that_moved_nothing_ends_at_once(shop):
+    shop.create("x", 100)
+    shop.lend("x", 50, {1: 20})
+    shop.clock.sleep(LEASE_SECONDS)
+
+    def sells(_):
+        ledger = shop.ledger("x", 1)
+        ledger.take("x", -1, 1)
+        shop.write(ledger)
+
+    shop.once("TransactWriteItems", sells)
+    assert shop.sweep() == SweepReport()
+    assert shop.where("x") == (50, {0: 30, 1: 19}, {0, 1})
+    assert shop.aws.dynamodb.tables["Allotments"].items["0/lease",].keys() == {"page"}
+
+
+def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop):
+    shop.create("a", 100)
+    shop.lend("a", 50, {1: 0})
+    shop.clock.sleep(IDLE_SECONDS)
+
+    def fills(operation, request):
+        ledger = shop.ledger("a", 1)
+        ledger.fill(1, "a", 10)
+        shop.write(ledger)
+
+    shop.before = Interrupt(1, fills)
+    shop.sweep()
+    assert shop.where("a") == (100, {}, set())
+
+
+def test_a_page_that_somebody_uses_again_goes_home_no_further(shop):
+    products = sorted(in_one_page(95))
+    for product_id in products:
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50)
+    shop.clock.sleep(IDLE_SECONDS)
+
+    def sells(operation, request):
+        if operation == "BatchGetItem" and "TransactWriteItems" in shop.calls:
+            shop.before = lambda operation, request: None
+            ledger = shop.ledger(products[-1])
+            ledger.take(products[-1], -1, DEPOT)
+            shop.write(ledger)
+
+    shop.before, shop.calls = sells, []
+    assert shop.sweep() == SweepReport(products=90)
+    assert shop.where(products[-1]) == (50, {0: 49}, {0})
+    assert shop.units(products[0]) == 100
+
+
+def change(shop, table, key, **attributes):
+    items = shop.aws.dynamodb.tables[table].items
+    items[key,] = items[key,] | attributes
+
+
+def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_goes_home(shop):
+    other, fine = in_one_page(2)
+    for product_id in (other, fine):
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50)
+    change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
+    shop.clock.sleep(IDLE_SECONDS)
+    with pytest.raises(SweepError, match=f"0/0 holds 50 of {other} unknown to its row$"):
+        shop.sweep()
+    assert shop.where(other) == (50, {0: 50}, {0})
+    assert shop.where(fine) == (100, {}, set())
+
+
+def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
+    other, fine = in_one_page(2)
+    for product_id in (other, fine):
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50, {1: 10})
+    ledger = shop.ledger(other)
+    ledger.take(other, -40, DEPOT)
+    shop.write(ledger)
+    change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
+    shop.lend(other, 5)
+    shop.clock.sleep(LEASE_SECONDS)
+    with pytest.raises(SweepError, match=f"1/0 and 0/0 hold different incarnations of {other}"):
+        shop.sweep()
+    assert shop.where(other)[1] == {0: 5, 1: 10}
+    assert shop.where(fine)[1] == {0: 50}
+
+
+def test_a_page_that_cannot_be_read_is_named_and_the_others_are_emptied(shop):
+    broken, fine = "a", next(p for p in "bcdefgh" if PageKey.of(0, p) != PageKey.of(0, "a"))
+    for product_id in (broken, fine):
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50, {1: 10})
+    page = str(PageKey.of(1, broken))
+    change(shop, "Allotments", page, units={"B": "AAAA"})
+    shop.clock.sleep(LEASE_SECONDS)
+    with pytest.raises(SweepError, match=f"page {page} breaks the contract"):
+        shop.sweep()
+    assert shop.where(fine)[1] == {0: 50}
+
+
+def test_without_permission_it_fails_and_without_time_it_leaves_the_rest(shop):
+    everything_idle(shop)
+    assert "OUT_OF_TIME" in shop.sweep(0.0).unfinished
+    assert "no time was left" in shop.sweep(0.05).unfinished
+
+    def denies(operation, request):
+        raise ServiceError("AccessDeniedException", "not authorized")
+
+    shop.before = Interrupt(0, denies)
+    with pytest.raises(SweepError, match="not authorized"):
+        shop.sweep()
