@@ -100,6 +100,18 @@ def test_work_after_the_window_does_not_change_the_rate():
     assert cell.requests == 4 / 2, "but all that was done counts for what an order takes"
 
 
+def test_the_worst_ten_seconds_are_found_where_there_are_ten():
+    assert math.isnan(reduce(observed()).worst)
+    tally = Tally("P", "O")
+    times = [*range(1, 11), 20.5]
+    for at in times:
+        tally.add(exchange("TransactWriteItems", 100.0 + at, [f"o-{at}"]))
+    received = {f"o-{at}": 100.0 for at in times}
+    cell = reduce(observed(tally=tally, received=received))
+    assert cell.worst == 0.1, "from the eleventh second to the twentieth there is one"
+    assert cell.orders_per_second == pytest.approx(11 / 20.5)
+
+
 def test_an_order_without_an_answer_is_given_up_or_unfinished():
     seen = observed(count=3)
     assert reduce(seen).unfinished == 1

@@ -249,6 +249,16 @@ class TestCapacity:
         assert "Item" in answers["read"]
         assert answers["again"] == "ThrottlingException"
 
+    def test_a_large_item_takes_more_of_the_units(self):
+        rows = _Rows(write_units=8.0)
+        rows.store.tables["Rows"].items["b",]["text"] = {"S": "x" * 3_000}
+        rows.at(0.0, "large", *_transaction(_decrement(1, "b")))
+        rows.at(0.1, "large again", *_transaction(_decrement(1, "b")))
+        rows.at(0.1, "small", *_transaction(_decrement(1)))
+        answers = rows.run()
+        assert answers["large"] == answers["small"] == {}
+        assert answers["large again"] == ["ThrottlingError"]
+
     def test_a_batch_leaves_out_what_is_throttled(self):
         rows = _Rows(read_units=1.0)
         keys = [{"id": {"S": key}} for key in ("a", "b")]
@@ -338,3 +348,19 @@ class TestHandlers:
         assert cell.seconds <= 0.2
         assert cell.clean
         assert cell.orders < 400
+
+    def test_orders_without_end_are_sold_from_lanes_that_are_full_at_the_start(self):
+        conditions = replace(QUICK, window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
+        cell = engine.run("ours_99", hot_product(50, 1), 2, conditions=conditions)
+        assert cell.clean
+        assert cell.placed > 500
+        assert cell.conflicts == 0
+        assert cell.write_units < 2.1, "two a order, and some for the pages"
+        assert cell.orders_per_second == pytest.approx(cell.placed / 0.5, rel=0.5), "no warm-up"
+
+    def test_a_run_ends_when_so_much_of_the_stock_is_sold(self):
+        conditions = replace(QUICK, window=60.0, endless=True, until=0.5, batch=96)
+        cell = engine.run("ours_99", sell_out(1_000, 1), 2, conditions=conditions)
+        assert cell.clean
+        assert cell.seconds < 60
+        assert 200 < cell.placed < 400, "half of the stock for 500 orders, and what was under way"
