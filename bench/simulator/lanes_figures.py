@@ -443,3 +443,7 @@ def _write_json(
         name = f"{known[number].title}, {'today' if today else 'with lanes'}"
         kept[name] = [asdict(result) for result in results]
     path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
