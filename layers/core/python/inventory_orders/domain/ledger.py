@@ -208,7 +208,7 @@ class Ledger:
         if units < 0 or (created_at and created_at != held.created_at):
             raise ValueError(f"page {key} cannot give {-delta} of {product_id}: it has {held}")
         if units:
-            holdings[product_id] = replace(held, units=units)
+            holdings[product_id] = Holding(held.created_at, units, held.reach)
         else:
             holdings.pop(product_id, None)
         self._touched_pages[key] = None

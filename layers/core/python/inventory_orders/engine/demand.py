@@ -86,7 +86,8 @@ class Demand:
 
     def recent(self) -> Iterator[str]:
         """The products that were wanted lately."""
-        return (p for p in self._products if not self.is_forgotten(p))
+        since = self._clock.monotonic() - _REMEMBERED
+        return (p for p, wanted in self._products.items() if wanted.last > since)
 
     def is_forgotten(self, product_id: str) -> bool:
         """Whether no batch wanted it lately."""

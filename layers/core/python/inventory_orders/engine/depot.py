@@ -225,9 +225,12 @@ class Visit:
 
     def _is_mixed(self, product_id: str) -> bool:
         """Whether what is here of a product is of several incarnations: listed again since the first of them was read."""
-        lanes = (DEPOT,) if self._lane is None else (DEPOT, self._lane)
-        held = (self._ledger.holding(lane, product_id) for lane in lanes)
-        places = (*held, self._ledger.rows.get(product_id))
+        first = self._ledger.holding(DEPOT, product_id)
+        other = None if self._lane is None else self._ledger.holding(self._lane, product_id)
+        row = self._ledger.rows.get(product_id)
+        if row is None and first is not None and other is not None:
+            return first.created_at != other.created_at
+        places = (first, other, row)
         return len({place.created_at for place in places if place is not None}) > 1
 
     def _is_in_lanes(self, product_id: str) -> bool:
