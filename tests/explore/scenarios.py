@@ -399,22 +399,19 @@ def _draw_and_recall_of_nothing(world: World, rivals: int) -> None:
 
 
 def _last_units_in_a_lane(world: World, rivals: int) -> None:
-    world.product("p", 4)
+    world.product("p", 6)
     _lent(world, "A", p=1)
-    world.deliver("A", "place_orders", order("a", p=2))
-    world.deliver("B", "place_orders", order("b1", p=1), order("b2", p=1))
+    # 4 are left: 1 in A's lane, 2 at the depot, 1 in the row. Whatever comes first, another order takes the rest.
+    world.deliver("A", "place_orders", order("a", p=3))
+    world.deliver("B", "place_orders", order("b1", p=1), order("b2", p=3))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=1))
 
 
 def _nothing_is_left(world: World) -> None:
-    sold = [
-        line["quantity"]
-        for row in world.rows("Orders")
-        if row["status"] == "PENDING" and not row["orderId"].startswith("warm")
-        for line in row["items"]
-    ]
-    require(sum(sold) == 2, f"2 units were left and wanted, and {sum(sold)} were sold")
+    row = world.row("Products", "p") or {}
+    left = row["stockCount"] + sum(page.units("p") for page in world.handlers.pages(world))
+    require(left == 0, f"{left} units are left, and were wanted")
     _at_once(world)
 
 
@@ -561,7 +558,7 @@ def _fifo_and_lane(world: World, rivals: int) -> None:
     world.product("p", 8)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
-    world.deliver("B", "place_orders", order("g1", p=2), order("g2", p=4), group="p")
+    world.deliver("B", "place_orders", order("g1", p=2), order("g2", p=1), group="p")
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=2))
 
