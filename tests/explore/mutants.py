@@ -82,7 +82,7 @@ SWEEP = "sweep against visit"
 SWEEP_IN_USE = "sweep against a lane in use"
 FIFO_LANE = "FIFO group against lane"
 COUNT_DRAW = "count against draw"
-COUNT_LAST = "count against the last units"
+LEASED = "lease on a row that is lent"
 COUNT_LANE = "count against lane"
 RELISTED_FILL = "delist and relist against fill"
 DISCONTINUED = "discontinue against lane"
@@ -447,13 +447,13 @@ MUTANTS = (
         "rejected while lanes may hold more",
         *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
         "return self.page is not None",
-        *(FIFO_LANE, SALE_RECALL),
+        FIFO_LANE,
     ),
     _mutant(
         "rejected for want of units in a page",
         *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
         "return bool(self.lent_to)",
-        COUNT_LAST,
+        LEASED,
     ),
     Mutant(
         "count without what is in lanes",

@@ -220,7 +220,7 @@ class Scenario:
         set_up: Creates products and processes in a world, for a number of rivals.
         jumps: Seconds by which time may jump, as a fault.
         check: What must hold at the end, in addition to the invariants.
-        one_fault: Whether the complete search covers one fault. Otherwise only random schedules have faults.
+        faults: The kinds of which the complete search covers one fault; None: all. Random schedules have all.
         switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
         lanes: How many lanes the environments that place orders may use.
         line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
@@ -231,7 +231,7 @@ class Scenario:
     set_up: Callable[[World, int], None]
     jumps: tuple[float, ...] = ()
     check: Callable[[World], None] = lambda _: None
-    one_fault: bool = True
+    faults: tuple[str, ...] | None = None
     switches: int = 0
     lanes: int = 0
     line_works: bool = True
