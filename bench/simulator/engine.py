@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import gc
 import io
 import logging
 import os
@@ -300,7 +301,15 @@ class Simulation:
                 self._scheduler.start(self._work, _Worker())
             if self._conditions.window is not None:
                 self._scheduler.start(self._watch, _Worker())
-            self._scheduler.run()
+            thresholds = gc.get_threshold()
+            # Looking for cycles in tables of this size takes half of the time.
+            gc.freeze()
+            gc.set_threshold(100_000, 50, 1_000)
+            try:
+                self._scheduler.run()
+            finally:
+                gc.set_threshold(*thresholds)
+                gc.unfreeze()
 
     @contextmanager
     def _world(self) -> Iterator[None]:
