@@ -371,7 +371,9 @@ class Visit:
         use = demand.use(product_id)
         share = (have + (there.units if there is not None else 0)) / (_SPARE * self._in_use)
         is_narrow = there is not None and self._lane is not None and there.reach < self._lane
-        if not is_narrow and share >= max(use, need) and not demand.is_forgotten(product_id):
+        if demand.is_forgotten(product_id):
+            return 0
+        if not is_narrow and share >= max(use, need):
             return max(need, have, math.floor(min(demand.level(product_id), share)))
         return have if need <= have <= 2 * use + need else 0
 
