@@ -130,7 +130,7 @@ def _plenty() -> Iterator[Figure]:
                 *(f"{workload}, {_workers(workers)}", workload, workers),
                 Conditions(
                     window=seconds,
-                    warm_up=1.0,
+                    warm_up=5.0,
                     warm=True,
                     batch=BATCH,
                     endless=True,
