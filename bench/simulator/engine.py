@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import gc
 import io
 import logging
 import os
@@ -16,6 +17,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from heapq import heappop, heappush
@@ -255,6 +257,7 @@ class Simulation:
         self._dead_letters = self._sqs.create("DeadLetters")
         self._queue = _Queue(self._scheduler, self._messages())
         self._wanted = [workload.quantities(order_id) for order_id in workload.bodies]
+        self._demand: Demand | None = None
         self._books = Books()
         self._lost = self._ended = 0
         self._most_sold = (1 - conditions.until) * sum(workload.stock.values())
@@ -296,11 +299,21 @@ class Simulation:
     def run(self) -> None:
         """Run the cell."""
         with self._world():
-            for _ in range(self._workers):
-                self._scheduler.start(self._work, _Worker())
+            if self._conditions.warm:
+                self._scheduler.start(self._learn_demand, _Worker())
+            else:
+                self._start_workers()
             if self._conditions.window is not None:
                 self._scheduler.start(self._watch, _Worker())
-            self._scheduler.run()
+            thresholds = gc.get_threshold()
+            # Looking for cycles in tables of this size takes half of the time.
+            gc.freeze()
+            gc.set_threshold(100_000, 50, 1_000)
+            try:
+                self._scheduler.run()
+            finally:
+                gc.set_threshold(*thresholds)
+                gc.unfreeze()
 
     @contextmanager
     def _world(self) -> Iterator[None]:
@@ -365,12 +378,16 @@ class Simulation:
             self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def _learn_demand(self) -> None:
-        """Let the calling worker know the demand: each product was wanted twice."""
-        lanes = runtime.committer().lanes
-        if lanes is not None:
-            for _ in range(2):
-                lanes.demand.see(self._wanted)
-                self._scheduler.sleep(MILLISECOND)
+        """Learn the demand, for all workers to begin with: each product was wanted twice."""
+        self._demand = Demand(SystemClock())
+        for _ in range(2):
+            self._demand.see(self._wanted)
+            self._scheduler.sleep(MILLISECOND)
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        for _ in range(self._workers):
+            self._scheduler.start(self._work, _Worker())
 
     def _calendar(self) -> SimpleNamespace:
         """Make a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
@@ -507,8 +524,8 @@ class Simulation:
         try:
             if worker.handler is None:
                 worker.handler = contenders.load(self._contender.name).lambda_handler
-                if self._conditions.warm:
-                    self._learn_demand()
+                if self._demand is not None and (lanes := runtime.committer().lanes) is not None:
+                    lanes.demand = deepcopy(self._demand)
             self._compute(worker, CPU.message * len(batch))
             event = sqs_event([(m.body, m.deliveries, m.first_received) for m in batch])
             answer = worker.handler(event, _Context(self._scheduler, worker.deadline))

@@ -122,21 +122,21 @@ def _plenty() -> Iterator[Figure]:
             lambda r: r.rate >= 3_500 and r.write_units <= 9 and r.requests <= 0.1,
         ),
     }
-    window = {1: 10.0, 8: 10.0, 16: 5.0, 50: 3.0}
+    window = {1: 10.0, 8: 5.0, 16: 3.0, 50: 2.0}
     for workload in ("hot", "zipf", "real"):
         for workers, seconds in window.items():
             goal, met = goals.get((workload, workers), ("", None))
             yield Figure(
-                *(f"{workload}, {workers} workers", workload, workers),
+                *(f"{workload}, {_workers(workers)}", workload, workers),
                 Conditions(
                     window=seconds,
-                    warm_up=1.0,
+                    warm_up=5.0,
                     warm=True,
                     batch=BATCH,
                     endless=True,
                     partitions=_MANY if workers >= 16 else _WARMED,
                 ),
-                today=30.0 if workload == "real" else 15.0,
+                today=30.0 if workload == "real" else 10.0,
                 goal=goal,
                 met=met,
                 quick=workers in (1, 8),
@@ -150,6 +150,10 @@ def _plenty() -> Iterator[Figure]:
         goal="800",
         met=lambda r: r.rate >= 800,
     )
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def _is_above_today(result: Result) -> bool:
@@ -420,7 +424,7 @@ def _plot(known: Sequence[Figure], found: Mapping[tuple[int, bool], Result]) -> 
             points = [
                 (known[number].workers, result.rate)
                 for (number, without), result in sorted(found.items())
-                if known[number].title == f"{workload}, {known[number].workers} workers"
+                if known[number].title == f"{workload}, {_workers(known[number].workers)}"
                 and without is today
             ]
             axis.plot(*zip(*points, strict=True), color=colour, marker="o", ms=4, label=label)

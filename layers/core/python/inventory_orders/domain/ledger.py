@@ -73,7 +73,8 @@ class Ledger:
 
     def holding(self, lane: int, product_id: str) -> Holding | None:
         """What a lane shall hold of a product; None if nothing."""
-        return self._in(PageKey.of(lane, product_id)).get(product_id)
+        key = PageKey.of(lane, product_id)
+        return (self._holdings.get(key) or self._in(key)).get(product_id)
 
     def units(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane shall hold."""
