@@ -570,7 +570,8 @@ class World:
 
     def without_switch(self, steps: list[Step]) -> list[Step]:
         """Of some steps those that let the process go on that made the last one; all, if it cannot."""
-        return [step for step in steps if step.choice.process in ("", self._before)] or steps
+        goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
+        return [s for s in steps if not goes_on or s.choice.process in ("", self._before)]
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
