@@ -28,6 +28,17 @@ HOURS_OF_A_MONTH = 730
 EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
 
 
+SWEEPS = HOURS_OF_A_MONTH * 60
+READ_UNITS_OF_A_SWEEP = 51.5
+"""Where nothing is to be done: 95 leases, there or not, and the depot's four pages. An idle lane adds four."""
+SWEEP = (
+    prices.SCHEDULED_INVOCATION
+    + prices.LAMBDA_REQUEST
+    + SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES / 2 * prices.LAMBDA_GIGABYTE_SECOND
+    + READ_UNITS_OF_A_SWEEP * prices.READ_UNIT
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of order, and how it arrives.
@@ -120,6 +131,7 @@ STANDING = (
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 4, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
+    Standing("sweeps of lanes, one a minute", SWEEPS, SWEEP),
 )
 
 
@@ -156,7 +168,7 @@ def tables() -> list[str]:
             3,
             [
                 *(
-                    f"| {one.title} | {one.count} | ${one.price:.2f} | ${one.dollars:.2f} |"
+                    f"| {one.title} | {one.count:,} | ${one.price:.2f} | ${one.dollars:.2f} |"
                     for one in STANDING
                 ),
                 f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",

@@ -435,14 +435,17 @@ def _lane_taken_over(world: World, rivals: int) -> None:
 
 
 def _page_filled_again(world: World, rivals: int) -> None:
-    world.product("p", 14)
+    world.product("p", 16)
+    world.product("q", 9)
     _lent(world, "A", p=1)
-    world.warm_up("A", order("warmA2", p=3))
+    world.warm_up("A", order("warmA2", p=4))
     remembered = world.units_in_lane(1, "p")
     world.end_lease(1)
-    # Meanwhile another has emptied the page, and filled it with as much as A remembers.
-    world.warm_up("B", order("warmB0", p=remembered))
-    world.warm_up("B", order("warmB1", p=1))
+    # Meanwhile another has taken the lane, emptied the page, and filled it with as much as A remembers.
+    _lent(world, "B", q=1)
+    world.warm_up("B", order("warmB2", p=world.units_in_lane(1, "p")))
+    require(not world.units_in_lane(1, "p"), "B has not emptied the page")
+    world.warm_up("B", order("warmB3", p=1))
     units = world.units_in_lane(1, "p")
     require(units == remembered, f"A remembers {remembered} units, and the page holds {units}")
     world.deliver("A", "place_orders", order("a", p=1))

@@ -144,7 +144,8 @@ def emitted(monkeypatch, capsys):
         runtime._committer.cache_clear()
         for lane in (1, 2):
             store._client.put_item(TableName="Allotments", Item={"page": {"S": f"{lane}/0"}})
-        call("place_orders", sqs_event(order_body("held-up", {tea: 1})))
+        for order in (order_body(order_id, {"tea-hibiscus": 1}) for order_id in ("row", "held-up")):
+            call("place_orders", sqs_event(order))
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
 
@@ -361,7 +362,10 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
+        "sweeps of lanes, one a minute": 730 * 60,
     }
+    (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
+    assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
 
 
 def test_no_alarm_counts_logical_successes(template):

@@ -84,6 +84,9 @@ def _value(shape: Any, values: list[str]) -> Any:
             return values
         case "structure" | "map" if values[0].startswith("{"):
             return json.loads(values[0])
+        case "structure" if values[0].startswith("$"):
+            # A variable of the shell, which holds JSON.
+            return values[0]
         case "structure":
             pairs = (pair.split("=") for pair in values[0].split(","))
             return {name: _value(shape.members[name], [text]) for name, text in pairs}

@@ -360,6 +360,22 @@ def test_of_units_that_move_at_every_look_nothing_is_said(shop, monkeypatch):
     assert (account.settled, account.unexplained, account.is_wrong) == (False, 0, False)
 
 
+def test_units_that_are_under_way_at_every_look_in_the_same_way_are_not_missing(shop):
+    lend(shop, 4, L0=4, L3=1)
+    number = 1
+
+    def move(operation, tables):
+        nonlocal number
+        if operation == "BatchGetItem" and tables == {"Allotments"}:
+            number += 1
+            shop.put_page(3, number, p=1 + 2 * (number % 2 == 0))
+
+    shop.busy, shop.meanwhile = True, move
+    account = shop.audit()["p"]
+    assert number > 2
+    assert (account.difference, account.settled) == (-1, False)
+
+
 def test_a_problem_that_passes_is_none(shop):
     lend(shop, 4, L0=6)
     shop.put(Table.PRODUCTS, product(4, 2))

@@ -179,6 +179,22 @@ def test_a_lane_is_counted_when_it_is_filled_sold_from_and_asked_back(sell):
     assert (recalled["Recalls"], recalled["OrdersFromLanes"]) == ((1,), (0,))
 
 
+def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lane(sell):
+    for lane in (1, 2):
+        lease = {
+            "page": {"S": f"{lane}/lease"},
+            "lockedBy": {"S": "another"},
+            "lockTime": {"N": str(int(time.time()) + 60)},
+        }
+        boto3.client("dynamodb").put_item(TableName="Allotments", Item=lease)
+    sell(1)
+    counted = sell(1, 1)
+    assert counted["OrdersFromLanes"] == (0, 0)
+    key = {"productId": {"S": TEA}}
+    row = boto3.client("dynamodb").get_item(TableName="Products", Key=key)["Item"]
+    assert counted["UnitsLent"] == (59 - int(row["stockCount"]["N"]),), "60 but for the first one"
+
+
 def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
     sell(1)
     store = runtime.store()
@@ -202,10 +218,28 @@ def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch)
 
 
 def test_messages_that_a_corrupt_page_holds_up_are_counted(sell):
+    sell(1)
     for lane in (1, 2):
         broken = {"page": {"S": str(PageKey(lane, 0))}}
         boto3.client("dynamodb").put_item(TableName="Allotments", Item=broken)
-    assert sell(1, 1) == {"CorruptPage": (2,)}
+    assert sell(1, 1)["CorruptPage"] == (2,)
+
+
+def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_them(sell):
+    """The repair in the runbook, CorruptPage. A page that is made anew has another epoch."""
+    sell(1)
+    assert "UnitsLent" in sell(1)
+    tables = boto3.client("dynamodb")
+    tables.delete_item(TableName="Products", Key={"productId": {"S": TEA}})
+    for lane in (0, 1, 2):
+        page = {"page": {"S": str(PageKey.of(lane, TEA))}}
+        tables.delete_item(TableName="Allotments", Key=page)
+    create = {"action": "create", "productId": TEA, "openingStock": 100}
+    created = load_handler("manage_products").lambda_handler(create, FakeContext("m"))["createdAt"]
+    assert sell(1)["OrdersFromLanes"] == (1,)
+    order = tables.get_item(TableName="Orders", Key={"orderId": {"S": "o-2"}})["Item"]
+    (line,) = order["items"]["L"]
+    assert line["M"]["productCreatedAt"]["S"] == created
 
 
 def test_a_process_without_lanes_counts_nothing_of_them(sell, monkeypatch):

@@ -52,13 +52,15 @@ class Shop:
     def receive(self, product_id, units):
         """More units come in."""
         row = self.row(product_id)
-        stock, version = row.stock_count + units, row.version + 1
-        self.set("Products", product_id, **encode({"stockCount": stock, "_version": version}))
+        row = row.with_stock(row.stock_count + units, row.version + 1)
+        written = {"stockCount": row.stock_count, "_version": row.version, "status": row.status}
+        self.set("Products", product_id, **encode(written))
         self.opening[product_id] += units
 
     def worker(self, lanes=2, **more):
-        """A worker that has its lane, if one is left: a new one asks for it with its first batch."""
+        """A worker that has its lane, if one is left: a new one asks for it when it visits the depot."""
         worker = self.tables.worker(lanes=lanes, **more)
+        worker.lanes.take(Deadline.after(5.0, worker.client.clock), CommitStats())
         self.sell(worker, self.order("warm-up"))
         return worker
 
@@ -186,17 +188,22 @@ def throttles(request):
     raise ServiceError("ThrottlingException", "Rate exceeded")
 
 
-def throttles_action(is_it):
-    """Cancel transactions with an action about something, because its partition is throttled."""
+def cancels(code, is_it):
+    """Cancel transactions with an action about something."""
 
     def action(request):
-        reasons = [
-            {"Code": "ThrottlingError" if is_it(each) else "None"}
-            for each in request["TransactItems"]
-        ]
+        reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
         raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
 
     return action
+
+
+def throttles_action(is_it):
+    return cancels("ThrottlingError", is_it)
+
+
+def refuses_action(is_it):
+    return cancels("ValidationError", is_it)
 
 
 def leaves_out(shop, is_it):
@@ -235,6 +242,18 @@ def test_a_product_goes_by_its_row_then_the_depot_then_the_lane(shop):
     lane = shop.source(orders[2].order_id)
     assert [shop.source(order.order_id) for order in orders] == [None, lane, lane]
     assert shop.row("p").lent_to == {0, 1, 2}
+
+
+def test_a_new_environment_takes_a_lane_when_it_has_a_use_for_one(shop):
+    shop.create("p")
+    worker = shop.tables.worker(lanes=2)
+    costs = []
+    for _ in range(3):
+        shop.sell(worker, shop.order("p"))
+        costs.append(list(shop.tables.calls))
+    assert costs[0] == [READ, WRITE], "as without lanes"
+    assert costs[1] == [READ, UPDATE, *VISIT], "the lane, and a visit"
+    assert costs[2] == [WRITE]
 
 
 def test_a_batch_from_the_lane_is_one_transaction(shop):
@@ -419,7 +438,7 @@ def test_the_last_unit_is_sold_before_anybody_is_rejected(shop, workers, thresho
     shop.create("p", 60, low_stock_threshold=threshold)
     team = [shop.worker(lanes=2) for _ in range(workers)]
     placed = 0
-    for number in range(40):
+    for number in range(32):
         worker = team[number % workers]
         statuses = shop.statuses(worker, shop.order("p"), shop.order("p"))
         placed += statuses.count(APPLIED)
@@ -479,14 +498,13 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
 def test_a_row_that_became_corrupt_while_it_was_lent_holds_up_nobody(shop):
     """A recall of another product would bring it back too."""
     shop.create("p", 40)
-    neighbour = next(
-        f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == PageKey.of(0, "p").number
-    )
+    neighbour = neighbour_of("p")
     shop.create(neighbour)
     shop.lend("p", {1: 10, 2: 15}, depot=2)
     shop.lend(neighbour, {1: 1, 2: 1}, depot=1)
     shop.set("Products", neighbour, stockCount={"S": "many"})
     worker = shop.worker()
+    worker.lanes.demand.see([{neighbour: 5}])
     began = shop.tables.clock.seconds
     report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
     assert [o.status for o in report.outcomes] == [APPLIED, APPLIED]
@@ -526,6 +544,21 @@ def test_a_corrupt_page_of_another_lane_returns_only_what_it_may_hold(shop):
     assert f"page {key} " in report.outcomes[0].detail
     shop.set("Allotments", key, units=sound)
     assert shop.statuses(worker, shop.order("p", units=38)) == [APPLIED]
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop, lane):
+    """It would be larger than an item may be. No order ends as a dead letter for it."""
+    shop.create("p")
+    worker = shop.worker(lanes=1)
+    shop.sell(worker, shop.order("p"))
+    page = of_page(PageKey.of(lane, "p"))
+    shop.on(WRITE, refuses_action(page), page)
+    orders = [shop.order("p"), shop.order("p")]
+    report = shop.sell(worker, *orders)
+    assert [(o.status, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
+    shop.calm()
+    assert shop.statuses(worker, *orders) == [APPLIED] * 2
 
 
 def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
@@ -584,6 +617,26 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop)
     began = shop.tables.clock.seconds
     assert shop.statuses(worker, shop.order("p")) == [APPLIED]
     assert shop.tables.clock.seconds - began < 1.0
+
+
+def neighbour_of(product_id):
+    """Another product on the same page."""
+    number = PageKey.of(0, product_id).number
+    return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
+
+
+def test_a_throttled_row_that_a_recall_would_bring_back_too_delays_nobody(shop):
+    shop.create("p", 40)
+    slow = neighbour_of("p")
+    shop.create(slow, 40)
+    shop.lend("p", {1: 10, 2: 15}, depot=2)
+    shop.lend(slow, {1: 1, 2: 1}, depot=1)
+    worker = shop.worker()
+    worker.lanes.demand.see([{slow: 5}])
+    shop.on(WRITE, throttles_action(of_product(slow)), of_product(slow))
+    began = shop.tables.clock.seconds
+    assert shop.statuses(worker, shop.order("p", units=38), shop.order("warm-up")) == [APPLIED] * 2
+    assert shop.tables.clock.seconds - began < 2.0
 
 
 def test_a_row_that_no_read_answers_for_delays_only_its_orders(shop):
@@ -787,6 +840,24 @@ def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(shop, produ
     assert bool(shop.row("p").lent_to) == is_lent
 
 
+def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
+    """Otherwise a lane would gather a few units of each product, and each of its orders would pay for so large a page."""
+    shop.create("p", 100)
+    shop.create("q")
+    worker = shop.worker()
+    lane = worker.lanes.keys[0].lane
+    shop.lend("p", {lane: 2})
+    worker.lanes.demand.see([{"p": 1}])
+    for _ in range(3):
+        shop.sell(worker, shop.order("q"))
+    assert shop.held("p")[lane] == 2
+    for _ in range(4):
+        shop.tables.clock.sleep(50)
+        shop.sell(worker, shop.order("q"), shop.order("warm-up"))
+    assert shop.statuses(worker, shop.order("q", units=sum(shop.held("q").values()))) == [APPLIED]
+    assert lane not in shop.held("p")
+
+
 def test_many_draws_are_written_before_the_visit_ends(shop):
     names = [f"p{n:02}" for n in range(60)]
     for product_id in names:
@@ -798,6 +869,27 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
     assert shop.tables.calls.count(WRITE) >= PAGES + 1
     assert shop.statuses(worker, *batch[1]) == [APPLIED] * 3
     assert all(shop.row(product_id).lent_to for product_id in names)
+
+
+@pytest.mark.parametrize("lost", [1, 3, 5])
+def test_a_lost_response_to_draws_that_come_first_draws_nothing_twice(shop, lost):
+    names = [f"p{n:02}" for n in range(45)]
+    for product_id in names:
+        shop.create(product_id)
+    worker, seen = shop.worker(), []
+
+    def before(called, request):
+        if called == READ:
+            return
+        seen.append(called)
+        if len(seen) > lost:
+            shop.calm()
+            shop.tables.aws.answer("dynamodb", called, request)
+            raise ReadTimeoutError(endpoint_url="simulated")
+
+    shop.tables.before = before
+    assert shop.statuses(worker, shop.order(*names)) == [APPLIED]
+    assert len(seen) == lost + 1
 
 
 def test_a_lost_draw_costs_no_order(shop):
@@ -831,7 +923,7 @@ def test_a_full_batch_of_real_orders_is_placed(shop):
         shop.create(product_id)
     worker = shop.worker()
     for start in range(2):
-        orders = [shop.order(*names[(start + 2 * n) % 187 :][:13]) for n in range(96)]
+        orders = [shop.order(*names[(start + 2 * n) % 187 :][:7]) for n in range(96)]
         assert shop.statuses(worker, *orders) == [APPLIED] * 96
 
 

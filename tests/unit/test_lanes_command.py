@@ -87,6 +87,14 @@ def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
     assert lanes("--empty", "--yes").stdout == "All lanes are empty.\n"
 
 
+def test_a_row_that_only_says_that_it_is_lent_is_told_otherwise(shop):
+    shop.create("pot", 50)
+    lend(shop.store, "pot", 0, {})
+    assert shop.row("pot")["lentTo"] == {"SS": ["0"]}
+    assert lanes("--empty", "--yes").exit_code == 0
+    assert "lentTo" not in shop.row("pot")
+
+
 def test_more_products_than_one_visit_takes_come_home(shop, monkeypatch):
     monkeypatch.setattr(lanes_of_stack, "_BROUGHT_TOGETHER", 3)
     many = [f"p{n:03}" for n in range(8)]

@@ -504,3 +504,20 @@ def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, tra
     sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
     assert sold == ([["a", "b"]] if alone else [["b"], ["a"]])
     assert [t.release is not None for t in planned.transactions] == [True, False][:transactions]
+
+
+def test_a_transaction_knows_what_it_draws_from_what_it_sells():
+    rows = {product_id: product(product_id, 90) for product_id in ("drawn", "sold", "returned")}
+    pages = [
+        Page(PageKey(lane, number), 3, "e") for lane in (DEPOT, OWN) for number in range(PAGES)
+    ]
+    ledger = Ledger(rows, pages)
+    ledger.draw("returned", 5, reach=DEPOT)
+    ledger.changes()
+    ledger.bring_home("returned")
+    ledger.draw("drawn", 40, reach=OWN)
+    ledger.fill(OWN, "drawn", 30)
+    orders = [Order(f"o{n}", "u", {"drawn": 2, "sold": 3, "returned": 1}) for n in range(4)]
+    (transaction,) = plan_with_lanes(orders, ledger, {"drawn": OWN}).transactions
+    assert len(transaction.decisions) == 4
+    assert transaction.drawn == {"drawn": 40}

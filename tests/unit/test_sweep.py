@@ -3,6 +3,7 @@
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from bench import costs
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
@@ -105,6 +106,12 @@ def test_an_emptied_lane_costs_one_visit_of_four_requests(shop):
     shop.calls = []
     assert shop.sweep() == SweepReport()
     assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
+
+
+def test_a_sweep_without_lanes_reads_as_much_as_the_costs_say(shop):
+    assert shop.sweep() == SweepReport()
+    reads = shop.aws.dynamodb.tables["Allotments"].consumed.reads
+    assert reads == costs.READ_UNITS_OF_A_SWEEP
 
 
 def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):

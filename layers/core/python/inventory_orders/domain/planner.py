@@ -87,7 +87,7 @@ class Transaction:
     @property
     def drawn(self) -> dict[str, int]:
         """Units by product id that it moves from rows to the depot."""
-        if not self.pages:
+        if not self.pages or not self.updates:
             return {}
         taken = {
             u.after.product_id: u.before.stock_count - u.after.stock_count for u in self.updates

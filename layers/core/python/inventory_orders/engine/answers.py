@@ -88,6 +88,9 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
     lost_pages = any(
         reason.code in (CONDITION_FAILED, RIVAL) for reason in error.reasons[updates:before_records]
     )
+    if any(reason.code in INVALID for reason in error.reasons[updates:before_records]):
+        # None of the changes is to blame.
+        return Failure(FailureKind.EXHAUSTED, "CORRUPT_PAGE", error)
     of_products = list(
         zip((update.before.product_id for update in failed.updates), error.reasons, strict=False)
     )

@@ -198,12 +198,7 @@ class _Batch:
         self._failure: StoreError | None = None
         self._age = age
         self._fought: set[str] = set()
-        # Groups are served by the rows: first come, first served ends where some are served by a lane.
-        for_rows = any(
-            change.group is not None or (change.product_ids and not change.wanted)
-            for change in changes
-        )
-        self._lanes = None if for_rows else engine.lanes
+        self._lanes = engine.lanes
 
     # ------------------------------------------------------------------ the loop
 
@@ -211,7 +206,7 @@ class _Batch:
         """Go on until every change has an outcome."""
         self._begin()
         while self._pending:
-            if self._lanes is not None:
+            if self._lanes is not None and self._is_for_lanes():
                 self._round_with_lanes(self._lanes)
             else:
                 self._round()
@@ -225,7 +220,7 @@ class _Batch:
         """
         engine, changes = self._engine, self._duplicates.first_by_key
         engine.replays.observe_batch()
-        if self._lanes is not None:
+        if self._lanes is not None and self._is_for_lanes():
             self._lanes.demand.see(change.wanted for change in changes.values())
             if engine.replays.are_expected:
                 self._read([*changes])
@@ -313,6 +308,16 @@ class _Batch:
 
     # ------------------------------------------------------------------ with lanes
 
+    def _is_for_lanes(self) -> bool:
+        """Whether what is pending takes units, and gives none back: that is for the rows.
+
+        Groups are served by the rows, too: first come, first served ends where some are served by a lane.
+        """
+        pending = self._pending.values()
+        return any(change.wanted for change in pending) and all(
+            change.group is None and (change.wanted or not change.product_ids) for change in pending
+        )
+
     def _round_with_lanes(self, lanes: Lanes) -> None:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
         visit: Visit | None = None
@@ -328,9 +333,11 @@ class _Batch:
             # All others are through.
             self._throttled.clear()
         try:
-            lane = self._take_lane(lanes)
+            # What is seldom sold costs what it cost without lanes: a process takes a lane when it has a use for it.
+            lane = self._take_lane(lanes) if lanes.keys else None
             supply = self._without_a_visit(lanes, lane)
             if supply is None and self._pending:
+                lane = lane or lanes.take(self._deadline, self._stats)
                 visit = self._visit(lanes, lane)
                 supply = visit.prepare(self._age)
                 has_lost = supply is None

@@ -23,6 +23,7 @@ from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import (
     CONDITION_FAILED,
     INVALID,
+    THROTTLED,
     TRANSIENT,
     RetryingClient,
 )
@@ -72,7 +73,7 @@ def recall(
 ) -> Recalled:
     """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
 
-    A product that is gone, or under a live lease of somebody else, is left alone.
+    A product that is gone, under a live lease of somebody else, or throttled, is left alone.
 
     Args:
         client: Sends the requests.
@@ -176,6 +177,7 @@ class _Visit:
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
         self._busy: set[int] = set()
+        self._throttled: set[str] = set()
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Recalled:
         """Recall products, in as many attempts as it takes, up to a limit. Reads pages of these lanes with their rows."""
@@ -195,7 +197,7 @@ class _Visit:
                 else:
                     problems.append(problem)
             avoid = self._busy if attempt % 2 else frozenset[int]()
-            transactions = list(self._transactions(ledger, sound, avoid))
+            transactions = list(self._transactions(ledger, sound, avoid, problems))
             for key in stale:
                 self._forget(key)
             if transactions and not self._commit(transactions):
@@ -218,6 +220,8 @@ class _Visit:
     def _concerns(self, row: Product) -> bool:
         """Whether there is something to bring back."""
         lanes = row.lent_to if self._home else row.lent_to - {DEPOT}
+        if row.product_id in self._throttled:
+            return False
         return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
 
     def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
@@ -279,7 +283,11 @@ class _Visit:
     # ------------------------------------------------------------------ writing
 
     def _transactions(
-        self, ledger: Ledger, rows: Sequence[Product], avoid: Collection[int]
+        self,
+        ledger: Ledger,
+        rows: Sequence[Product],
+        avoid: Collection[int],
+        problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
         """What brings products back, each transaction built on those before it."""
         limits = Limits()
@@ -289,15 +297,20 @@ class _Visit:
             new: set[str | PageKey] = {*group, *(PageKey(lane, number) for lane in (DEPOT, *lanes))}
             together = places | new
             if places and (len(together) > room or _size(ledger, together) > limits.size):
-                yield _written_down(ledger)
+                if ledger.touched:
+                    yield _written_down(ledger)
                 together = new
             places = together
             for product_id in group:
-                lent_to = ledger.row(product_id).lent_to
-                ledger.recall(product_id, sorted(lent_to.intersection(lanes)))
-                if self._home and lent_to <= {DEPOT, *lanes}:
+                row = ledger.row(product_id)
+                comes_home = self._home and row.lent_to <= {DEPOT, *lanes}
+                if not comes_home and not row.may_be_lent:
+                    problems.append(_too_low(row))
+                    continue
+                ledger.recall(product_id, sorted(row.lent_to.intersection(lanes)))
+                if comes_home:
                     ledger.bring_home(product_id)
-        if places:
+        if ledger.touched:
             yield _written_down(ledger)
 
     def _pieces(
@@ -361,6 +374,7 @@ class _Visit:
                     self._deadline,
                     self._stats,
                     pages=len(sent.pages),
+                    apart=True,
                 )
             except TransactionCancelledError as cancelled:
                 self._learn(sent, cancelled)
@@ -383,7 +397,13 @@ class _Visit:
             ThrottledError: Nothing came back.
             TransactionCancelledError: It was lost for another reason than rivals.
         """
-        if cancelled.codes <= TRANSIENT:
+        throttled = {
+            update.before.product_id
+            for update, reason in zip(lost.updates, cancelled.reasons, strict=False)
+            if reason.code in THROTTLED
+        }
+        self._throttled |= throttled
+        if cancelled.codes <= TRANSIENT and not throttled:
             raise ThrottledError(
                 "CONTENTION", "rivals or throttles in every attempt"
             ) from cancelled
@@ -410,12 +430,16 @@ class _Visit:
 
 
 def _written_down(ledger: Ledger) -> Transaction:
-    try:
-        updates, pages = ledger.changes()
-    except ValueError as error:
-        # A row that somebody else wrote, with less in it than lent products have.
-        raise CorruptItemError(f"{error}; repair the item", "CORRUPT_PRODUCT") from error
+    updates, pages = ledger.changes()
     return Transaction(updates, (), pages)
+
+
+def _too_low(row: Product) -> CorruptItemError:
+    return CorruptItemError(
+        f"product {row.product_id} is in lanes, with a row that is {row.status.value} at {row.stock_count} in stock; "
+        "repair the item",
+        "CORRUPT_PRODUCT",
+    )
 
 
 def _size(ledger: Ledger, places: Iterable[str | PageKey]) -> int:

@@ -139,6 +139,7 @@ class Products:
         The write is a transaction of one action with a token, so that a lost response is not taken for a rival's
         write. After a conflict the item that came back is decided upon, without another read. A loss of one action
         is cheap, so it is claimed only where others claim: they would never leave it alone for a read and a write.
+        Where lanes hold some of the product and may not, as it is to be, that is brought home first.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html

@@ -62,7 +62,8 @@ class AtomicDecrement:
 
     `stockCount - :q` needs no version and so loses against no rival. What it cannot do: know the row's new version,
     change the status, or tell products apart that were made one after the other under one id. So it is conditioned
-    on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both.
+    on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both; while
+    lanes hold some of the product, also above 0. What they hold the engine brings home.
     A product that was not seen yet is read once. Where a batch has claimed the product, the decrement waits and tries
     again: it does not join the line, because a claim of its own would keep out all other decrements. Only where the
     condition fails for another reason does the engine decide, with a read.

@@ -5,6 +5,9 @@ result and releasing it is one request too. It is fenced: every write raises `_v
 `lockVersion` the version that its owner's last write made. As long as the two are equal nobody else has written, and
 only then may the owner: one that was paused past its expiry cannot, even if its clock is wrong.
 
+What lanes hold of the product comes home once the lease is taken: from then on nobody draws, and a count of the shelf can
+be compared with the row.
+
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
 
@@ -86,6 +89,8 @@ class Lease:
     ) -> Lease:
         """Lock a product and read it, in one update, if there is no lease or the last one has expired.
 
+        Where lanes may hold some of it, all of that is brought home before the lease is returned.
+
         Args:
             store: Where the product is.
             product_id: The product.
@@ -99,8 +104,10 @@ class Lease:
 
         Raises:
             LeaseHeldError: Somebody else holds one.
+            LeaseLostError: It expired before everything was home.
             ProductNotFoundError: There is no such product.
-            StoreError: DynamoDB failed.
+            CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
+            StoreError: DynamoDB failed, or no time was left.
         """
         client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
         return outwait_claims(
@@ -145,12 +152,7 @@ class Lease:
         return lease
 
     def _bring_home(self, deadline: Deadline) -> None:
-        """Get what lies in lanes, as the owner of the lease. From then on all there is stands in the row.
-
-        Raises:
-            LeaseLostError: It has expired meanwhile.
-            StoreError: DynamoDB failed, or no time was left. The lease is released, or expires.
-        """
+        """Get what lies in lanes, as the owner of the lease. If that fails the lease is released, or expires."""
         client = self.client
         in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
         contention = ContentionStats(client.clock, client.policy.random)
@@ -168,7 +170,13 @@ class Lease:
             self.__exit__(type(error), error, None)
             raise
         product = home.rows.get(self.product_id)
-        if product is None or product.lent_to or product.locked_by != self.owner:
+        is_mine = product is not None and product.locked_by == self.owner
+        if (
+            product is None
+            or not is_mine
+            or product.lock_version != product.version
+            or product.lent_to
+        ):
             raise self._lost()
         self._adopt(product)
 
