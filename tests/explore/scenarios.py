@@ -552,7 +552,7 @@ def _loss_and_lane(world: World, rivals: int) -> None:
     world.product("p", 8, lowStockThreshold=1)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
-    world.deliver("B", "adjust_stock", receipt("loss", "p", -3))
+    world.deliver("B", "adjust_stock", receipt("loss", "p", -2))
     if rivals > 2:
         world.client("C", "decrements", _decrements_once("c"))
 
