@@ -91,7 +91,7 @@ CANCELLED_RECALL = "cancellation against recall"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
 _MINE = '_MINE = "#lockedBy = :owner AND #_version = #lockVersion"'
-_COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt"'
+_COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "'
 
 MUTANTS = (
     _mutant(
@@ -273,7 +273,7 @@ MUTANTS = (
             (
                 *(f"{_PACKAGE}/products/lease.py", _COMMIT),
                 'f"{_MINE} AND #_version >= :version AND (attribute_not_exists(#lockTime) OR #lockTime <> :now) '
-                'AND #createdAt = :createdAt"',
+                'AND #createdAt = :createdAt "',
             ),
         ),
         (SUCCESSOR, LEASE),
@@ -295,8 +295,8 @@ MUTANTS = (
     ),
     _mutant(
         "atomic decrement below the threshold",
-        *("products/decrement.py", "#stockCount > :least"),
-        "#stockCount >= :least",
+        *("products/decrement.py", "#status = :active AND #stockCount > :least AND"),
+        "#status = :active AND #stockCount >= :least AND",
         DECREMENTS,
     ),
     _mutant(
@@ -374,8 +374,8 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/engine/depot.py",
-                "held.reach < self._lane\n",
-                "held.reach < 0\n",
+                "there.reach < self._lane\n",
+                "there.reach < 0\n",
             ),
             (f"{_PACKAGE}/domain/ledger.py", "if held is None or lane > held.reach:", "if False:"),
         ),
@@ -420,8 +420,8 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/engine/recall.py",
-                "if self._home and lent_to <= {DEPOT, *lanes}:",
-                "if self._home:",
+                "comes_home = self._home and row.lent_to <= {DEPOT, *lanes}",
+                "comes_home = self._home",
             ),
             (
                 f"{_PACKAGE}/domain/ledger.py",
@@ -503,8 +503,11 @@ MUTANTS = (
     ),
     _mutant(
         "FIFO group served from a lane",
-        *("engine/committer.py", "self._lanes = None if for_rows else engine.lanes"),
-        "self._lanes = engine.lanes",
+        *(
+            "engine/committer.py",
+            "change.group is None and (change.wanted or not change.product_ids)",
+        ),
+        "(change.wanted or not change.product_ids)",
         FIFO_LANE,
     ),
     _mutant(

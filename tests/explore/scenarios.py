@@ -552,7 +552,7 @@ def _loss_and_lane(world: World, rivals: int) -> None:
     world.product("p", 8, lowStockThreshold=1)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
-    world.deliver("B", "adjust_stock", receipt("loss", "p", -3))
+    world.deliver("B", "adjust_stock", receipt("loss", "p", -2))
     if rivals > 2:
         world.client("C", "decrements", _decrements_once("c"))
 
@@ -628,12 +628,12 @@ SCENARIOS = {
         _with_lanes("last unit to draw", _last_unit_to_draw),
         _with_lanes("two visits that both have the depot", _two_visits, line_works=False),
         _with_lanes("sale from a lane against recall", _sale_and_recall),
-        _with_lanes("recall against recall", _two_recalls, switches=3, line_works=False),
-        _with_lanes("recall against fill", _recall_and_fill, line_works=False),
+        _with_lanes("recall against recall", _two_recalls, switches=2, line_works=False),
+        _with_lanes("recall against fill", _recall_and_fill, switches=2, line_works=False),
         _with_lanes(
             "recall of nothing against draw",
             _draw_and_recall_of_nothing,
-            switches=3,
+            switches=2,
             line_works=False,
         ),
         _with_lanes("last units in a lane", _last_units_in_a_lane, check=_nothing_is_left),
@@ -650,18 +650,20 @@ SCENARIOS = {
             "count against draw",
             _count_and_draw,
             jumps=(4.0,),
+            switches=3,
             faults=(*_FAULTS_WITH_LANES, "time"),
         ),
         _with_lanes(
             "count against lane",
             _count_and_lane,
             jumps=(4.0,),
+            switches=3,
             faults=(*_FAULTS_WITH_LANES, "time"),
         ),
         _with_lanes("lease on a row that is lent", _leased_row),
         _with_lanes("delist and relist against fill", _relisted_and_filled),
         _with_lanes("discontinue against lane", _discontinued_in_a_lane, switches=3),
         _with_lanes("loss against lane", _loss_and_lane, switches=3),
-        _with_lanes("cancellation against recall", _cancellation_and_recall),
+        _with_lanes("cancellation against recall", _cancellation_and_recall, switches=3),
     )
 }

@@ -39,9 +39,11 @@ MOST_INVOCATIONS = 25
 MOST_STEPS = 400
 
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
-# after the last. Those in between differ only in their number, so they take long: then there are fewer.
+# after the last. Those in between differ only in their number.
 MOST_REFUSALS = 2
-REFUSAL_SECONDS = 1.0
+
+# Who waits for a depot whose lease nobody will release any more asks seldom, so that runs are short.
+SECONDS_IN_LINE = 1.0
 
 TABLES = {
     "Products": ("productId",),
@@ -570,7 +572,8 @@ class World:
 
     def without_switch(self, steps: list[Step]) -> list[Step]:
         """Of some steps those that let the process go on that made the last one; all, if it cannot."""
-        return [step for step in steps if step.choice.process in ("", self._before)] or steps
+        goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
+        return [s for s in steps if not goes_on or s.choice.process in ("", self._before)]
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
@@ -657,8 +660,8 @@ class World:
         assert call is not None
         if process.begun is None:
             process.begun = len(self.history)
-        if self._is_waiting(process):
-            self.clock.seconds += REFUSAL_SECONDS
+        if self._is_in_line(process):
+            self.clock.seconds += SECONDS_IN_LINE
         process.call = process.forced = None
         if choice.action != "go" and forced is None:
             self._use_fault()
