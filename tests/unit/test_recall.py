@@ -116,11 +116,12 @@ class Lanes:
             self.row(product_id).stock_count + sum(self.in_lanes(product_id).values()) + self.sold
         )
 
-    def recall(self, *product_ids, home=False, lanes=range(1, 9), **more):
+    def recall(self, *product_ids, home=False, lanes=range(1, 9)):
         self.tables.calls.clear()
-        return recall(
-            self.client, None, product_ids, self.soon(), self.stats, home=home, lanes=lanes, **more
-        )
+        if not home:
+            return recall(self.client, None, product_ids, self.soon(), self.stats, lanes)
+        visit = recall_module._Visit(self.client, None, self.soon(), self.stats, home=True)
+        return visit.run(product_ids, lanes)
 
     def bring_home(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
@@ -864,7 +865,7 @@ def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
     def rivals(_):
         with pytest.raises(TransactionCancelledError):
             lanes.write(draw)
-        recalled = recall(lanes.client, None, ["p"], lanes.soon(), lanes.stats, home=True)
+        recalled = lanes.recall("p", home=True, lanes=())
         refused.append(recalled.away)
 
     lanes.tables.once("BatchGetItem", rivals)

@@ -326,8 +326,7 @@ class Visit:
                 [*product_ids, *together],
                 self._deadline,
                 self._stats,
-                home=False,
-                lanes=lanes,
+                lanes,
             )
         except CorruptItemError as error:
             return error

@@ -67,9 +67,7 @@ def recall(
     product_ids: Iterable[str],
     deadline: Deadline,
     stats: CommitStats,
-    *,
-    home: bool,
-    lanes: Collection[int] = (),
+    lanes: Collection[int],
 ) -> Recalled:
     """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
 
@@ -81,7 +79,6 @@ def recall(
         product_ids: The products.
         deadline: When to give up.
         stats: Where to note what it took.
-        home: Whether units that no other lane holds any more go on to the row, which then is where they all are.
         lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
 
     Raises:
@@ -89,8 +86,7 @@ def recall(
         ThrottledError: Rivals or throttles were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    visit = _Visit(client, executor, deadline, stats, home=home)
-    return visit.run(list(product_ids), lanes)
+    return _Visit(client, executor, deadline, stats, home=False).run(list(product_ids), lanes)
 
 
 def bring_home(
