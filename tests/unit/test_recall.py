@@ -126,9 +126,7 @@ class Lanes:
     def bring_home(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
         self.tables.calls.clear()
-        return bring_home(
-            self.client, self.engine.contention, None, rows, self.soon(seconds), self.stats
-        )
+        return bring_home(self.client, None, rows, self.soon(seconds), self.stats)
 
     def before_each(self, operation, action):
         """Do something before each call of an operation, but for the calls of the action itself."""
@@ -413,7 +411,7 @@ def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy)
             lose(called, request)
 
         lanes.tables.before = before
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     lanes.tables.before = lambda *_: None
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
     assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
@@ -502,7 +500,7 @@ def test_what_is_home_already_releases_the_depot_at_once(lanes):
     row = lanes.row()
     lanes.recall("p", home=True)
     lanes.tables.calls.clear()
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
@@ -536,7 +534,7 @@ def test_a_claim_on_the_row_is_outwaited(lanes):
     lanes.list_and_lend()
     row, clock = lanes.row(), lanes.client.clock
     lanes.client.store.claim("p", "claim-1", clock.now(), clock.now().timestamp() + 1.0, 0.0)
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
 
 
@@ -550,7 +548,7 @@ def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert lease["lockedBy"] == {"S": "next"}
@@ -669,7 +667,7 @@ def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
 
 def test_what_a_batch_has_claimed_comes_home_under_the_claim(lanes):
     lanes.list_and_lend()
-    lanes.engine.contention.observe_conflict("p", 0.01)
+    lanes.engine.client.contention.observe_conflict("p", 0.01)
     began = lanes.client.clock.monotonic()
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
     assert (outcomes(report), report.stats.claims) == ([(APPLIED, "")], 2)
@@ -915,7 +913,6 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     owner = lanes.row().locked_by
     home = bring_home(
         lanes.client,
-        lanes.engine.contention,
         None,
         [lanes.row()],
         lanes.soon(),

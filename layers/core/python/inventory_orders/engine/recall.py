@@ -17,7 +17,6 @@ from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import (
@@ -91,7 +90,6 @@ def recall(
 
 def bring_home(
     client: RetryingClient,
-    contention: ContentionStats,
     executor: Executor | None,
     products: Iterable[Product],
     deadline: Deadline,
@@ -104,7 +102,6 @@ def bring_home(
 
     Args:
         client: Sends the requests.
-        contention: What this process has seen of its rivals.
         executor: Reads side by side where one request is not enough.
         products: As the caller has read them.
         deadline: When to give up.
@@ -120,7 +117,7 @@ def bring_home(
     wanted = {product.product_id: product for product in products if product.lent_to}
     visits = 0
     while wanted:
-        lease = claim_depot(client, contention, deadline, stats)
+        lease = claim_depot(client, deadline, stats)
         visit = _Visit(client, executor, deadline, stats, owners, home=True, release=lease)
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
