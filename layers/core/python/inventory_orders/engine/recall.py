@@ -50,11 +50,6 @@ class Recalled:
     pages: dict[PageKey, Page] = field(default_factory=dict)
 
     @property
-    def lent(self) -> set[str]:
-        """The products that lanes other than the depot may still hold."""
-        return {p for p, row in self.rows.items() if row is not None and row.lent_to - {DEPOT}}
-
-    @property
     def away(self) -> set[str]:
         """The products of which units may lie elsewhere than in their rows."""
         return {p for p, row in self.rows.items() if row is not None and row.lent_to}
