@@ -89,7 +89,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, claims: bool) -
         del meter
         if not claims:
             client = committer.client
-            committer.contention = _NeverClaims(client.clock, client.policy.random)
+            client.contention = _NeverClaims(client.clock, client.policy.random)
         placed = 0
         for batch in range(_BATCHES):
             ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))

@@ -12,7 +12,6 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
@@ -239,7 +238,6 @@ def empty_lanes(
     """
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)
-    contention = ContentionStats(clock, policy.random)
     problems: list[str] = []
     # Products on the same pages come home with few writes.
     left = sorted(product_ids, key=lambda product_id: PageKey.of(DEPOT, product_id))
@@ -251,7 +249,7 @@ def empty_lanes(
         left += [key for key in snapshot.unprocessed if isinstance(key, str)]
         rows = [row for row in snapshot.products.values() if row is not None]
         try:
-            bring_home(client, contention, None, rows, deadline, stats)
+            bring_home(client, None, rows, deadline, stats)
         except CorruptItemError as error:
             problems.append(str(error))
         on_progress(len(now) - len(snapshot.unprocessed))

@@ -55,7 +55,7 @@ class Bench:
     def claims(self, seconds=20.0):
         self.stats = CommitStats()
         deadline = Deadline.after(seconds, self.clock)
-        return Claims(self.client, self.engine.contention, self.engine.cache, deadline, self.stats)
+        return Claims(self.client, self.engine.cache, deadline, self.stats)
 
 
 def statuses(report):
@@ -133,8 +133,8 @@ class TestBatches:
     def test_a_product_that_rivals_claim_already_is_claimed_first(self):
         bench = Bench(*(product(name, 10) for name in "abc"))
         for name in "abc":
-            bench.engine.contention.observe_conflict(name)
-        bench.engine.contention.observe_conflict("a", 0.1)
+            bench.engine.client.contention.observe_conflict(name)
+        bench.engine.client.contention.observe_conflict("a", 0.1)
         bench.apply(bench.order(a=1, b=1, c=1), bench.order(c=1))
         assert {name for name, _ in bench.store.claims} == {"a"}, "although more want another"
 
@@ -157,8 +157,8 @@ class TestBatches:
         bench = Bench(product("a", 10), product("b", 10))
         for _ in range(2):
             bench.apply(bench.order(a=1, b=1))
-        bench.engine.contention.observe_conflict("a")
-        bench.engine.contention.observe_conflict("a")
+        bench.engine.client.contention.observe_conflict("a")
+        bench.engine.client.contention.observe_conflict("a")
         bench.store.sell("b", 1)
         report = bench.apply(bench.order(a=1, b=1))
         assert statuses(report) == [ChangeStatus.APPLIED]
@@ -166,7 +166,7 @@ class TestBatches:
 
     def test_a_loss_under_a_claim_releases_it_and_claims_two_in_order_of_ids(self):
         bench = Bench(product("a", 10), product("b", 10))
-        bench.engine.contention.observe_conflict("b")
+        bench.engine.client.contention.observe_conflict("b")
         bench.store.faults.extend([rival("b"), rival("a"), rival("a")])
         report = bench.apply(bench.order(a=1, b=1))
         assert statuses(report) == [ChangeStatus.APPLIED]
@@ -179,7 +179,7 @@ class TestBatches:
     def test_a_chain_with_a_parallel_last_step_releases_its_claim_at_the_end(self):
         bench = Bench(*(product(name, 10) for name in "abcdef"), limits=Limits(actions=5))
         for name in "abcd":
-            bench.engine.contention.observe_conflict(name)
+            bench.engine.client.contention.observe_conflict(name)
         first, left, right = dict.fromkeys("abcd", 1), {"a": 1, "e": 1}, {"d": 1, "f": 1}
         report = bench.apply(bench.order(**first), bench.order(**left), bench.order(**right))
         assert statuses(report) == [ChangeStatus.APPLIED] * 3
@@ -208,7 +208,7 @@ class TestBatches:
 
     def test_a_claim_that_the_last_write_does_not_touch_is_released_after_it(self):
         bench = Bench(product("p", 10), product("q", 10), limits=Limits(changes=1))
-        bench.engine.contention.observe_conflict("p")
+        bench.engine.client.contention.observe_conflict("p")
         bench.store.faults.append(rival("p"))
         report = bench.apply(bench.order(p=1, q=1), bench.order(q=1))
         assert statuses(report) == [ChangeStatus.APPLIED] * 2
@@ -226,7 +226,7 @@ class TestBatches:
 
     def test_a_claim_is_released_when_nothing_is_left_to_write(self):
         bench = Bench(product("p", 5))
-        bench.engine.contention.observe_conflict("p")
+        bench.engine.client.contention.observe_conflict("p")
         bench.store.claim_faults.append(Fault(rival=lambda store: store.sell("p", 5)))
         report = bench.apply(bench.order(p=5))
         assert report.outcomes[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
@@ -244,7 +244,7 @@ class TestBatches:
 
     def test_changes_of_other_products_do_not_wait_for_a_claim(self):
         bench = Bench(product("hot", 10), product("cold", 10))
-        bench.engine.contention.observe_conflict("hot")
+        bench.engine.client.contention.observe_conflict("hot")
         bench.store.lock("hot", 1.0, waited=0.0)
         report = bench.apply(bench.order(hot=1), bench.order(cold=1), seconds=0.5)
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
@@ -252,7 +252,7 @@ class TestBatches:
 
     def test_a_lease_that_outlasts_the_invocation_returns_the_messages(self):
         bench = Bench(product("p", 10))
-        bench.engine.contention.observe_conflict("p")
+        bench.engine.client.contention.observe_conflict("p")
         bench.store.lock("p", 600)
         report = bench.apply(bench.order(p=1))
         assert (statuses(report), report.outcomes[0].cause) == ([ChangeStatus.RETURNED], "LEASED")
@@ -291,7 +291,7 @@ class TestBatches:
 
     def test_a_claim_whose_response_was_lost_is_released_when_time_runs_out(self):
         bench = Bench(product("p", 10))
-        bench.engine.contention.observe_conflict("p")
+        bench.engine.client.contention.observe_conflict("p")
         bench.store.claim_faults.extend([Fault(error=TIMEOUT, applied=True)] * 50)
         report = bench.apply(bench.order(p=1), seconds=0.5)
         assert statuses(report) == [ChangeStatus.RETURNED]
@@ -299,7 +299,7 @@ class TestBatches:
 
     def test_a_throttled_release_is_retried(self):
         bench = Bench(product("p", 5))
-        bench.engine.contention.observe_conflict("p")
+        bench.engine.client.contention.observe_conflict("p")
         bench.store.claim_faults.append(Fault(rival=lambda store: store.sell("p", 5)))
         bench.store.release_errors.append(ThrottledError("ThrottlingException", "slow down"))
         bench.apply(bench.order(p=5))
@@ -403,7 +403,7 @@ class TestTheLine:
         def seconds_in_line(age):
             bench = Bench(product("p", 10))
             for _ in range(20):
-                bench.engine.contention.observe_conflict("p", 5.0)
+                bench.engine.client.contention.observe_conflict("p", 5.0)
             began = bench.clock.seconds
             report = bench.engine.apply([bench.order(p=1)], Deadline.after(60.0, bench.clock), age)
             assert statuses(report) == [ChangeStatus.APPLIED]
@@ -418,7 +418,7 @@ class TestTheLine:
         bench.claims().take("p")
         assert bench.clock.seconds - START >= CLAIM_SECONDS
         assert bench.store.products["p"].lock_wait < CLAIM_SECONDS / 4
-        assert bench.engine.contention.next_claim_delay("p", 0.0) < CLAIM_SECONDS / 4
+        assert bench.engine.client.contention.next_claim_delay("p", 0.0) < CLAIM_SECONDS / 4
 
     def test_an_old_wait_is_forgotten_when_contention_ends(self):
         clock = FakeClock()
@@ -484,12 +484,12 @@ class TestOneClaim:
 
     def test_extending_a_claim_does_not_end_the_contention(self):
         bench = Bench(product("p", 10))
-        bench.engine.contention.observe_conflict("p", 0.1)
+        bench.engine.client.contention.observe_conflict("p", 0.1)
         claims = bench.claims()
         claims.take("p")
         bench.engine.cache.observe_write(bench.store.products["p"])
         claims.take("p")
-        assert bench.engine.contention.product_to_claim(["p"]) == "p"
+        assert bench.engine.client.contention.product_to_claim(["p"]) == "p"
 
 
 class TestSeveralClaims:
@@ -499,7 +499,7 @@ class TestSeveralClaims:
         claims = bench.claims()
         claims.take("a")
         bench.store.lock("b", 1.9, waited=0.0)
-        bench.engine.contention.observe_conflict("b", 1.0)
+        bench.engine.client.contention.observe_conflict("b", 1.0)
         claims.take("b")
         now = bench.clock.seconds
         assert now - START > 1.5
@@ -540,7 +540,7 @@ class TestSeveralClaims:
         def seconds_in_line(*first):
             bench = Bench(product("a", 10), product("b", 10))
             for _ in range(100):
-                bench.engine.contention.observe_conflict("b", 4.0)
+                bench.engine.client.contention.observe_conflict("b", 4.0)
             claims = bench.claims(seconds=60.0)
             for name in first:
                 claims.take(name)

@@ -120,7 +120,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
     tables.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
     worker, tables.calls = tables.worker(), []
     if contested:
-        worker.contention.observe_conflict("full")
+        worker.client.contention.observe_conflict("full")
     report = tables.apply(
         worker,
         *(order(100 + n, "full") for n in range(50)),
@@ -179,7 +179,7 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, cont
         tables.create(f"p{number}")
     worker = tables.worker()
     if contested:
-        worker.contention.observe_conflict("hot")
+        worker.client.contention.observe_conflict("hot")
     throttle(tables, "hot")
     began = tables.clock.now()
     report = tables.apply(
@@ -248,7 +248,7 @@ def test_a_product_is_throttled_for_moments_while_a_contested_one_is_counted(tab
     tables.create("counted")
     worker = tables.worker()
     for _ in range(2):
-        worker.contention.observe_conflict("counted")
+        worker.client.contention.observe_conflict("counted")
     deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
     Lease.acquire(tables.store, "counted", 10, deadline=deadline, outlive_deadline=True)
     throttle(tables, "hot", seconds=2)
@@ -318,7 +318,7 @@ def test_a_claim_of_a_dead_worker_ends_although_its_clock_is_wrong(tables, off, 
     tables.create("p")
     tables.create("q")
     dead, alive = tables.worker(off), tables.worker()
-    dead.contention.observe_conflict("p")
+    dead.client.contention.observe_conflict("p")
     tables.once("TransactWriteItems", die)
     with pytest.raises(Died):
         tables.apply(dead, order(1, "p"))
@@ -409,7 +409,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, conteste
     frozen, other = tables.worker(), tables.worker()
     orders = [order(1, "p"), order(2, "p")]
     if contested:
-        frozen.contention.observe_conflict("p")
+        frozen.client.contention.observe_conflict("p")
 
     def meanwhile():
         done = APPLIED if stop is freeze else REPLAYED
@@ -426,7 +426,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, conteste
 def test_a_worker_frozen_for_an_hour_alone_with_its_claim_still_commits(tables):
     tables.create("p", stock=10)
     frozen = tables.worker()
-    frozen.contention.observe_conflict("p")
+    frozen.client.contention.observe_conflict("p")
     freeze(tables, lambda: None)
     assert statuses(tables.apply(frozen, order(1, "p"))) == [APPLIED]
     assert (tables.stock("p"), tables.unexplained()) == (9, {"p": 0})

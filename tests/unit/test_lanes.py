@@ -710,7 +710,7 @@ def visit_and_more(shop, *, crowded=False):
     shop.lend("scarce", {}, depot=20, reach=0)
     shop.sell(worker, shop.order("new"), shop.order("last"))
     if crowded:
-        worker.contention.observe_conflict(DEPOT_LINE, 0.5)
+        worker.client.contention.observe_conflict(DEPOT_LINE, 0.5)
     return worker, [shop.order(p) for p in ("deep", "new", "scarce", "last")]
 
 

@@ -40,6 +40,11 @@ LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.RETURNED
 
 
+def in_lanes(recalled):
+    """The products that lanes other than the depot may still hold."""
+    return {p for p, row in recalled.rows.items() if row is not None and row.lent_to - {DEPOT}}
+
+
 class Lanes:
     """The tables, what was lent, and who sells from lanes."""
 
@@ -116,18 +121,17 @@ class Lanes:
             self.row(product_id).stock_count + sum(self.in_lanes(product_id).values()) + self.sold
         )
 
-    def recall(self, *product_ids, home=False, lanes=range(1, 9), **more):
+    def recall(self, *product_ids, home=False, lanes=range(1, 9)):
         self.tables.calls.clear()
-        return recall(
-            self.client, None, product_ids, self.soon(), self.stats, home=home, lanes=lanes, **more
-        )
+        if not home:
+            return recall(self.client, None, product_ids, self.soon(), self.stats, lanes)
+        visit = recall_module._Visit(self.client, None, self.soon(), self.stats, home=True)
+        return visit.run(product_ids, lanes)
 
     def bring_home(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
         self.tables.calls.clear()
-        return bring_home(
-            self.client, self.engine.contention, None, rows, self.soon(seconds), self.stats
-        )
+        return bring_home(self.client, None, rows, self.soon(seconds), self.stats)
 
     def before_each(self, operation, action):
         """Do something before each call of an operation, but for the calls of the action itself."""
@@ -197,7 +201,7 @@ def test_one_read_and_one_transaction_recall_products_from_all_lanes(lanes):
         assert lanes.in_lanes(product_id) == {DEPOT: 60}
         assert lanes.row(product_id).lent_to == {DEPOT}
         assert lanes.row(product_id).is_written_as(recalled.rows[product_id])
-    assert recalled.lent == set()
+    assert in_lanes(recalled) == set()
 
 
 def test_after_a_recall_the_depot_fills_no_lane_with_the_product(lanes):
@@ -217,7 +221,7 @@ def test_what_is_brought_home_is_in_the_row_alone(lanes):
 
 def test_a_recall_of_what_only_the_depot_holds_writes_nothing(lanes):
     lanes.list_and_lend(lanes={}, reach=0)
-    assert lanes.recall("p").lent == set()
+    assert in_lanes(lanes.recall("p")) == set()
     assert lanes.tables.calls == ["BatchGetItem"]
 
 
@@ -228,7 +232,7 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(lanes, 
     recalled = lanes.recall("p", home=home)
     # The second attempt leaves the busy lane out, the third has it again. Neither reads.
     assert lanes.tables.calls.count("BatchGetItem") == 2
-    assert recalled.lent == set()
+    assert in_lanes(recalled) == set()
     assert (lanes.total(), lanes.sold) == (100, 1)
     assert lanes.in_lanes() == ({} if home else {DEPOT: 59})
 
@@ -247,7 +251,7 @@ def test_a_lane_that_never_rests_keeps_its_units_and_stays_named(lanes):
     lanes.before_each("TransactWriteItems", lambda _: lanes.sell(2))
     recalled = lanes.recall("p", home=True)
     lanes.tables.before = lambda *_: None
-    assert recalled.lent == {"p"}
+    assert in_lanes(recalled) == {"p"}
     assert lanes.row().lent_to == {DEPOT, 2}
     assert lanes.in_lanes() == {DEPOT: 30, 2: 30 - lanes.sold}
     assert lanes.total() == 100
@@ -314,7 +318,7 @@ def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
         lockVersion={"N": "2"},
     )
     recalled = lanes.recall("p", "t", "unknown", home=True)
-    assert (recalled.rows["unknown"], recalled.away, recalled.lent) == (None, {"t"}, {"t"})
+    assert (recalled.rows["unknown"], recalled.away, in_lanes(recalled)) == (None, {"t"}, {"t"})
     assert lanes.row("t").lent_to == token
     assert lanes.in_lanes("t") == {DEPOT: 10, 1: 20, 2: 30}
     assert lanes.in_lanes("p") == {}
@@ -412,7 +416,7 @@ def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy)
             lose(called, request)
 
         lanes.tables.before = before
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     lanes.tables.before = lambda *_: None
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
     assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
@@ -444,7 +448,7 @@ def test_of_two_recalls_each_unit_arrives_once(lanes):
 def test_a_fill_in_between_loses_a_recall_and_the_next_attempt_brings_its_units(lanes):
     lanes.list_and_lend()
     lanes.tables.once("TransactWriteItems", lambda _: lanes.fill(3))
-    assert lanes.recall("p").lent == set()
+    assert in_lanes(lanes.recall("p")) == set()
     assert (lanes.in_lanes(), lanes.row().lent_to) == ({DEPOT: 60}, {DEPOT})
 
 
@@ -501,7 +505,7 @@ def test_what_is_home_already_releases_the_depot_at_once(lanes):
     row = lanes.row()
     lanes.recall("p", home=True)
     lanes.tables.calls.clear()
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
@@ -535,7 +539,7 @@ def test_a_claim_on_the_row_is_outwaited(lanes):
     lanes.list_and_lend()
     row, clock = lanes.row(), lanes.client.clock
     lanes.client.store.claim("p", "claim-1", clock.now(), clock.now().timestamp() + 1.0, 0.0)
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
 
 
@@ -549,7 +553,7 @@ def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
-    bring_home(lanes.client, lanes.engine.contention, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert lease["lockedBy"] == {"S": "next"}
@@ -668,7 +672,7 @@ def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
 
 def test_what_a_batch_has_claimed_comes_home_under_the_claim(lanes):
     lanes.list_and_lend()
-    lanes.engine.contention.observe_conflict("p", 0.01)
+    lanes.engine.client.contention.observe_conflict("p", 0.01)
     began = lanes.client.clock.monotonic()
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
     assert (outcomes(report), report.stats.claims) == ([(APPLIED, "")], 2)
@@ -864,7 +868,7 @@ def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
     def rivals(_):
         with pytest.raises(TransactionCancelledError):
             lanes.write(draw)
-        recalled = recall(lanes.client, None, ["p"], lanes.soon(), lanes.stats, home=True)
+        recalled = lanes.recall("p", home=True, lanes=())
         refused.append(recalled.away)
 
     lanes.tables.once("BatchGetItem", rivals)
@@ -914,7 +918,6 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     owner = lanes.row().locked_by
     home = bring_home(
         lanes.client,
-        lanes.engine.contention,
         None,
         [lanes.row()],
         lanes.soon(),

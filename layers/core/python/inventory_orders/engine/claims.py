@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.contention import FIRST_WAIT, ContentionStats
+from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
@@ -53,7 +53,6 @@ class Claims:
 
     Args:
         client: How to write.
-        contention: What this process has seen of its rivals.
         cache: The products as this process left them.
         deadline: When to give up.
         stats: Where the requests are counted.
@@ -63,7 +62,6 @@ class Claims:
     def __init__(
         self,
         client: RetryingClient,
-        contention: ContentionStats,
         cache: ProductCache,
         deadline: Deadline,
         stats: CommitStats,
@@ -71,7 +69,6 @@ class Claims:
     ) -> None:
         self.held: dict[str, float] = {}
         self._client = client
-        self._contention = contention
         self._cache = cache
         self._deadline = deadline
         self._stats = stats
@@ -127,7 +124,7 @@ class Claims:
                 is_new = True
                 self._release_after(product_id)
                 self._cache.forget(product_id)
-                self._contention.observe_conflict(product_id, rival.lock_wait)
+                self._client.contention.observe_conflict(product_id, rival.lock_wait)
                 if seen is None or seen[0] != rival.lock_time:
                     seen = rival.lock_time, clock.monotonic()
                 watched = clock.monotonic() - seen[1]
@@ -157,9 +154,11 @@ class Claims:
     def _observe(self, product: Product, refusals: int) -> None:
         """Learn from a claim that was granted after so many refusals."""
         if refusals == 0 and self._cache.observe_read(product):
-            self._contention.observe_calm(product.product_id)
+            self._client.contention.observe_calm(product.product_id)
         else:
-            self._contention.observe_claim(product.product_id, self._waited[product.product_id])
+            self._client.contention.observe_claim(
+                product.product_id, self._waited[product.product_id]
+            )
 
     def _claim(self, product_id: str, owner: str, waited: float) -> Product:
         """Ask once for a claim, or for more time of one's own."""
@@ -174,7 +173,7 @@ class Claims:
     def _next_delay(self, product_id: str, waited: float) -> float:
         """Seconds until the next request. A batch that holds another claim goes first: others wait for that one."""
         age = math.inf if self.held else self._age + waited
-        return self._contention.next_claim_delay(product_id, age)
+        return self._client.contention.next_claim_delay(product_id, age)
 
     def _wait(self, product_id: str, delay: float) -> bool:
         """Wait for a product, and keep what is held meanwhile. Returns False at once if there is no time for it."""

@@ -34,7 +34,6 @@ from inventory_orders.domain.planner import (
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.answers import Failure, FailureKind, classify
 from inventory_orders.engine.claims import CLAIM_SECONDS, Claims
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.depot import Supply, Visit
 from inventory_orders.engine.lanes import Lanes
 from inventory_orders.engine.line import release_depot
@@ -81,7 +80,6 @@ class Committer:
 
     Attributes:
         client: Sends the requests.
-        contention: What this process has seen of its rivals.
         cache: The products as this process left them.
         replays: Whether replays were met lately.
         limits: What one transaction may hold.
@@ -99,7 +97,6 @@ class Committer:
         lanes: int = 0,
     ) -> None:
         self.client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
-        self.contention = ContentionStats(self.client.clock, self.client.policy.random)
         self.cache = ProductCache(self.client.clock)
         self.replays = RecentReplays()
         self.limits = limits or Limits()
@@ -192,9 +189,7 @@ class _Batch:
         self._losses = 0
         self._retries: dict[RecordKey, int] = {}
         self._stats = CommitStats()
-        self._claims = Claims(
-            engine.client, engine.contention, engine.cache, deadline, self._stats, age
-        )
+        self._claims = Claims(engine.client, engine.cache, deadline, self._stats, age)
         self._failure: StoreError | None = None
         self._age = age
         self._fought: set[str] = set()
@@ -225,15 +220,16 @@ class _Batch:
             if engine.replays.are_expected:
                 self._read([*changes])
             return
-        engine.contention.observe_batch(p for c in changes.values() for p in c.product_ids)
+        contention = self._client.contention
+        contention.observe_batch(p for c in changes.values() for p in c.product_ids)
         wanted = self._product_ids()
-        to_claim = engine.contention.product_to_claim(wanted)
+        to_claim = contention.product_to_claim(wanted)
         if to_claim is not None:
             self._take_claim(to_claim)
         else:
             for product_id in wanted:
                 cached = engine.cache.get(product_id)
-                if cached is not None and not engine.contention.is_contested(product_id):
+                if cached is not None and not contention.is_contested(product_id):
                     self._products[product_id] = cached
                     self._from_cache.add(product_id)
         unknown = [product_id for product_id in wanted if product_id not in self._products]
@@ -267,7 +263,7 @@ class _Batch:
         if has_lost:
             self._losses += 1
             self._return_out_of_attempts()
-            contention = self._engine.contention
+            contention = self._client.contention
             waits_in_line = contention.product_to_claim(self._product_ids()) is not None
             if self._throttled or self._claims.held or not waits_in_line:
                 self._back_off()
@@ -418,7 +414,6 @@ class _Batch:
         return Visit(
             self._client,
             self._engine.executor,
-            self._engine.contention,
             lanes,
             lane,
             self._need(),
@@ -587,13 +582,13 @@ class _Batch:
         for product_id, found in failure.found_products:
             self._observe(product_id, found)
         for product_id in failure.rivals:
-            self._engine.contention.observe_conflict(product_id)
+            self._client.contention.observe_conflict(product_id)
         for product_id, why in failure.refused:
             self._give_up_product(product_id, "CORRUPT_PRODUCT", _refusal(product_id, why))
         self._throttled.update(failure.throttled)
         if failure.rivals and self._claims.held and self._losses > 1:
             # The first one may have been in flight before the claim; another one is not kept out by it.
-            most_wanted = self._engine.contention.most_wanted(failure.rivals)
+            most_wanted = self._client.contention.most_wanted(failure.rivals)
             self._to_claim_too |= {*self._claims.held, most_wanted}
         replaced = [self._recognise(change, record) for change, record in failure.found_records]
         undecided = [change for change in changes if change.record_key in self._pending]
@@ -756,7 +751,7 @@ class _Batch:
             if (product := self._products[product_id]) is not None and product.lease_left(now) > 0
         }
         wanted = claimed_by_others | (self._to_claim_too & touched)
-        if (to_claim := self._engine.contention.product_to_claim(touched)) is not None:
+        if (to_claim := self._client.contention.product_to_claim(touched)) is not None:
             wanted.add(to_claim)
         elif not wanted:
             wanted = touched & held.keys()
@@ -808,7 +803,6 @@ class _Batch:
         try:
             bring_home(
                 self._client,
-                engine.contention,
                 engine.executor,
                 [product for product in known if product is not None],
                 self._deadline,
@@ -872,7 +866,7 @@ class _Batch:
                 self._engine.cache.observe_read(product)
                 if product.is_claimed and product.lease_left(now) > 0:
                     self._engine.cache.forget(product_id)
-                    self._engine.contention.observe_conflict(product_id, product.lock_wait)
+                    self._client.contention.observe_conflict(product_id, product.lock_wait)
         self._unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self._recognise(self._duplicates.first_by_key[key], record)

@@ -25,7 +25,7 @@ from inventory_orders.domain.allotments import (
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.contention import FIRST_WAIT, ContentionStats
+from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.lanes import Lanes
 from inventory_orders.engine.line import DEPOT_LINE, claim_depot
 from inventory_orders.engine.reader import read
@@ -81,7 +81,6 @@ class Visit:
     Args:
         client: Sends the requests.
         executor: Runs requests side by side.
-        contention: What this process has seen of its rivals.
         lanes: What it knows of lanes.
         lane: Its lane; None if it has none, and all is sold at the depot.
         need: Units that the open orders want, by product.
@@ -98,7 +97,6 @@ class Visit:
         self,
         client: RetryingClient,
         executor: Executor | None,
-        contention: ContentionStats,
         lanes: Lanes,
         lane: int | None,
         need: Mapping[str, int],
@@ -110,7 +108,6 @@ class Visit:
         self.lease: LaneLease | None = None
         self._client = client
         self._executor = executor
-        self._contention = contention
         self._lanes = lanes
         self._lane = lane
         self._need = need
@@ -137,8 +134,8 @@ class Visit:
         """
         self._in_use = self._lanes.in_use(self._deadline, self._stats)
         patience = Deadline.after(min(_PATIENCE, self._deadline.remaining()), self._client.clock)
-        self.lease = claim_depot(self._client, self._contention, patience, self._stats, age)
-        alone = self._contention.average_wait(DEPOT_LINE) < FIRST_WAIT
+        self.lease = claim_depot(self._client, patience, self._stats, age)
+        alone = self._client.contention.average_wait(DEPOT_LINE) < FIRST_WAIT
         short = self._look_and_draw()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
             problem = self._recall(lent)
@@ -333,8 +330,7 @@ class Visit:
                 [*product_ids, *together],
                 self._deadline,
                 self._stats,
-                home=False,
-                lanes=lanes,
+                lanes,
             )
         except CorruptItemError as error:
             return error

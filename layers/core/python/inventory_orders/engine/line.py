@@ -10,7 +10,6 @@ import uuid
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
@@ -31,7 +30,6 @@ _DOUBT = 0.1
 
 def claim_depot(
     client: RetryingClient,
-    contention: ContentionStats,
     deadline: Deadline,
     stats: CommitStats,
     age: float = 0.0,
@@ -40,7 +38,6 @@ def claim_depot(
 
     Args:
         client: Sends the requests.
-        contention: What this process has seen of its rivals, the line at the depot included.
         deadline: When to give up.
         stats: Where to note what it took.
         age: Seconds for which the changes have waited before: what has waited longer comes first.
@@ -49,7 +46,7 @@ def claim_depot(
         ThrottledError: No time was left to wait.
         StoreError: DynamoDB failed.
     """
-    clock, owner = client.clock, f"visit-{uuid.uuid4().hex}"
+    clock, contention, owner = client.clock, client.contention, f"visit-{uuid.uuid4().hex}"
     began, dead, failures = clock.monotonic(), "", 0
     seen: tuple[str, float, float] | None = None
     delay = 0.0

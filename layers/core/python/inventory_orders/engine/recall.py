@@ -17,7 +17,6 @@ from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import (
@@ -51,11 +50,6 @@ class Recalled:
     pages: dict[PageKey, Page] = field(default_factory=dict)
 
     @property
-    def lent(self) -> set[str]:
-        """The products that lanes other than the depot may still hold."""
-        return {p for p, row in self.rows.items() if row is not None and row.lent_to - {DEPOT}}
-
-    @property
     def away(self) -> set[str]:
         """The products of which units may lie elsewhere than in their rows."""
         return {p for p, row in self.rows.items() if row is not None and row.lent_to}
@@ -67,9 +61,7 @@ def recall(
     product_ids: Iterable[str],
     deadline: Deadline,
     stats: CommitStats,
-    *,
-    home: bool,
-    lanes: Collection[int] = (),
+    lanes: Collection[int],
 ) -> Recalled:
     """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
 
@@ -81,7 +73,6 @@ def recall(
         product_ids: The products.
         deadline: When to give up.
         stats: Where to note what it took.
-        home: Whether units that no other lane holds any more go on to the row, which then is where they all are.
         lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
 
     Raises:
@@ -89,13 +80,11 @@ def recall(
         ThrottledError: Rivals or throttles were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    visit = _Visit(client, executor, deadline, stats, home=home)
-    return visit.run(list(product_ids), lanes)
+    return _Visit(client, executor, deadline, stats, home=False).run(list(product_ids), lanes)
 
 
 def bring_home(
     client: RetryingClient,
-    contention: ContentionStats,
     executor: Executor | None,
     products: Iterable[Product],
     deadline: Deadline,
@@ -108,7 +97,6 @@ def bring_home(
 
     Args:
         client: Sends the requests.
-        contention: What this process has seen of its rivals.
         executor: Reads side by side where one request is not enough.
         products: As the caller has read them.
         deadline: When to give up.
@@ -124,7 +112,7 @@ def bring_home(
     wanted = {product.product_id: product for product in products if product.lent_to}
     visits = 0
     while wanted:
-        lease = claim_depot(client, contention, deadline, stats)
+        lease = claim_depot(client, deadline, stats)
         visit = _Visit(client, executor, deadline, stats, owners, home=True, release=lease)
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from inventory_orders.clock import Clock, Deadline
+from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.pace import Pace
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -44,6 +45,7 @@ class RetryingClient:
         clock: Source of time.
 
     Attributes:
+        contention: What this process has seen of its rivals.
         pace: How fast the tables let this process go.
     """
 
@@ -51,6 +53,7 @@ class RetryingClient:
         self.store = store
         self.policy = policy
         self.clock = clock
+        self.contention = ContentionStats(clock, policy.random)
         self.pace = Pace(clock)
 
     def write(

@@ -15,7 +15,6 @@ from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, LaneLea
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, Products
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import bring_home
@@ -105,7 +104,6 @@ class _Sweep:
     def __init__(self, client: RetryingClient, deadline: Deadline) -> None:
         self._client = client
         self._deadline = deadline
-        self._contention = ContentionStats(client.clock, client.policy.random)
         self._stats = CommitStats()
         self._lanes_in_use: set[int] = set()
         self.report = SweepReport()
@@ -133,7 +131,7 @@ class _Sweep:
 
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
         """Move the units of a lane's pages to the depot, in one transaction. Returns whether it was written."""
-        visit = claim_depot(self._client, self._contention, self._deadline, self._stats)
+        visit = claim_depot(self._client, self._deadline, self._stats)
         is_written = False
         try:
             ledger = self._given_back(keys)
@@ -197,9 +195,7 @@ class _Sweep:
                 self.repair(problem)
             idle = [row for row in self._known(found, snapshot.products) if self._is_idle(row)]
             try:
-                home = bring_home(
-                    self._client, self._contention, None, idle, self._deadline, self._stats
-                )
+                home = bring_home(self._client, None, idle, self._deadline, self._stats)
             except CorruptItemError as error:
                 self.repair(str(error))
                 return

@@ -23,7 +23,6 @@ from inventory_orders.domain.product import (
     stock_status,
 )
 from inventory_orders.engine.claims import Claims, outwait_claims
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import CONDITION_FAILED, INVALID, RetryingClient
@@ -107,7 +106,6 @@ class Products:
 
     def __post_init__(self) -> None:
         self._client = RetryingClient(self.store, self.policy, self.clock)
-        self._contention = ContentionStats(self.clock, self.policy.random)
         self._cache = ProductCache(self.clock)
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
@@ -200,7 +198,7 @@ class Products:
 
     @contextmanager
     def _claims(self, deadline: Deadline) -> Iterator[Claims]:
-        claims = Claims(self._client, self._contention, self._cache, deadline, self.stats)
+        claims = Claims(self._client, self._cache, deadline, self.stats)
         try:
             yield claims
         finally:
@@ -238,7 +236,7 @@ class Products:
             StoreError: DynamoDB failed, or no time was left.
         """
         claims.release()
-        bring_home(self._client, self._contention, None, [product], deadline, self.stats)
+        bring_home(self._client, None, [product], deadline, self.stats)
         return self.get(product.product_id, deadline)
 
     def _lease_left(self, product: Product) -> float:

@@ -23,7 +23,6 @@ from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.claims import outwait_claims
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import TRANSIENT, RetryingClient
 from inventory_orders.engine.stats import CommitStats
@@ -155,11 +154,9 @@ class Lease:
         """Get what lies in lanes, as the owner of the lease. If that fails the lease is released, or expires."""
         client = self.client
         in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
-        contention = ContentionStats(client.clock, client.policy.random)
         try:
             home = bring_home(
                 client,
-                contention,
                 None,
                 [self.product],
                 in_time,
