@@ -32,17 +32,17 @@ class Exchange:
 
     Attributes:
         target: `X-Amz-Target`: service and operation, such as `DynamoDB_20120810.GetItem`.
-        request: The body of the request.
+        request: The body of the request: as sent, or parsed.
         status: HTTP status; 0 without a response.
-        response: The body of the response.
+        response: The body of the response: as received, or parsed.
         began: When the request was sent, in seconds on the engine's clock.
         ended: When the response arrived.
     """
 
     target: str
-    request: bytes
+    request: bytes | Mapping[str, Any]
     status: int
-    response: bytes
+    response: bytes | Mapping[str, Any]
     began: float
     ended: float
 
@@ -68,6 +68,9 @@ class Usage:
     index: float = 0.0
     read: float = 0.0
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.write + other.write, self.index + other.index, self.read + other.read)
+
 
 class Call:
     """A parsed request to DynamoDB.
@@ -88,17 +91,15 @@ class Call:
     @cached_property
     def request(self) -> Mapping[str, Any]:
         """The request's parameters."""
-        content: Mapping[str, Any] = json.loads(self.exchange.request or b"{}")
-        return content
+        return _parsed(self.exchange.request)
 
     @cached_property
     def answer(self) -> Mapping[str, Any]:
         """The response, or the error. Empty without a readable response."""
         try:
-            content: Mapping[str, Any] = json.loads(self.exchange.response or b"{}")
+            return _parsed(self.exchange.response)
         except ValueError:
-            content = {}
-        return content
+            return {}
 
     @property
     def reasons(self) -> list[str]:
@@ -178,6 +179,11 @@ class Call:
             units += sum(_read_units(wanted, item) for item in found)
             units += missing * _read_units(wanted, None)
         return units
+
+
+def _parsed(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = json.loads(body or b"{}") if isinstance(body, bytes) else body
+    return content
 
 
 def item_size(item: Mapping[str, Any]) -> int:

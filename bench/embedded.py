@@ -26,7 +26,7 @@ from botocore.httpsession import URLLib3Session
 
 from bench import contenders, figures, workloads
 from bench.capacity import Exchange
-from bench.figures import Cell, Observed
+from bench.figures import Cell, Observed, Tally
 from bench.workloads import Workload
 from inventory_orders.store.rows import KEYS, Item, Table, decode
 from local import emulator
@@ -413,8 +413,7 @@ def _put_together(
     results: Sequence[_Result], tables: Mapping[str, str], window: float | None
 ) -> Observed:
     observed = Observed(
-        tables["PRODUCTS_TABLE_NAME"],
-        tables["ORDERS_TABLE_NAME"],
+        Tally(tables["PRODUCTS_TABLE_NAME"], tables["ORDERS_TABLE_NAME"]),
         began=min(result.began for result in results),
         window=window,
     )
@@ -423,5 +422,6 @@ def _put_together(
         observed.given_up |= result.given_up
         observed.deliveries += result.deliveries
         observed.invocations += result.invocations
-        observed.exchanges += result.exchanges
+        for exchange in result.exchanges:
+            observed.tally.add(exchange)
     return observed

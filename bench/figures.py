@@ -12,10 +12,56 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.capacity import Call, Exchange
+from bench.capacity import Call, Exchange, Usage
 from bench.workloads import Workload
 from inventory_orders.domain.allotments import Page
 from operations.prices import Bill
+
+
+class Tally:
+    """What requests came to. None of them is kept.
+
+    Args:
+        products_table: Name of the Products table.
+        orders_table: Name of the Orders table.
+
+    Attributes:
+        calls: Number of requests to DynamoDB.
+        others: Number of other requests.
+        usage: What they consumed.
+        attempts: Transactions that tried to write products or orders.
+        conflicts: Those of them that lost against a rival.
+        claims_refused: Refused claims.
+        tries: How often each order was tried to be written.
+        durable: When each order was first written.
+    """
+
+    def __init__(self, products_table: str, orders_table: str) -> None:
+        self._tables = products_table, orders_table
+        self.calls = self.others = 0
+        self.usage = Usage()
+        self.attempts = self.conflicts = self.claims_refused = 0
+        self.tries: Counter[str] = Counter()
+        self.durable: dict[str, float] = {}
+
+    def add(self, exchange: Exchange) -> None:
+        """Count a request."""
+        if not exchange.target.startswith("DynamoDB"):
+            self.others += 1
+            return
+        call = Call(exchange, *self._tables)
+        self.calls += 1
+        self.usage += call.usage
+        if call.operation == "UpdateItem":
+            # Claims are the only single updates of these tables.
+            self.claims_refused += call.is_conflict
+        else:
+            self.attempts += call.is_attempt
+            self.conflicts += call.is_conflict
+        for order_id in call.order_ids:
+            self.tries[order_id] += 1
+            if call.ok:
+                self.durable[order_id] = min(self.durable.get(order_id, math.inf), exchange.ended)
 
 
 @dataclass(slots=True)
@@ -23,26 +69,22 @@ class Observed:
     """The observations of one cell. All times are seconds on a clock that all its workers share.
 
     Attributes:
-        products_table: Name of the Products table.
-        orders_table: Name of the Orders table.
-        began: When the workers started.
-        window: Seconds after which no worker took another batch; None to answer all orders.
+        tally: All requests, without those of the warm-up.
+        began: When the workers started, or the warm-up was over.
+        window: Seconds after that in which workers took batches; None to answer all orders.
         received: When each order was first delivered to a worker.
         deliveries: Number of delivered messages, including redeliveries.
         given_up: Orders that were returned at their last delivery.
         invocations: The duration of each invocation.
-        exchanges: All requests, without those of the warm-up.
     """
 
-    products_table: str
-    orders_table: str
+    tally: Tally
     began: float
     window: float | None = None
     received: dict[str, float] = field(default_factory=dict)
     deliveries: int = 0
     given_up: set[str] = field(default_factory=set)
     invocations: list[float] = field(default_factory=list)
-    exchanges: list[Exchange] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +129,7 @@ class Cell:
         unfinished: Orders that were returned and not delivered again before the end.
         seconds: From the start to the last answer, or to the end of the window.
         orders_per_second: Orders answered per second in that time.
+        worst: Orders answered per second in the worst ten seconds of that time; NaN if it was shorter.
         requests: Requests to DynamoDB, per order.
         write_units: Write units per order, without the index.
         index_units: Write units of the index `byUser`, per order.
@@ -119,6 +162,7 @@ class Cell:
     unfinished: int
     seconds: float
     orders_per_second: float
+    worst: float
     requests: float
     write_units: float
     index_units: float
@@ -153,20 +197,10 @@ def reduce(
     audited: Audit,
 ) -> Cell:
     """Compute the figures of one cell."""
-    products, orders = observed.products_table, observed.orders_table
-    calls = [
-        Call(exchange, products, orders)
-        for exchange in observed.exchanges
-        if exchange.target.startswith("DynamoDB")
-    ]
-    durable: dict[str, float] = {}
-    tries: Counter[str] = Counter()
-    for call in calls:
-        for order_id in call.order_ids:
-            tries[order_id] += 1
-            if call.ok:
-                durable.setdefault(order_id, call.exchange.ended)
-    answered = {order_id: at for order_id, at in durable.items() if order_id in observed.received}
+    tally = observed.tally
+    answered = {
+        order_id: at for order_id, at in tally.durable.items() if order_id in observed.received
+    }
     end = max(answered.values(), default=observed.began)
     if observed.window is not None:
         # After the end workers finish one by one, which would distort the rate.
@@ -174,25 +208,16 @@ def reduce(
     seconds = end - observed.began
     in_time = sum(1 for at in answered.values() if at <= end)
     waits = [at - observed.received[order_id] for order_id, at in answered.items()]
-    retries = [tries[order_id] - 1 for order_id in answered]
-    usages = [call.usage for call in calls]
-    write_units = sum(usage.write for usage in usages)
-    index_units = sum(usage.index for usage in usages)
-    read_units = sum(usage.read for usage in usages)
-    # Claims are the only single updates of these tables.
-    transactions = [call for call in calls if call.operation != "UpdateItem"]
-    attempts = sum(call.is_attempt for call in transactions)
-    conflicts = sum(call.is_conflict for call in transactions)
-    refused_claims = sum(call.is_conflict for call in calls) - conflicts
+    retries = [tally.tries[order_id] - 1 for order_id in answered]
     bill = Bill(
-        write_units=write_units + index_units,
-        read_units=read_units,
+        write_units=tally.usage.write + tally.usage.index,
+        read_units=tally.usage.read,
         invocations=len(observed.invocations),
         seconds=sum(observed.invocations),
         messages=len(observed.received),
         deliveries=observed.deliveries,
         messages_per_poll=min(10, batch),
-        queue_requests=len(observed.exchanges) - len(calls),
+        queue_requests=tally.others,
     )
 
     def per_order(total: float) -> float:
@@ -212,14 +237,15 @@ def reduce(
         unfinished=len(observed.received.keys() - answered.keys() - observed.given_up),
         seconds=seconds,
         orders_per_second=in_time / seconds if seconds else math.nan,
-        requests=per_order(len(calls)),
-        write_units=per_order(write_units),
-        index_units=per_order(index_units),
-        read_units=per_order(read_units),
-        attempts=per_order(attempts),
-        conflicts=per_order(conflicts),
-        conflict_rate=conflicts / attempts if attempts else math.nan,
-        claims_refused=per_order(refused_claims),
+        worst=_worst([at - observed.began for at in answered.values()], int(seconds)),
+        requests=per_order(tally.calls),
+        write_units=per_order(tally.usage.write),
+        index_units=per_order(tally.usage.index),
+        read_units=per_order(tally.usage.read),
+        attempts=per_order(tally.attempts),
+        conflicts=per_order(tally.conflicts),
+        conflict_rate=tally.conflicts / tally.attempts if tally.attempts else math.nan,
+        claims_refused=per_order(tally.claims_refused),
         retries=sum(retries) / len(retries) if retries else math.nan,
         retries_p95=int(percentile(retries, 95)) if retries else 0,
         p50_ms=percentile(waits, 50) * 1000,
@@ -229,6 +255,60 @@ def reduce(
         applied_twice=audited.applied_twice,
         lost=audited.lost,
     )
+
+
+def _worst(moments: Iterable[float], seconds: int) -> float:
+    """The least rate in any ten of so many seconds."""
+    by_second = Counter(map(int, moments))
+    tens = [sum(by_second[at + n] for n in range(10)) for at in range(seconds - 9)]
+    return min(tens) / 10 if tens else math.nan
+
+
+class Books:
+    """What became of orders, entered one by one.
+
+    Attributes:
+        placed: Number of placed orders.
+        rejected: Number of rejected orders.
+        sold: Units in placed orders, by product.
+    """
+
+    def __init__(self) -> None:
+        self.placed = self.rejected = 0
+        self.sold: Counter[str] = Counter()
+
+    def enter(self, status: str, wanted: Mapping[str, int]) -> None:
+        """Enter the row of an order, with the units that it wants of each product."""
+        if status == "PENDING":
+            self.placed += 1
+            self.sold.update(wanted)
+        elif status == "REJECTED":
+            self.rejected += 1
+
+    def audit(
+        self,
+        opening: Mapping[str, int],
+        products: Iterable[Mapping[str, Any]],
+        pages: Iterable[Page],
+        lost: int,
+    ) -> Audit:
+        """Compare with what is left.
+
+        Args:
+            opening: Opening stock by product id.
+            products: Rows of the Products table, as plain values.
+            pages: Pages of lanes, which hold more of the stock.
+            lost: Number of orders that were acknowledged but have no row.
+        """
+        stock = Counter({row["productId"]: int(row["stockCount"]) for row in products})
+        for page in pages:
+            stock.update({product_id: held.units for product_id, held in page.holdings.items()})
+        oversold = applied_twice = 0
+        for product_id, units in opening.items():
+            taken = units - stock[product_id]
+            oversold += max(0, self.sold[product_id] - min(units, taken))
+            applied_twice += max(0, taken - self.sold[product_id])
+        return Audit(self.placed, self.rejected, oversold, applied_twice, lost)
 
 
 def audit(
@@ -248,25 +328,11 @@ def audit(
         pages: Pages of lanes, which hold more of the stock.
     """
     status = {row["orderId"]: row["status"] for row in orders if row["orderId"] in workload.bodies}
-    sold: Counter[str] = Counter()
+    books = Books()
     for order_id, state in status.items():
-        if state == "PENDING":
-            sold.update(workload.quantities(order_id))
-    stock = Counter({row["productId"]: int(row["stockCount"]) for row in products})
-    for page in pages:
-        stock.update({product_id: held.units for product_id, held in page.holdings.items()})
-    oversold = applied_twice = 0
-    for product_id, opening in workload.stock.items():
-        taken = opening - stock[product_id]
-        oversold += max(0, sold[product_id] - min(opening, taken))
-        applied_twice += max(0, taken - sold[product_id])
-    return Audit(
-        placed=sum(state == "PENDING" for state in status.values()),
-        rejected=sum(state == "REJECTED" for state in status.values()),
-        oversold=oversold,
-        applied_twice=applied_twice,
-        lost=sum(order_id not in status for order_id in acknowledged),
-    )
+        books.enter(state, workload.quantities(order_id))
+    lost = sum(order_id not in status for order_id in acknowledged)
+    return books.audit(workload.stock, products, pages, lost)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ REAL_ORDERS = ROOT.parent / "shared" / "data" / "online_retail_baskets.csv.gz"
 
 CREATED_AT = "2026-11-01T00:00:00.000000+00:00"
 WARM_UP_PRODUCT = "warm-up"
-_PLENTY = 1_000_000_000
+PLENTY = 1_000_000_000
 _ZIPF_PRODUCTS = 1_000
 
 
@@ -51,7 +52,7 @@ def hot_product(count: int, seed: int) -> Workload:
     """Make orders for one product, with enough stock for all."""
     chance = random.Random(f"hot {seed}")
     orders = [_order(f"hot-{n:06}", [("drop", chance.choice((1, 1, 1, 2)))]) for n in range(count)]
-    return Workload("hot", "one hot product", {"drop": _PLENTY}, dict(orders))
+    return Workload("hot", "one hot product", {"drop": PLENTY}, dict(orders))
 
 
 def sell_out(count: int, seed: int) -> Workload:
@@ -72,7 +73,7 @@ def zipf(count: int, seed: int) -> Workload:
         chosen = chance.choices(products, cum_weights=weights, k=chance.randint(1, 5))
         lines = [(product_id, chance.choice((1, 1, 2, 3))) for product_id in dict.fromkeys(chosen)]
         orders.append(_order(f"zipf-{number:06}", lines))
-    stock = dict.fromkeys(products, _PLENTY)
+    stock = dict.fromkeys(products, PLENTY)
     return Workload("zipf", "Zipf over 1,000 products", stock, dict(orders))
 
 
@@ -89,6 +90,61 @@ def real_orders(count: int, path: Path = REAL_ORDERS) -> Workload | None:
     return Workload("real", "real orders", demand(messages), bodies)
 
 
+def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str, int]]]:
+    """Repeat the orders of a workload without end: in another order each time, and with new ids.
+
+    Yields:
+        Id, message body, and units by product.
+    """
+    chance = random.Random(f"queue {seed}")
+    orders = [
+        (order_id, json.loads(body)["items"], workload.quantities(order_id))
+        for order_id, body in workload.bodies.items()
+    ]
+    for time in itertools.count():
+        for order_id, items, wanted in chance.sample(orders, len(orders)):
+            new_id = f"{order_id}-{time}"
+            body = {"orderId": new_id, "userId": f"user-{order_id[-5:]}", "items": items}
+            yield new_id, json.dumps(body), wanted
+
+
+def with_depth(workload: Workload, depth: float, spread: float, seed: int) -> Workload:
+    """Give a workload stock that lasts for a time.
+
+    Args:
+        workload: The workload.
+        depth: Seconds for which the stock of each product lasts at 500 orders a second; infinite for plenty.
+        spread: Standard deviation of the logarithm of the depth from product to product.
+        seed: Seed of the depths.
+    """
+    demand = dict.fromkeys(workload.stock, 0)
+    for order_id in workload.bodies:
+        for product_id, units in workload.quantities(order_id).items():
+            demand[product_id] += units
+    count = len(workload.bodies)
+    stock = stock_for([units / count for units in demand.values()], depth, spread, seed)
+    return replace(workload, stock=dict(zip(demand, stock, strict=True)))
+
+
+def stock_for(demand: Sequence[float], depth: float, spread: float, seed: int) -> list[int]:
+    """Units that last for so many seconds at 500 orders a second, with a depth of its own for each product.
+
+    Args:
+        demand: Units of each product in an average order.
+        depth: How many seconds.
+        spread: Standard deviation of the logarithm of the depth from product to product.
+        seed: Seed of the depths.
+    """
+    if math.isinf(depth):
+        return [PLENTY] * len(demand)
+    chance = random.Random(f"stock {seed}")
+    # The factor keeps the mean where it is.
+    return [
+        max(1, round(500 * depth * units * chance.lognormvariate(-(spread**2) / 2, spread)))
+        for units in demand
+    ]
+
+
 def product_rows(workload: Workload) -> list[dict[str, Any]]:
     """Make the rows of the Products table as plain values: the catalogue, and the product for warm-up orders."""
     return [
@@ -101,7 +157,7 @@ def product_rows(workload: Workload) -> list[dict[str, Any]]:
             "createdAt": CREATED_AT,
             "lastUpdatedAt": CREATED_AT,
         }
-        for product_id, stock in [*workload.stock.items(), (WARM_UP_PRODUCT, _PLENTY)]
+        for product_id, stock in [*workload.stock.items(), (WARM_UP_PRODUCT, PLENTY)]
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Any
 from zlib import crc32
 
@@ -16,6 +17,7 @@ from simulated_aws.latency import (
     TokenBucket,
 )
 from simulated_aws.scheduler import Scheduler
+from simulated_aws.values import size_of_item
 
 Place = tuple[str, Key]
 """An item: its table and its key."""
@@ -39,6 +41,7 @@ class ContendedDynamoDB:
         network: How long calls take.
         write_units: Capacity of a partition in write units per second.
         read_units: Capacity of a partition in read units per second.
+        partitions: Number of partitions, by table.
 
     Attributes:
         in_flight: Items that have accepted a transaction which has not ended yet.
@@ -51,7 +54,9 @@ class ContendedDynamoDB:
         network: Network,
         write_units: float = PARTITION_WRITE_UNITS,
         read_units: float = PARTITION_READ_UNITS,
+        partitions: Mapping[str, int] = PARTITIONS,
     ) -> None:
+        self._partitions = partitions
         self._scheduler = scheduler
         self._store = store
         self._network = network
@@ -115,15 +120,15 @@ class ContendedDynamoDB:
         """Check a transaction now, item by item, and apply it when its time at the service is over."""
         contents = [next(iter(action.values())) for action in request["TransactItems"]]
         places = [(content["TableName"], self._key_of(content)) for content in contents]
+        before = {place: self._item(place) for place in places}
         busy = [
             _THROTTLED
-            if not self._has_room("write", place, 2.0)
+            if not self._has_room("write", place, 2 * _write_units(content, before[place]))
             else _CONFLICT
             if place in self.in_flight
             else None
-            for place in places
+            for place, content in zip(places, contents, strict=True)
         ]
-        before = {place: self._item(place) for place in places}
         # With a busy item nothing is applied, so the store must not remember the token.
         without_token = {
             name: value for name, value in request.items() if name != "ClientRequestToken"
@@ -178,10 +183,19 @@ class ContendedDynamoDB:
 
     def _has_room(self, kind: str, place: Place, units: float) -> bool:
         name, key = place
-        partition = crc32(repr(key).encode()) % PARTITIONS.get(name, 4)
+        partition = crc32(repr(key).encode()) % self._partitions.get(name, 4)
         bucket = self._buckets.get((kind, name, partition))
         if bucket is None:
             rate = self._units[kind]
             bucket = TokenBucket(rate, rate * BURST_SECONDS)
             self._buckets[kind, name, partition] = bucket
         return bucket.take(units, self._scheduler.now)
+
+
+def _write_units(content: Mapping[str, Any], before: Item | None) -> int:
+    """Units of a write outside of a transaction, which the larger of old and new item decides.
+
+    An update does not tell the new item. Its values stand for it, which is close enough.
+    """
+    known = content.get("Item") or content.get("ExpressionAttributeValues", {})
+    return max(1, ceil(max(size_of_item(known), size_of_item(before or {})) / 1024))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from hashlib import sha256
 from math import ceil
 from typing import Any
 
@@ -562,7 +563,7 @@ class DynamoDB:
             raise invalid("Transaction request cannot include multiple operations on one item")
         token, content = request.get("ClientRequestToken"), ""
         if token is not None:
-            content = json.dumps(actions, sort_keys=True)
+            content = sha256(json.dumps(actions, sort_keys=True).encode()).hexdigest()
             if self._is_replay(token, content):
                 sizes = [
                     (w.table, Consumed(reads=2 * _read_units([w.before], consistent=True)))

@@ -27,7 +27,8 @@ workers start at the same moment. Rates are measured while the queue still holds
 is ever idle.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
-separately), the limits of the index, item sizes above 1 KB in the buckets, and the batch window of the queue.
+separately), the limits of the index, the sizes of what is read and of single writes, partitions that split, and the batch window of
+the queue.
 """
 
 from __future__ import annotations

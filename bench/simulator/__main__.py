@@ -9,6 +9,7 @@ import typer
 
 from bench import plan
 from bench.simulator import engine
+from bench.simulator.engine import Conditions
 from bench.workloads import REAL_ORDERS
 from simulated_aws.latency import LATENCIES
 
@@ -39,7 +40,8 @@ def main(
         made = plan.make(workload, engine.supply(contender, count, rounds), seed, REAL_ORDERS)
         if made is None:
             raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
-        cell = engine.run(contender, made, count, seed, LATENCIES[latency], window, lanes)
+        conditions = Conditions(LATENCIES[latency], window, lanes)
+        cell = engine.run(contender, made, count, seed, conditions)
         mean = 1000 * count * cell.batch / cell.orders_per_second
         typer.echo(
             f"{count:7} {cell.orders_per_second:8,.0f} {cell.requests:6.3f} {cell.write_units:6.2f} "

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import base64
 import functools
+import gc
 import io
-import json
 import logging
 import os
 import random
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,18 +33,23 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from bench import contenders, plan
 from bench.capacity import Exchange
-from bench.figures import Cell, Observed, audit, reduce
+from bench.figures import Books, Cell, Observed, Tally, reduce
 from bench.plan import Size, Step
-from bench.workloads import CREATED_AT, Workload, product_rows, sqs_event
+from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from infra.settings import MOST_LANES
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.allotments import Holding, Page, PageKey
+from inventory_orders.engine.demand import Demand
 from inventory_orders.invocation import runtime
-from inventory_orders.store.rows import KEYS, Table, decode, read_page
+from inventory_orders.store.rows import KEYS, Table, decode, page_units, read_page
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB
 from simulated_aws.latency import (
     CPU,
     INVOCATION_SECONDS,
     MAX_DELIVERIES,
+    MILLISECOND,
+    PARTITIONS,
     PUBLISHED,
     VISIBILITY_SECONDS,
     Latencies,
@@ -66,6 +72,7 @@ class _Message:
     Attributes:
         order_id: Id of its order.
         body: The message body.
+        wanted: Units of its order, by product.
         sent: Its position in the order of sending.
         deliveries: Number of deliveries so far.
         first_received: Unix second of the first delivery.
@@ -74,6 +81,7 @@ class _Message:
 
     order_id: str
     body: str
+    wanted: Mapping[str, int]
     sent: int
     deliveries: int = 0
     first_received: float = 0.0
@@ -86,34 +94,43 @@ class _Queue:
     Source of that order: "generally delivered in the same order as they are sent",
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
 
+    Args:
+        scheduler: Provides virtual time.
+        sent: The messages, in the order of sending. There may be no end of them.
+
     Attributes:
         closed: Whether it delivers nothing more.
+        open: The messages that were taken and have not ended, by order id.
     """
 
-    def __init__(self, scheduler: Scheduler, messages: Sequence[_Message]) -> None:
+    def __init__(self, scheduler: Scheduler, sent: Iterable[_Message]) -> None:
         self._scheduler = scheduler
-        self._visible = [(message.sent, message) for message in messages]
-        self._open = len(messages)
+        self._sent = iter(sent)
+        self._again: list[tuple[int, _Message]] = []
         self._idle: list[Task] = []
         self.closed = False
+        self.open: dict[str, _Message] = {}
 
     def take(self, most: int) -> list[_Message]:
         """Wait for messages and take them; none if all have ended or the queue is closed."""
-        while not self._visible and self._open and not self.closed:
+        while not self.closed:
+            taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
+            taken += islice(self._sent, most - len(taken))
+            for message in taken:
+                message.deliveries += 1
+                message.hidden = VISIBILITY_SECONDS
+                self.open[message.order_id] = message
+            if taken or not self.open:
+                return taken
             self._idle.append(self._scheduler.current)
             self._scheduler.block()
-        if self.closed:
-            return []
-        taken = [heappop(self._visible)[1] for _ in range(min(most, len(self._visible)))]
-        for message in taken:
-            message.deliveries += 1
-            message.hidden = VISIBILITY_SECONDS
-        return taken
+        return []
 
-    def end(self, count: int) -> None:
-        """Delete this many of the messages that were taken."""
-        self._open -= count
-        if not self._open:
+    def end(self, messages: Iterable[_Message]) -> None:
+        """Delete messages that were taken."""
+        for message in messages:
+            del self.open[message.order_id]
+        if not self.open:
             self._wake_idle()
 
     def give_back(self, messages: Sequence[_Message]) -> None:
@@ -130,7 +147,7 @@ class _Queue:
     def _show(self, delay: float, messages: Sequence[_Message]) -> None:
         self._scheduler.sleep(delay)
         for message in messages:
-            heappush(self._visible, (message.sent, message))
+            heappush(self._again, (message.sent, message))
         self._wake_idle()
 
     def _wake_idle(self) -> None:
@@ -175,15 +192,37 @@ class _Context:
         return max(0, int((self._deadline - self._scheduler.now) * 1000))
 
 
-class _CompactExchange(Exchange):
-    """An exchange with compressed content, because there are thousands of up to 100 KB."""
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which a cell runs.
 
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        return zlib.decompress(value) if name in ("request", "response") else value
+    Attributes:
+        latencies: How long calls take.
+        window: Virtual seconds after which no worker takes another batch. It ends earlier when the queue holds only
+            one batch per worker, so that the rate is that of a queue that is never empty. None to answer all orders.
+        lanes: How many lanes there may be; as many as there are workers if not given.
+        batch: Most messages of an invocation; as the contender says if not given.
+        endless: Whether the orders are repeated without end, in another order each time.
+        warm_up: Virtual seconds before the window, which do not count.
+        warm: Whether lanes and depot are full at the start, and all workers know the demand.
+        until: Share of the stock at which the window ends.
+        partitions: Number of partitions, by table.
+        watch: Called with each request.
+    """
+
+    latencies: Latencies = PUBLISHED
+    window: float | None = None
+    lanes: int | None = None
+    batch: int | None = None
+    endless: bool = False
+    warm_up: float = 0.0
+    warm: bool = False
+    until: float = 0.0
+    partitions: Mapping[str, int] = field(default_factory=lambda: PARTITIONS)
+    watch: Callable[[Exchange], None] | None = None
 
 
-class _Simulation:
+class Simulation:
     """One cell: a contender, a workload, and a number of workers.
 
     Args:
@@ -192,39 +231,49 @@ class _Simulation:
         workers: Number of concurrent workers.
         seed: Seed of all randomness.
         latencies: How long calls take.
-        window: Seconds after which no worker takes another batch; None to answer all orders.
-        lanes: How many lanes there may be.
+        conditions: Under which it runs.
+
+    Attributes:
+        observed: What was seen.
     """
 
     def __init__(
-        self,
-        contender: str,
-        workload: Workload,
-        workers: int,
-        seed: int,
-        latencies: Latencies,
-        window: float | None,
-        lanes: int,
+        self, contender: str, workload: Workload, workers: int, seed: int, conditions: Conditions
     ) -> None:
-        self._lanes = lanes
+        self._conditions = conditions
         self._contender = contenders.describe(contender)
+        if conditions.batch is not None:
+            self._contender = replace(self._contender, batch=conditions.batch)
         self._workload = workload
         self._workers = workers
         self._seed = seed
-        self._region = Region(latencies, random.Random(f"latencies {seed}"))
+        self._region = Region(conditions.latencies, random.Random(f"latencies {seed}"))
         self._scheduler = Scheduler()
         self._store = DynamoDB(self.now)
-        self._dynamodb = ContendedDynamoDB(self._scheduler, self._store, self._region)
+        self._dynamodb = ContendedDynamoDB(
+            self._scheduler, self._store, self._region, partitions=conditions.partitions
+        )
         self._sqs = Sqs(self.now)
         self._dead_letters = self._sqs.create("DeadLetters")
-        self._queue = _Queue(
-            self._scheduler,
-            [_Message(*order, sent) for sent, order in enumerate(workload.bodies.items())],
-        )
-        self._acknowledged: set[str] = set()
-        self.observed = Observed("Products", "Orders", 0.0, window)
+        self._queue = _Queue(self._scheduler, self._messages())
+        self._wanted = [workload.quantities(order_id) for order_id in workload.bodies]
+        self._demand: Demand | None = None
+        self._books = Books()
+        self._lost = self._ended = 0
+        self._most_sold = (1 - conditions.until) * sum(workload.stock.values())
+        self.observed = Observed(Tally("Products", "Orders"), 0.0, conditions.window)
         spare = workers * self._contender.batch
-        self._enough = len(workload.bodies) - (spare if spare < len(workload.bodies) else 0)
+        count = inf if conditions.endless else len(workload.bodies)
+        self._enough = count - (spare if spare < count else 0)
+
+    def _messages(self) -> Iterator[_Message]:
+        workload = self._workload
+        if self._conditions.endless:
+            for sent, order in enumerate(endless(workload, self._seed)):
+                yield _Message(*order, sent)
+        else:
+            for sent, (order_id, body) in enumerate(workload.bodies.items()):
+                yield _Message(order_id, body, workload.quantities(order_id), sent)
 
     # ------------------------------------------------------------------ time
 
@@ -250,11 +299,21 @@ class _Simulation:
     def run(self) -> None:
         """Run the cell."""
         with self._world():
-            for _ in range(self._workers):
-                self._scheduler.start(self._work, _Worker())
-            if self.observed.window is not None:
-                self._scheduler.start(self._end_of_window, _Worker())
-            self._scheduler.run()
+            if self._conditions.warm:
+                self._scheduler.start(self._learn_demand, _Worker())
+            else:
+                self._start_workers()
+            if self._conditions.window is not None:
+                self._scheduler.start(self._watch, _Worker())
+            thresholds = gc.get_threshold()
+            # Looking for cycles in tables of this size takes half of the time.
+            gc.freeze()
+            gc.set_threshold(100_000, 50, 1_000)
+            try:
+                self._scheduler.run()
+            finally:
+                gc.set_threshold(*thresholds)
+                gc.unfreeze()
 
     @contextmanager
     def _world(self) -> Iterator[None]:
@@ -266,6 +325,8 @@ class _Simulation:
         for row in product_rows(self._workload):
             item = {name: TypeSerializer().serialize(value) for name, value in row.items()}
             self._store.answer("PutItem", {"TableName": "Products", "Item": item})
+        if self._conditions.warm and self._lanes():
+            self._fill_lanes()
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(mock.patch.dict(os.environ, self._environment(), clear=True))
@@ -285,6 +346,48 @@ class _Simulation:
             executor = functools.partial(VirtualExecutor, self._scheduler)
             enter(mock.patch.object(runtime, "ThreadPoolExecutor", executor))
             yield
+
+    def _fill_lanes(self) -> None:
+        """Fill all lanes, and the depot with half of the rest, about as they are after a while."""
+        lanes, demand = self._lanes(), Demand(SystemClock())
+        demand.see(self._wanted)
+        pages: dict[PageKey, dict[str, Holding]] = {}
+        for product_id, units in self._workload.stock.items():
+            row = self._store.tables["Products"].items[product_id,]
+            each = min(int(demand.level(product_id)), (units - 1) // lanes)
+            left = units - lanes * each
+            depot = left // 2
+            if each < 1 or depot < 1:
+                continue
+            for lane in range(lanes + 1):
+                holding = (
+                    Holding(CREATED_AT, each, 0) if lane else Holding(CREATED_AT, depot, lanes)
+                )
+                pages.setdefault(PageKey.of(lane, product_id), {})[product_id] = holding
+            lent_to = {"SS": [str(lane) for lane in range(lanes + 1)]}
+            row |= {"stockCount": {"N": str(left - depot)}, "lentTo": lent_to}
+        for key, holdings in pages.items():
+            units_held = base64.b64encode(page_units(Page(key, 1, "warm", holdings))).decode()
+            item = {
+                "page": {"S": str(key)},
+                "_version": {"N": "1"},
+                "epoch": {"S": "warm"},
+                "units": {"B": units_held},
+                "lastUpdatedAt": {"S": CREATED_AT},
+            }
+            self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
+
+    def _learn_demand(self) -> None:
+        """Learn the demand, for all workers to begin with: each product was wanted twice."""
+        self._demand = Demand(SystemClock())
+        for _ in range(2):
+            self._demand.see(self._wanted)
+            self._scheduler.sleep(MILLISECOND)
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        for _ in range(self._workers):
+            self._scheduler.start(self._work, _Worker())
 
     def _calendar(self) -> SimpleNamespace:
         """Make a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
@@ -312,9 +415,13 @@ class _Simulation:
                 "AWS_EC2_METADATA_DISABLED": "true",
                 "POWERTOOLS_SERVICE_NAME": "simulated",
                 "POWERTOOLS_METRICS_NAMESPACE": "simulated",
-                "LANES": str(self._lanes),
+                "LANES": str(self._lanes()),
             }
         )
+
+    def _lanes(self) -> int:
+        given = self._conditions.lanes
+        return min(self._workers, MOST_LANES) if given is None else given
 
     def _create_table(self, name: str, *keys: str) -> None:
         self._store.answer(
@@ -387,23 +494,18 @@ class _Simulation:
         began: float,
     ) -> None:
         target = f"{'DynamoDB_20120810' if service == 'dynamodb' else 'AmazonSQS'}.{operation}"
-        exchange = _CompactExchange(
-            target=target,
-            request=zlib.compress(json.dumps(request).encode(), 1),
-            status=status,
-            response=zlib.compress(json.dumps(reply).encode(), 1),
-            began=began,
-            ended=self._scheduler.now,
-        )
-        self.observed.exchanges.append(exchange)
+        exchange = Exchange(target, request, status, reply, began, self._scheduler.now)
+        self.observed.tally.add(exchange)
+        if self._conditions.watch is not None:
+            self._conditions.watch(exchange)
 
     # ------------------------------------------------------------------ the workers
 
     def _work(self) -> None:
         """Take batches and handle them until there are none."""
         worker: _Worker = self._scheduler.owner
-        observed = self.observed
         while batch := self._queue.take(self._contender.batch):
+            observed = self.observed
             for message in batch:
                 observed.received.setdefault(message.order_id, self._scheduler.now)
                 message.first_received = message.first_received or self.now()
@@ -413,7 +515,7 @@ class _Simulation:
             worker.batch, worker.deadline = batch, began + INVOCATION_SECONDS
             returned = self._invoke(worker)
             worker.deadline = inf
-            observed.invocations.append(self._scheduler.now - began)
+            self.observed.invocations.append(self._scheduler.now - began)
             self._settle(batch, returned)
 
     def _invoke(self, worker: _Worker) -> list[_Message]:
@@ -422,6 +524,8 @@ class _Simulation:
         try:
             if worker.handler is None:
                 worker.handler = contenders.load(self._contender.name).lambda_handler
+                if self._demand is not None and (lanes := runtime.committer().lanes) is not None:
+                    lanes.demand = deepcopy(self._demand)
             self._compute(worker, CPU.message * len(batch))
             event = sqs_event([(m.body, m.deliveries, m.first_received) for m in batch])
             answer = worker.handler(event, _Context(self._scheduler, worker.deadline))
@@ -439,36 +543,65 @@ class _Simulation:
         self.observed.given_up |= {message.order_id for message in tired}
         again = [message for message in returned if message.deliveries < MAX_DELIVERIES]
         self._queue.give_back(again)
-        self._queue.end(len(batch) - len(again))
-        left = {message.order_id for message in returned}
-        self._acknowledged |= {message.order_id for message in batch} - left
-        if self.observed.window is not None and len(self._acknowledged) >= self._enough:
+        left = {message.order_id for message in again}
+        self._queue.end(message for message in batch if message.order_id not in left)
+        left |= {message.order_id for message in returned}
+        for message in batch:
+            if message.order_id not in left:
+                self._enter(message)
+        is_enough = self._ended >= self._enough or self._books.sold.total() >= self._most_sold
+        if self._conditions.window is not None and is_enough:
             self._close()
 
-    def _end_of_window(self) -> None:
-        self._scheduler.sleep(self.observed.window or 0.0)
+    def _enter(self, message: _Message) -> None:
+        """Enter an acknowledged order into the books. Its row is not needed any more."""
+        self._ended += 1
+        row = self._store.tables["Orders"].items.pop((message.order_id,), None)
+        if row is None:
+            self._lost += 1
+        else:
+            self._books.enter(row["status"]["S"], message.wanted)
+
+    def _watch(self) -> None:
+        """End the warm-up, and at its time the window."""
+        conditions = self._conditions
+        if conditions.warm_up:
+            self._scheduler.sleep(conditions.warm_up)
+            received = {
+                name: at for name, at in self.observed.received.items() if name in self._queue.open
+            }
+            self.observed = Observed(
+                Tally("Products", "Orders"), self._scheduler.now, conditions.window, received
+            )
+            self._books.placed = self._books.rejected = 0
+        self._scheduler.sleep(conditions.window or 0.0)
         self._close()
 
     def _close(self) -> None:
         """End the window, unless it has ended already."""
         if not self._queue.closed:
-            self.observed.window = self._scheduler.now
+            self.observed.window = self._scheduler.now - self.observed.began
             self._queue.close()
 
     # ------------------------------------------------------------------ the result
 
     def cell(self) -> Cell:
         """Compute the figures, and check the tables."""
-        rows = {
-            name: [decode(item) for item in self._store.tables[name].items.values()]
-            for name in ("Products", "Orders")
-        }
-        pages = (
-            read_page({**item, "units": {"B": base64.b64decode(item["units"]["B"])}})
-            for item in self._store.tables["Allotments"].items.values()
-            if "units" in item
+        tables = self._store.tables
+        for row in tables["Orders"].items.values():
+            message = self._queue.open.get(row["orderId"]["S"])
+            if message is not None:
+                self._books.enter(row["status"]["S"], message.wanted)
+        audited = self._books.audit(
+            self._workload.stock,
+            [decode(item) for item in tables["Products"].items.values()],
+            [
+                read_page({**item, "units": {"B": base64.b64decode(item["units"]["B"])}})
+                for item in tables["Allotments"].items.values()
+                if "units" in item
+            ],
+            self._lost,
         )
-        audited = audit(self._workload, rows["Products"], rows["Orders"], self._acknowledged, pages)
         return reduce(
             *("simulated", self._contender.name, self._contender.batch),
             *(self._workload, self._workers, self._seed),
@@ -488,24 +621,18 @@ def run(
     workload: Workload,
     workers: int,
     seed: int = 0,
-    latencies: Latencies = PUBLISHED,
-    window: float | None = None,
-    lanes: int | None = None,
+    conditions: Conditions = Conditions(),
 ) -> Cell:
     """Simulate one cell.
 
     Args:
         contender: Name of its module.
-        workload: The content of the queue at the start.
+        workload: The content of the queue at the start, or what is repeated.
         workers: Number of concurrent workers.
         seed: Seed of all randomness. The same seed gives the same figures.
-        latencies: How long calls take.
-        window: Virtual seconds after which no worker takes another batch. It ends earlier when the queue holds only
-            one batch per worker, so that the rate is that of a queue that is never empty. None to answer all orders.
-        lanes: How many lanes there may be; as many as there are workers if not given.
+        conditions: Under which it runs.
     """
-    most = min(workers, MOST_LANES) if lanes is None else lanes
-    simulation = _Simulation(contender, workload, workers, seed, latencies, window, most)
+    simulation = Simulation(contender, workload, workers, seed, conditions)
     simulation.run()
     return simulation.cell()
 
@@ -525,4 +652,6 @@ def measure(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:
         count = size.orders["sell-out"]
     window = plan.virtual_window(step, size)
     made = plan.make(step.workload, count, seed, orders)
-    return run(step.contender, made, step.workers, seed, window=window) if made else None
+    return (
+        run(step.contender, made, step.workers, seed, Conditions(window=window)) if made else None
+    )

@@ -110,6 +110,8 @@ def _check_change(world: World, change: Change) -> None:
         return
     if table == "StockAdjustments":
         _require(before is None, f"the adjustment {name} was changed after it was booked")
+        if after is not None and "counted" in after:
+            _check_count(world, after)
         return
     if after is None:
         _require(table == "Products", f"{table} {name} was deleted")
@@ -130,6 +132,14 @@ def _check_change(world: World, change: Change) -> None:
         _check_product(world, change)
     elif table == "Orders" and after is not None:
         _check_order(world, change, before, after)
+
+
+def _check_count(world: World, count: dict[str, Any]) -> None:
+    stock = world.stock[count["productId"]][-1]
+    _require(
+        not stock.set_aside and "lentTo" not in (stock.row or {}),
+        f"{count['counted']} of {count['productId']} were counted, and {stock.set_aside} more may be in lanes",
+    )
 
 
 def _without_lock(item: dict[str, Any]) -> dict[str, Any]:
@@ -183,6 +193,9 @@ def _check_order(
         )
     _check_order_of_group(world, name)
     _check_lines(world, change, after)
+    if any(group for _, body, group in world.sent.values() if body.get("orderId") == name):
+        lanes = [line["lanePage"] for line in after["items"] if "lanePage" in line]
+        _require(not lanes, f"order {name} of a group was served from {lanes}")
 
 
 def _seen(

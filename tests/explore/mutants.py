@@ -66,9 +66,32 @@ DECREMENTS = "atomic against optimistic decrement"
 OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
 
+DRAW = "draw against order by row"
+LAST_DRAW = "last unit to draw"
+VISITS = "two visits that both have the depot"
+SALE_RECALL = "sale from a lane against recall"
+RECALLS = "recall against recall"
+RECALL_NOTHING = "recall of nothing against draw"
+RECALL_FILL = "recall against fill"
+LAST_IN_LANE = "last units in a lane"
+TAKEN_OVER = "lane taken over against its woken owner"
+FILLED_AGAIN = "page emptied and filled again"
+MADE_AGAIN = "page made again"
+LANE_AND_ROW = "order from lane and row against recall"
+SWEEP = "sweep against visit"
+SWEEP_IN_USE = "sweep against a lane in use"
+FIFO_LANE = "FIFO group against lane"
+COUNT_DRAW = "count against draw"
+LEASED = "lease on a row that is lent"
+COUNT_LANE = "count against lane"
+RELISTED_FILL = "delist and relist against fill"
+DISCONTINUED = "discontinue against lane"
+LOSS = "loss against lane"
+CANCELLED_RECALL = "cancellation against recall"
+
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
 _MINE = '_MINE = "#lockedBy = :owner AND #_version = #lockVersion"'
-_COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt"'
+_COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "'
 
 MUTANTS = (
     _mutant(
@@ -250,7 +273,7 @@ MUTANTS = (
             (
                 *(f"{_PACKAGE}/products/lease.py", _COMMIT),
                 'f"{_MINE} AND #_version >= :version AND (attribute_not_exists(#lockTime) OR #lockTime <> :now) '
-                'AND #createdAt = :createdAt"',
+                'AND #createdAt = :createdAt "',
             ),
         ),
         (SUCCESSOR, LEASE),
@@ -272,8 +295,8 @@ MUTANTS = (
     ),
     _mutant(
         "atomic decrement below the threshold",
-        *("products/decrement.py", "#stockCount > :least"),
-        "#stockCount >= :least",
+        *("products/decrement.py", "#status = :active AND #stockCount > :least AND"),
+        "#status = :active AND #stockCount >= :least AND",
         DECREMENTS,
     ),
     _mutant(
@@ -299,6 +322,205 @@ MUTANTS = (
         *("invocation/sqs_batch.py", "if rejection.reason in rules.poison or is_last:"),
         "if False:",
         OTHERS,
+    ),
+    _mutant(
+        "page written whatever its version",
+        *("store/dynamodb.py", 'condition = "#_version = :version AND #epoch = :epoch"'),
+        'condition = "(#_version = :version OR #_version <> :version) AND #epoch = :epoch"',
+        *(TAKEN_OVER, SALE_RECALL),
+    ),
+    _mutant(
+        "page written whatever its epoch",
+        *("store/dynamodb.py", 'condition = "#_version = :version AND #epoch = :epoch"'),
+        'condition = "#_version = :version AND (#epoch = :epoch OR #epoch <> :epoch)"',
+        MADE_AGAIN,
+    ),
+    _mutant(
+        "page made by two at once",
+        *("store/dynamodb.py", 'condition, values = "attribute_not_exists(#page)", {}'),
+        'condition, values = "attribute_not_exists(#page) OR attribute_exists(#page)", {}',
+        VISITS,
+    ),
+    _mutant(
+        "draw that ignores the threshold",
+        *("engine/depot.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
+        "surplus = row.stock_count - 1",
+        DRAW,
+    ),
+    Mutant(
+        "row that is lent sold to the last unit",
+        (
+            (
+                f"{_PACKAGE}/domain/product.py",
+                "return self.stock_count - max(0, self.low_stock_threshold) - 1",
+                "return self.available",
+            ),
+            (
+                f"{_PACKAGE}/domain/ledger.py",
+                "if after.lent_to and not after.may_be_lent:",
+                "if False:",
+            ),
+        ),
+        (DRAW,),
+    ),
+    _mutant(
+        "draw that names the depot alone",
+        *("domain/ledger.py", "row.lent_to | frozenset(range(reach + 1))"),
+        "row.lent_to | frozenset({DEPOT})",
+        DRAW,
+    ),
+    Mutant(
+        "fill beyond the reach",
+        (
+            (
+                f"{_PACKAGE}/engine/depot.py",
+                "there.reach < self._lane\n",
+                "there.reach < 0\n",
+            ),
+            (f"{_PACKAGE}/domain/ledger.py", "if held is None or lane > held.reach:", "if False:"),
+        ),
+        (RECALL_FILL,),
+    ),
+    _mutant(
+        "recall that leaves the depot free to fill",
+        *("domain/ledger.py", "        self._set_reach(product_id, 0)\n"),
+        "",
+        SALE_RECALL,
+    ),
+    _mutant(
+        "recall that does not check a lane without units",
+        *(
+            "domain/ledger.py",
+            "            self._touched_pages[PageKey.of(lane, product_id)] = None\n",
+        ),
+        "",
+        RECALL_FILL,
+    ),
+    _mutant(
+        "recall that does not check the depot's page",
+        *(
+            "domain/ledger.py",
+            "        self._set_reach(product_id, 0)\n"
+            "        self._touched_pages[PageKey.of(DEPOT, product_id)] = None\n",
+        ),
+        "        self._set_reach(product_id, 0)\n",
+        RECALL_NOTHING,
+    ),
+    _mutant(
+        "lane left out of a recall, and its name removed",
+        *(
+            "domain/ledger.py",
+            "self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))",
+        ),
+        "self._set_row(replace(row, lent_to=row.lent_to & {DEPOT}))",
+        RECALL_FILL,
+    ),
+    Mutant(
+        "units brought home while a lane was left out",
+        (
+            (
+                f"{_PACKAGE}/engine/recall.py",
+                "comes_home = self._home and row.lent_to <= {DEPOT, *lanes}",
+                "comes_home = self._home",
+            ),
+            (
+                f"{_PACKAGE}/domain/ledger.py",
+                "        if self.row(product_id).lent_to - {DEPOT}:\n",
+                "        if False:\n",
+            ),
+        ),
+        (LOSS, FIFO_LANE),
+    ),
+    _mutant(
+        "row as a source that leaves units at the depot",
+        *("engine/depot.py", "for product_id in ended[:_FEW_DRAWS]:"),
+        "for product_id in ended[:0]:",
+        *(SALE_RECALL, LAST_IN_LANE),
+    ),
+    _mutant(
+        "depot as a source that leaves units in the lane",
+        *("engine/depot.py", "                ledger.give_back(lane, product_id)\n"),
+        "                pass\n",
+        LAST_IN_LANE,
+    ),
+    _mutant(
+        "rejected while lanes may hold more",
+        *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
+        "return self.page is not None",
+        FIFO_LANE,
+    ),
+    _mutant(
+        "rejected for want of units in a page",
+        *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
+        "return bool(self.lent_to)",
+        LEASED,
+    ),
+    Mutant(
+        "count without what is in lanes",
+        (
+            (
+                f"{_PACKAGE}/products/lease.py",
+                "        if product.lent_to:\n            lease._bring_home(deadline)\n",
+                "",
+            ),
+            (
+                f"{_PACKAGE}/products/lease.py",
+                ' "\n                "AND attribute_not_exists(#lentTo)",',
+                '",',
+            ),
+        ),
+        (COUNT_LANE,),
+    ),
+    Mutant(
+        "delisted without a recall",
+        (
+            (
+                f"{_PACKAGE}/products/catalogue.py",
+                "            if product.lent_to:\n",
+                "            if False:\n",
+            ),
+            (
+                f"{_PACKAGE}/store/dynamodb.py",
+                "        if product.lent_to:\n",
+                "        if False:\n",
+            ),
+        ),
+        (RELISTED_FILL,),
+    ),
+    Mutant(
+        "discontinued without a recall",
+        tuple(
+            (f"{_PACKAGE}/{file}", "if after.lent_to and not after.may_be_lent:", "if False:")
+            for file in ("products/catalogue.py", "store/dynamodb.py")
+        ),
+        (DISCONTINUED,),
+    ),
+    _mutant(
+        "loss that takes what must stay in the row",
+        *("domain/planner.py", "        and product.spare + delta < 0\n"),
+        "        and product.stock_count + delta < 0\n",
+        LOSS,
+    ),
+    _mutant(
+        "FIFO group served from a lane",
+        *(
+            "engine/committer.py",
+            "change.group is None and (change.wanted or not change.product_ids)",
+        ),
+        "(change.wanted or not change.product_ids)",
+        FIFO_LANE,
+    ),
+    _mutant(
+        "lane remembered after a transaction that was not applied",
+        *("engine/committer.py", "if self._lanes is not None and failed.pages:"),
+        "if False:",
+        TAKEN_OVER,
+    ),
+    _mutant(
+        "line that names a version that it did not make",
+        *("domain/ledger.py", "if self._in(key) == page.holdings and key not in self._sold_from:"),
+        "if self._in(key) == page.holdings:",
+        LAST_DRAW,
     ),
     Mutant(
         "the literature: read, then put",

@@ -72,7 +72,8 @@ class Done:
 
 def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
     """Divide the complete search of a scenario into tasks."""
-    kinds = KINDS if SCENARIOS[scenario].one_fault else (NO_FAULT,)
+    faults = SCENARIOS[scenario].faults
+    kinds = [k for k in KINDS if faults is None or k == NO_FAULT or k in faults]
     return [Task(scenario, kind, most=most) for kind in kinds]
 
 

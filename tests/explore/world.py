@@ -7,6 +7,7 @@ bound, and only the invocations run concurrently.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -14,7 +15,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -38,9 +39,11 @@ MOST_INVOCATIONS = 25
 MOST_STEPS = 400
 
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
-# after the last. Those in between differ only in their number, so they take long: then there are fewer.
+# after the last. Those in between differ only in their number.
 MOST_REFUSALS = 2
-REFUSAL_SECONDS = 1.0
+
+# Who waits for a depot whose lease nobody will release any more asks seldom, so that runs are short.
+SECONDS_IN_LINE = 1.0
 
 TABLES = {
     "Products": ("productId",),
@@ -219,7 +222,7 @@ class Scenario:
         set_up: Creates products and processes in a world, for a number of rivals.
         jumps: Seconds by which time may jump, as a fault.
         check: What must hold at the end, in addition to the invariants.
-        one_fault: Whether the complete search covers one fault. Otherwise only random schedules have faults.
+        faults: The kinds of which the complete search covers one fault; None: all. Random schedules have all.
         switches: In the complete search, most times that a process stops though it could go on; 0: no bound.
         lanes: How many lanes the environments that place orders may use.
         line_works: Whether the depot's lease keeps anybody out. If not, everybody gets it whenever they ask, as with
@@ -230,7 +233,7 @@ class Scenario:
     set_up: Callable[[World, int], None]
     jumps: tuple[float, ...] = ()
     check: Callable[[World], None] = lambda _: None
-    one_fault: bool = True
+    faults: tuple[str, ...] | None = None
     switches: int = 0
     lanes: int = 0
     line_works: bool = True
@@ -326,6 +329,18 @@ class World:
         """Units of a product that a lane holds."""
         return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
+    def take_out_of_page(self, page: Any, product_id: str, units: int) -> None:
+        """Let a page be another one, with less of a product at the same version. What is gone was found to be missing."""
+        held = page.holdings[product_id]
+        fewer = {**page.holdings, product_id: replace(held, units=held.units - units)}
+        row = {"page": str(page.key), "_version": page.version, "epoch": "another"}
+        text = base64.b64encode(self.handlers.page_units(replace(page, holdings=fewer))).decode()
+        item = self.handlers.encode(row) | {"units": {"B": text}}
+        self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
+        correction = {"productId": product_id, "adjustmentId": "correction", "delta": -units}
+        correction |= {"productCreatedAt": held.created_at, "productVersion": 1}
+        self.put("StockAdjustments", correction | {"reason": "CORRECTION", "appliedAt": ""})
+
     def deliver(
         self,
         name: str,
@@ -356,15 +371,15 @@ class World:
         messages = self._receive(queue)
         self._start(name, function, (function, queue, messages), environment or name)
 
-    def warm_up(self, name: str, *bodies: Any) -> None:
-        """Place orders in the environment that a process is going to have: before the run, without a rival."""
+    def warm_up(self, name: str, *bodies: Any, function: str = "place_orders") -> None:
+        """Let messages be taken in the environment that a process is going to have: before the run, without a rival."""
         process = f"{name}{len(self.sent)}-"
-        self.deliver(process, "place_orders", *bodies, environment=name)
+        self.deliver(process, function, *bodies, environment=name)
         while not self.processes[process].is_over:
             self.take(Choice(process))
         del self.processes[process]
         if any(queue.messages for queue in self.model.sqs.queues.values()):
-            raise ViolationError(f"the orders that warm {name} up were not placed")
+            raise ViolationError(f"the messages that warm {name} up were not answered")
 
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
@@ -557,7 +572,8 @@ class World:
 
     def without_switch(self, steps: list[Step]) -> list[Step]:
         """Of some steps those that let the process go on that made the last one; all, if it cannot."""
-        return [step for step in steps if step.choice.process in ("", self._before)] or steps
+        goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
+        return [s for s in steps if not goes_on or s.choice.process in ("", self._before)]
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
@@ -644,8 +660,8 @@ class World:
         assert call is not None
         if process.begun is None:
             process.begun = len(self.history)
-        if self._is_waiting(process):
-            self.clock.seconds += REFUSAL_SECONDS
+        if self._is_in_line(process):
+            self.clock.seconds += SECONDS_IN_LINE
         process.call = process.forced = None
         if choice.action != "go" and forced is None:
             self._use_fault()
@@ -905,6 +921,7 @@ class Handlers:
         from inventory_orders.store import rows
 
         self.encode, self.decode = rows.encode, rows.decode
+        self.page_units = rows.page_units
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry

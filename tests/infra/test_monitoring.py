@@ -144,7 +144,8 @@ def emitted(monkeypatch, capsys):
         runtime._committer.cache_clear()
         for lane in (1, 2):
             store._client.put_item(TableName="Allotments", Item={"page": {"S": f"{lane}/0"}})
-        call("place_orders", sqs_event(order_body("held-up", {tea: 1})))
+        for order in (order_body(order_id, {"tea-hibiscus": 1}) for order_id in ("row", "held-up")):
+            call("place_orders", sqs_event(order))
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
 

@@ -31,7 +31,7 @@ def test_the_settings_of_the_repository_are_valid():
     settings = Settings.from_context("prod", GOOD)
     assert settings.is_production
     assert settings.stack_name == "InventoryOrders-prod"
-    assert settings.queues["OrderQueue"].batchSize == 99
+    assert settings.queues["OrderQueue"].batchSize == 96
 
 
 def test_settings_from_before_tracing_are_good():

@@ -8,7 +8,7 @@ import pytest
 
 from bench import figures, goals
 from bench.capacity import Exchange
-from bench.figures import Audit, Observed
+from bench.figures import Audit, Observed, Tally
 from bench.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
 from inventory_orders.domain.allotments import Holding, Page, PageKey
@@ -45,7 +45,7 @@ def exchange(operation, ended, order_ids=(), status=200, code=None):
     )
 
 
-def observed(**more):
+def observed(count=None, **more):
     exchanges = [
         exchange("GetItem", 100.1),
         exchange("TransactWriteItems", 100.2, ["o-1", "o-2"], 400, code="ConditionalCheckFailed"),
@@ -53,14 +53,15 @@ def observed(**more):
         exchange("TransactWriteItems", 102.0, ["o-2"]),
         Exchange("AmazonSQS.ChangeMessageVisibilityBatch", b"{}", 200, b"{}", 100.3, 100.4),
     ]
+    tally = Tally("P", "O")
+    for sent in exchanges[:count]:
+        tally.add(sent)
     values = {
-        "products_table": "P",
-        "orders_table": "O",
+        "tally": tally,
         "began": 100.0,
         "received": {"o-1": 100.0, "o-2": 100.0},
         "deliveries": 3,
         "invocations": [1.0, 1.0],
-        "exchanges": exchanges,
     }
     return Observed(**(values | more))
 
@@ -99,9 +100,20 @@ def test_work_after_the_window_does_not_change_the_rate():
     assert cell.requests == 4 / 2, "but all that was done counts for what an order takes"
 
 
+def test_the_worst_ten_seconds_are_found_where_there_are_ten():
+    assert math.isnan(reduce(observed()).worst)
+    tally = Tally("P", "O")
+    times = [*range(1, 11), 20.5]
+    for at in times:
+        tally.add(exchange("TransactWriteItems", 100.0 + at, [f"o-{at}"]))
+    received = {f"o-{at}": 100.0 for at in times}
+    cell = reduce(observed(tally=tally, received=received))
+    assert cell.worst == 0.1, "from the eleventh second to the twentieth there is one"
+    assert cell.orders_per_second == pytest.approx(11 / 20.5)
+
+
 def test_an_order_without_an_answer_is_given_up_or_unfinished():
-    seen = observed()
-    seen.exchanges = seen.exchanges[:3]
+    seen = observed(count=3)
     assert reduce(seen).unfinished == 1
     seen.given_up.add("o-2")
     cell = reduce(seen)
@@ -109,7 +121,7 @@ def test_an_order_without_an_answer_is_given_up_or_unfinished():
 
 
 def test_figures_per_order_are_nan_without_placed_orders():
-    cell = reduce(Observed("P", "O", began=0.0), Audit(0, 0, 0, 0, 0))
+    cell = reduce(Observed(Tally("P", "O"), began=0.0), Audit(0, 0, 0, 0, 0))
     assert math.isnan(cell.requests)
     assert math.isnan(cell.orders_per_second)
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from itertools import islice
 
 import pytest
 
@@ -35,6 +36,31 @@ def test_the_sell_out_has_stock_for_half_of_its_orders():
     (product_id,) = workload.stock
     wanted = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
     assert workload.stock[product_id] == wanted // 2
+
+
+def test_orders_without_end_come_in_another_order_each_time_with_new_ids():
+    workload = workloads.zipf(30, 1)
+    orders = list(islice(workloads.endless(workload, 1), 60))
+    assert len({order_id for order_id, _, _ in orders}) == 60
+    first, second = ([wanted for _, _, wanted in part] for part in (orders[:30], orders[30:]))
+    assert first != second
+    assert sorted(map(repr, first)) == sorted(map(repr, second))
+    for order_id, body, wanted in orders:
+        assert (parse_order(body).order_id, parse_order(body).quantities) == (order_id, wanted)
+
+
+def test_stock_lasts_for_its_depth_at_500_orders_a_second():
+    workload = workloads.zipf(200, 1)
+    wanted = Counter()
+    for order_id in workload.bodies:
+        wanted.update(workload.quantities(order_id))
+    a_second = sum(wanted.values()) / 200 * 500
+    even = workloads.with_depth(workload, 60.0, 0.0, 1)
+    assert sum(even.stock.values()) == pytest.approx(60 * a_second, rel=0.02)
+    mixed = workloads.with_depth(workload, 60.0, 1.5, 1)
+    depths = sorted(mixed.stock[p] / even.stock[p] for p in wanted)
+    assert depths[len(depths) // 10] < 0.2
+    assert depths[-len(depths) // 10] > 1
 
 
 def test_zipf_has_best_sellers_and_a_long_tail():

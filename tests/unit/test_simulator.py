@@ -3,6 +3,7 @@
 import os
 import random
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -248,6 +249,16 @@ class TestCapacity:
         assert "Item" in answers["read"]
         assert answers["again"] == "ThrottlingException"
 
+    def test_a_large_item_takes_more_of_the_units(self):
+        rows = _Rows(write_units=8.0)
+        rows.store.tables["Rows"].items["b",]["text"] = {"S": "x" * 3_000}
+        rows.at(0.0, "large", *_transaction(_decrement(1, "b")))
+        rows.at(0.1, "large again", *_transaction(_decrement(1, "b")))
+        rows.at(0.1, "small", *_transaction(_decrement(1)))
+        answers = rows.run()
+        assert answers["large"] == answers["small"] == {}
+        assert answers["large again"] == ["ThrottlingError"]
+
     def test_a_batch_leaves_out_what_is_throttled(self):
         rows = _Rows(read_units=1.0)
         keys = [{"id": {"S": key}} for key in ("a", "b")]
@@ -289,7 +300,7 @@ def test_the_simulator_reproduces_brookers_published_table(clients, runs, backof
 
 def test_the_queue_delivers_in_the_order_of_sending():
     scheduler = Scheduler()
-    queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", n) for n in range(4)])
+    queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", {}, n) for n in range(4)])
     taken = []
 
     def work():
@@ -306,17 +317,20 @@ def test_the_queue_delivers_in_the_order_of_sending():
     assert taken == [["o-2"], ["o-0", "o-1", "o-3"]], "what was returned was sent before the rest"
 
 
+QUICK = engine.Conditions(latencies=FAST)
+
+
 class TestHandlers:
     @pytest.mark.parametrize("contender", ["ours_10", "textbook"])
     def test_rivals_leave_balanced_books(self, contender):
-        cell = engine.run(contender, hot_product(200, 1), workers=10, latencies=FAST)
+        cell = engine.run(contender, hot_product(200, 1), workers=10, conditions=QUICK)
         assert cell.clean
         assert cell.placed == 200
         assert cell.given_up == cell.unfinished == 0
         assert cell.conflicts > 0
 
     def test_a_sell_out_rejects_the_rest(self):
-        cell = engine.run("ours_10", sell_out(120, 1), workers=4, latencies=FAST)
+        cell = engine.run("ours_10", sell_out(120, 1), workers=4, conditions=QUICK)
         assert cell.clean
         assert cell.placed > 0
         assert cell.refused > 0
@@ -324,12 +338,29 @@ class TestHandlers:
 
     def test_a_seed_determines_a_run(self):
         workload = hot_product(100, 1)
-        cells = [engine.run("ours_10", workload, 5, seed, FAST) for seed in (1, 1, 2)]
+        cells = [engine.run("ours_10", workload, 5, seed, QUICK) for seed in (1, 1, 2)]
         assert cells[0] == cells[1]
         assert cells[0].p99_ms != cells[2].p99_ms
 
     def test_a_window_ends_while_the_queue_is_full(self):
-        cell = engine.run("ours_10", hot_product(400, 1), 4, latencies=FAST, window=0.2)
+        conditions = replace(QUICK, window=0.2)
+        cell = engine.run("ours_10", hot_product(400, 1), 4, conditions=conditions)
         assert cell.seconds <= 0.2
         assert cell.clean
         assert cell.orders < 400
+
+    def test_orders_without_end_are_sold_from_lanes_that_are_full_at_the_start(self):
+        conditions = replace(QUICK, window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
+        cell = engine.run("ours_99", hot_product(50, 1), 2, conditions=conditions)
+        assert cell.clean
+        assert cell.placed > 500
+        assert cell.conflicts == 0
+        assert cell.write_units < 2.1, "two a order, and some for the pages"
+        assert cell.orders_per_second == pytest.approx(cell.placed / 0.5, rel=0.5), "no warm-up"
+
+    def test_a_run_ends_when_so_much_of_the_stock_is_sold(self):
+        conditions = replace(QUICK, window=60.0, endless=True, until=0.5, batch=96)
+        cell = engine.run("ours_99", sell_out(1_000, 1), 2, conditions=conditions)
+        assert cell.clean
+        assert cell.seconds < 60
+        assert 200 < cell.placed < 400, "half of the stock for 500 orders, and what was under way"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 
 from bench.simulator.lanes.store import Item, Table, place_of, write_units
-from bench.workloads import Workload
+from bench.workloads import Workload, stock_for
 
 ORDER_BYTES, LINE_BYTES = 161, 98
 """Size of an order's row: without its lines, and of each line."""
@@ -19,8 +18,6 @@ ORDER_BYTES, LINE_BYTES = 161, 98
 PAGE_BYTES, ENTRY_BYTES = 120, 15
 """Size of a page without units, and of a product in it. With zlib, the real products of the study, an incarnation to the
 microsecond and a count took 9 to 13 bytes each."""
-
-PLENTY = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ class Shop:
         for order in self._orders:
             for product, quantity in order.lines:
                 self.demand[product] += quantity / len(self._orders)
-        self.opening = _stock(self.demand, depth, spread, Random(f"stock {seed}"))
+        self.opening = stock_for(self.demand, depth, spread, seed)
         self.rows = [
             Item(products, place_of("product", number), Row(stock))
             for number, stock in enumerate(self.opening)
@@ -173,14 +170,3 @@ class Shop:
 
 def _order(wanted: Mapping[int, int]) -> Order:
     return Order(tuple(wanted.items()), write_units(ORDER_BYTES + LINE_BYTES * len(wanted)))
-
-
-def _stock(demand: Sequence[float], depth: float, spread: float, chance: Random) -> list[int]:
-    """Units that last for a time at 500 orders a second, with a depth of its own for each product."""
-    if math.isinf(depth):
-        return [PLENTY] * len(demand)
-    # The factor keeps the mean where it is.
-    return [
-        max(1, round(500 * depth * units * chance.lognormvariate(-(spread**2) / 2, spread)))
-        for units in demand
-    ]

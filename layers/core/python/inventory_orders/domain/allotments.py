@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -42,7 +43,13 @@ class PageKey(NamedTuple):
     @classmethod
     def of(cls, lane: int, product_id: str) -> PageKey:
         """The page of a lane that a product belongs to: it has the same number in every lane."""
-        return cls(lane, crc32(product_id.encode()) % PAGES)
+        return _key_of(lane, product_id)
+
+
+@lru_cache(maxsize=20_000)
+def _key_of(lane: int, product_id: str) -> PageKey:
+    # A visit of the depot asks for the page of each product several times.
+    return PageKey(lane, crc32(product_id.encode()) % PAGES)
 
 
 @dataclass(frozen=True, slots=True)

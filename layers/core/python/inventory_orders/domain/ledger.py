@@ -73,7 +73,8 @@ class Ledger:
 
     def holding(self, lane: int, product_id: str) -> Holding | None:
         """What a lane shall hold of a product; None if nothing."""
-        return self._in(PageKey.of(lane, product_id)).get(product_id)
+        key = PageKey.of(lane, product_id)
+        return (self._holdings.get(key) or self._in(key)).get(product_id)
 
     def units(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane shall hold."""
@@ -208,7 +209,7 @@ class Ledger:
         if units < 0 or (created_at and created_at != held.created_at):
             raise ValueError(f"page {key} cannot give {-delta} of {product_id}: it has {held}")
         if units:
-            holdings[product_id] = replace(held, units=units)
+            holdings[product_id] = Holding(held.created_at, units, held.reach)
         else:
             holdings.pop(product_id, None)
         self._touched_pages[key] = None

@@ -193,12 +193,7 @@ class _Batch:
         self._failure: StoreError | None = None
         self._age = age
         self._fought: set[str] = set()
-        # Groups are served by the rows: first come, first served ends where some are served by a lane.
-        for_rows = any(
-            change.group is not None or (change.product_ids and not change.wanted)
-            for change in changes
-        )
-        self._lanes = None if for_rows else engine.lanes
+        self._lanes = engine.lanes
 
     # ------------------------------------------------------------------ the loop
 
@@ -206,7 +201,7 @@ class _Batch:
         """Go on until every change has an outcome."""
         self._begin()
         while self._pending:
-            if self._lanes is not None:
+            if self._lanes is not None and self._is_for_lanes():
                 self._round_with_lanes(self._lanes)
             else:
                 self._round()
@@ -220,7 +215,7 @@ class _Batch:
         """
         engine, changes = self._engine, self._duplicates.first_by_key
         engine.replays.observe_batch()
-        if self._lanes is not None:
+        if self._lanes is not None and self._is_for_lanes():
             self._lanes.demand.see(change.wanted for change in changes.values())
             if engine.replays.are_expected:
                 self._read([*changes])
@@ -308,6 +303,16 @@ class _Batch:
         }
 
     # ------------------------------------------------------------------ with lanes
+
+    def _is_for_lanes(self) -> bool:
+        """Whether what is pending takes units, and gives none back: that is for the rows.
+
+        Groups are served by the rows, too: first come, first served ends where some are served by a lane.
+        """
+        pending = self._pending.values()
+        return any(change.wanted for change in pending) and all(
+            change.group is None and (change.wanted or not change.product_ids) for change in pending
+        )
 
     def _round_with_lanes(self, lanes: Lanes) -> None:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""

@@ -86,7 +86,8 @@ class Demand:
 
     def recent(self) -> Iterator[str]:
         """The products that were wanted lately."""
-        return (p for p in self._products if not self.is_forgotten(p))
+        since = self._clock.monotonic() - _REMEMBERED
+        return (p for p, wanted in self._products.items() if wanted.last > since)
 
     def is_forgotten(self, product_id: str) -> bool:
         """Whether no batch wanted it lately."""
@@ -105,7 +106,10 @@ class Demand:
 
     def level(self, product_id: str) -> float:
         """Units that a lane holds when there is plenty: its mean demand, and what demand varies by."""
-        mean, use = _LANE_ORDERS * self.rate(product_id), self.use(product_id)
+        wanted = self._products.get(product_id)
+        if wanted is None or not self._orders:
+            return 3.0 * self.use(product_id)
+        mean, use = _LANE_ORDERS * wanted.units / self._orders, wanted.use
         return mean + 3 * math.sqrt(mean * use) + 3 * use
 
     def depot_level(self, product_id: str, lanes: int) -> float:

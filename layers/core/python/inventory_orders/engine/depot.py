@@ -17,6 +17,7 @@ from inventory_orders.domain.allotments import (
     DEPOT,
     MOST_PRODUCTS,
     PAGES,
+    Holding,
     LaneLease,
     Page,
     PageKey,
@@ -222,10 +223,16 @@ class Visit:
 
     def _is_mixed(self, product_id: str) -> bool:
         """Whether what is here of a product is of several incarnations: listed again since the first of them was read."""
-        lanes = (DEPOT,) if self._lane is None else (DEPOT, self._lane)
-        held = (self._ledger.holding(lane, product_id) for lane in lanes)
-        places = (*held, self._ledger.rows.get(product_id))
-        return len({place.created_at for place in places if place is not None}) > 1
+        first = self._ledger.holding(DEPOT, product_id)
+        other = None if self._lane is None else self._ledger.holding(self._lane, product_id)
+        row = self._ledger.rows.get(product_id)
+        since = first.created_at if first is not None else None
+        for place in (other, row):
+            if place is not None and place.created_at != since:
+                if since is not None:
+                    return True
+                since = place.created_at
+        return False
 
     def _is_in_lanes(self, product_id: str) -> bool:
         """Whether lanes may hold some of a product."""
@@ -332,39 +339,34 @@ class Visit:
     def _share_out(self) -> dict[str, int]:
         """Fill the lane, and take back what is too scarce for lanes. Returns the lane that each product is sold from."""
         ledger, lane = self._ledger, self._lane
+        if lane is None:
+            return {
+                product_id: DEPOT for product_id in self._need if ledger.units(DEPOT, product_id)
+            }
         sources: dict[str, int] = {}
-        candidates = dict.fromkeys(self._need)
-        if lane is not None:
-            candidates |= dict.fromkeys(self._lanes.demand.recent())
-            for key in self._lanes.keys:
-                candidates |= dict.fromkeys(ledger.holdings(key))
-        for product_id in candidates:
-            have, there = self._own(product_id), ledger.units(DEPOT, product_id)
-            if not have and not there:
-                # What is known of the row decides, if there is one; else the depot, which is short.
-                continue
-            if have and there and self._is_mixed(product_id):
-                continue
-            if lane is None:
-                sources[product_id] = DEPOT
-                continue
-            target = self._target(product_id, have, there)
-            if target > have:
-                ledger.fill(lane, product_id, min(target - have, there))
-            elif target < have:
-                ledger.give_back(lane, product_id)
-            sources[product_id] = lane if target else DEPOT
-        return {
-            product_id: sources[product_id] for product_id in self._need if product_id in sources
-        }
+        # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
+        for key in self._lanes.keys:
+            own, shelf = ledger.holdings(key), ledger.holdings(PageKey(DEPOT, key.number))
+            for product_id in [*shelf, *(p for p in own if p not in shelf)]:
+                mine, there = own.get(product_id), shelf.get(product_id)
+                if mine is not None and there is not None and self._is_mixed(product_id):
+                    continue
+                have = mine.units if mine is not None else 0
+                target = self._target(product_id, have, there)
+                if there is not None and target > have:
+                    ledger.fill(lane, product_id, min(target - have, there.units))
+                elif target < have:
+                    ledger.give_back(lane, product_id)
+                if product_id in self._need:
+                    sources[product_id] = lane if target else DEPOT
+        return sources
 
-    def _target(self, product_id: str, have: int, there: int) -> int:
+    def _target(self, product_id: str, have: int, there: Holding | None) -> int:
         """Units that the lane shall hold; 0 if the depot sells the product."""
         demand, need = self._lanes.demand, self._need.get(product_id, 0)
         use = demand.use(product_id)
-        held = self._ledger.holding(DEPOT, product_id)
-        share = (have + there) / (_SPARE * self._in_use)
-        is_narrow = held is not None and self._lane is not None and held.reach < self._lane
+        share = (have + (there.units if there is not None else 0)) / (_SPARE * self._in_use)
+        is_narrow = there is not None and self._lane is not None and there.reach < self._lane
         if demand.is_forgotten(product_id):
             return 0
         if not is_narrow and share >= max(use, need):
