@@ -221,7 +221,7 @@ class _Batch:
                 self._read([*changes])
             return
         contention = self._client.contention
-        contention.observe_batch(p for c in changes.values() for p in c.product_ids)
+        contention.demand.see(dict.fromkeys(c.product_ids, 1) for c in changes.values())
         wanted = self._product_ids()
         to_claim = contention.product_to_claim(wanted)
         if to_claim is not None:

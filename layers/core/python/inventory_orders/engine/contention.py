@@ -15,11 +15,11 @@ that is refused reads it there.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from inventory_orders.clock import Clock
+from inventory_orders.engine.demand import Demand
 from inventory_orders.engine.recent import Recent
 
 FIRST_WAIT = 0.02
@@ -46,9 +46,6 @@ _MEAN_AGE = 2 / math.pi
 # Conflicts after which a product is claimed, however many others are written with it.
 _CERTAIN = 4
 
-# What is left of a product's popularity after another batch.
-_POPULARITY_DECAY = 0.9
-
 
 @dataclass(slots=True)
 class _Contention:
@@ -58,21 +55,13 @@ class _Contention:
         contested_at: When a rival was last met, on the clock's monotonic scale.
         conflicts: Rivals met since it is contested.
         claimed: Whether somebody, this process too, has claimed it since it is contested.
-        demand: How many changes wanted it, as of `batch`.
-        batch: Number of the last batch that wanted it.
         wait: Average wait for a claim, in seconds; None if it is not contested.
     """
 
     contested_at: float = -math.inf
     conflicts: int = 0
     claimed: bool = False
-    demand: float = 0.0
-    batch: int = 0
     wait: float | None = None
-
-    def popularity(self, batch: int) -> float:
-        """How many changes wanted the product in this batch and, less and less, in those before."""
-        return self.demand * _POPULARITY_DECAY ** (batch - self.batch)
 
     def learn(self, wait: float) -> None:
         """Somebody has waited for the claim for so many seconds."""
@@ -87,25 +76,16 @@ class ContentionStats:
     Args:
         clock: Source of time.
         random: Source of numbers in [0, 1).
+
+    Attributes:
+        demand: How many of the changes of rows want each product.
     """
 
     def __init__(self, clock: Clock, random: Callable[[], float]) -> None:
+        self.demand = Demand(clock)
         self._clock = clock
         self._random = random
         self._products: Recent[str, _Contention] = Recent()
-        self._batches = 0
-
-    def observe_batch(self, product_ids: Iterable[str]) -> None:
-        """Another batch begins.
-
-        Args:
-            product_ids: The products that its changes want, as often as they are wanted.
-        """
-        self._batches += 1
-        for product_id, changes in Counter(product_ids).items():
-            known = self._of(product_id)
-            known.demand = known.popularity(self._batches) + changes
-            known.batch = self._batches
 
     def observe_conflict(self, product_id: str, wait: float | None = None) -> None:
         """A transaction lost on the product, or a claim was refused.
@@ -166,7 +146,7 @@ class ContentionStats:
 
     def most_wanted(self, product_ids: Iterable[str]) -> str:
         """The product that most changes want, as far as this process has seen."""
-        return max(product_ids, key=lambda p: (self._of(p).popularity(self._batches), p))
+        return max(product_ids, key=lambda p: (self.demand.rate(p), p))
 
     def next_claim_delay(
         self, product_id: str, age: float, requests: float = _REQUESTS_PER_COMMIT

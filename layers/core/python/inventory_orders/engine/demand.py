@@ -114,9 +114,9 @@ class Demand:
 
     def depot_level(self, product_id: str, lanes: int) -> float:
         """Units that the depot draws when there is plenty, for so many lanes in use."""
-        return _DEPOT_ORDERS * lanes * self._rate(product_id)
+        return _DEPOT_ORDERS * lanes * self.rate(product_id)
 
-    def _rate(self, product_id: str) -> float:
+    def rate(self, product_id: str) -> float:
         """Units of a product in an average order."""
         wanted = self._products.get(product_id)
         return wanted.units / self._orders if wanted is not None and self._orders else 0.0
