@@ -28,6 +28,7 @@ from bench import contenders, figures, workloads
 from bench.capacity import Exchange
 from bench.figures import Cell, Observed, Tally
 from bench.workloads import Workload
+from infra.settings import MOST_LANES
 from inventory_orders.store.rows import KEYS, Item, Table, decode
 from local import emulator
 from local.endpoint import embedded_environment
@@ -165,11 +166,12 @@ class Engine:
         )
         barrier = context.Barrier(workers)
         bodies, environment = list(workload.bodies.items()), {**self._environment, **tables}
+        lanes = min(workers, MOST_LANES) if contender.has_lanes else 0
         processes, pipes = [], []
         for number in range(workers):
             receiver, sender = context.Pipe(duplex=False)
             arguments = (
-                _Task(number, contender, environment, bodies, window),
+                _Task(number, contender, lanes, environment, bodies, window),
                 shared,
                 barrier,
                 sender,
@@ -262,6 +264,7 @@ class _Task:
 
     number: int
     contender: contenders.Contender
+    lanes: int
     environment: Mapping[str, str]
     bodies: Sequence[tuple[str, str]]
     window: float | None
@@ -322,6 +325,7 @@ def _work(task: _Task, shared: _Queue, barrier: threading.Barrier, answer: Conne
 def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _Result:
     os.environ.clear()
     os.environ.update(task.environment)
+    os.environ["LANES"] = str(task.lanes)
     # Handlers should pay for writing their logs, but nothing reads them.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     handler = contenders.load(task.contender.name).lambda_handler

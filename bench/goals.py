@@ -40,6 +40,7 @@ def check(cells: Sequence[Cell], overhead: Overhead | None) -> list[Goal]:
         *_waste(found),
         *_simulated(found),
         *_real_orders(found),
+        *_lanes(found),
         *_overhead(overhead),
     ]
     ours = [cell for cell in cells if cell.contender.startswith("ours")]
@@ -120,6 +121,24 @@ def _waste(found: Results) -> Iterator[Goal]:
         f"{figure}: conflict rate", 0.05, ours.conflict_rate if ours else None, percent=True
     )
     yield _at_most(f"{figure}: retries, average", 0.1, ours.retries if ours else None)
+
+
+def _lanes(found: Results) -> Iterator[Goal]:
+    theirs = found.get("embedded", "real", "textbook", 8)
+    ours = found.get("embedded", "real", "ours_lanes", 8)
+    yield _ratio(
+        "real orders, 8 workers, embedded, with lanes: orders/s",
+        5,
+        ours.orders_per_second / theirs.orders_per_second if theirs and ours else None,
+        "times as many",
+    )
+    hot = found.get("embedded", "hot", "ours_lanes", 8)
+    yield _at_most(
+        "hot product, 8 workers, embedded, with lanes: conflict rate",
+        0.05,
+        hot.conflict_rate if hot else None,
+        percent=True,
+    )
 
 
 def _simulated(found: Results) -> Iterator[Goal]:

@@ -14,7 +14,7 @@ WORKERS = (1, 2, 4, 8, 16)
 SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 
 # These contenders run on all workloads in a short run; the others only on the hot product.
-_ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99")
+_ON_ALL_WORKLOADS = ("textbook", "ours_10", "ours_99", "ours_lanes")
 _THREE_OF_WORKERS = (1, 4, 8)
 # 200 rivals with small batches take a minute of CPU or more.
 _SIMULATED_IN_SHORT = (1, 10, 50)
@@ -118,7 +118,7 @@ def window(step: Step, size: Size) -> float | None:
     for many products takes seconds.
     """
     seconds = size.window[step.workload]
-    longer = step.workload in ("hot", "real") and step.contender == "ours_99"
+    longer = step.workload in ("hot", "real") and step.contender in ("ours_99", "ours_lanes")
     return seconds * 2 if seconds and longer else seconds
 
 

@@ -36,6 +36,7 @@ _STYLES = {
     "atomic": ("#56B4E9", "D"),
     "ours_10": ("#009E73", "v"),
     "ours_99": ("#D55E00", "P"),
+    "ours_lanes": ("#0072B2", "X"),
 }
 # The panels. All scales are logarithmic, because the contenders differ by orders of magnitude.
 _PANELS: list[tuple[str, Callable[[Cell], float]]] = [

@@ -4,6 +4,7 @@ A module has `lambda_handler(event, context)`, which returns `{"batchItemFailure
 
 - `TITLE`: its name in tables and plots;
 - `BATCH`: most messages for one invocation;
+- `LANES`, if it is to sell from lanes, as many as there are workers;
 - `TABLES`, if it needs more than the service's tables: partition keys by the environment variable that names the table.
 
 They all read an order's id, user and lines from the message body, and write a row into the Orders table: `PENDING` with
@@ -31,7 +32,7 @@ _FOLDER = Path(__file__).parent
 
 NAMES = (
     *("textbook", "powertools_batch", "pynamodb_transaction", "atomic"),
-    *("ours_10", "ours_99"),
+    *("ours_10", "ours_99", "ours_lanes"),
 )
 
 # The DynamoDB team's advice for latency-sensitive clients: short timeouts, few retries, connections kept alive.
@@ -55,12 +56,14 @@ class Contender:
         name: Name of the module.
         title: Name in tables and plots.
         batch: Most messages for one invocation.
+        has_lanes: Whether it sells from lanes.
         tables: Partition keys of the further tables that it needs, by environment variable.
     """
 
     name: str
     title: str
     batch: int
+    has_lanes: bool
     tables: Mapping[str, str]
 
 
@@ -77,9 +80,15 @@ def describe(name: str) -> Contender:
         for statement in ast.parse((_FOLDER / f"{name}.py").read_text("utf-8")).body
         if isinstance(statement, ast.Assign)
         for target in statement.targets
-        if isinstance(target, ast.Name) and target.id in ("TITLE", "BATCH", "TABLES")
+        if isinstance(target, ast.Name) and target.id in ("TITLE", "BATCH", "LANES", "TABLES")
     }
-    return Contender(name, constants["TITLE"], constants["BATCH"], constants.get("TABLES", {}))
+    return Contender(
+        name,
+        constants["TITLE"],
+        constants["BATCH"],
+        constants.get("LANES", False),
+        constants.get("TABLES", {}),
+    )
 
 
 def load(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""This service's handler with batches of 10, the default of Lambda's event source mappings."""
+"""This service's handler with batches of 10, the default of Lambda's event source mappings, and without lanes."""
 
 from __future__ import annotations
 

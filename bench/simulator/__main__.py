@@ -29,7 +29,8 @@ def main(
     ] = 2,
     window: Annotated[float, typer.Option(help="most virtual seconds")] = 30.0,
     lanes: Annotated[
-        int | None, typer.Option(help="lanes at the most; as many as workers if not given")
+        int | None,
+        typer.Option(help="lanes at the most; as many as the contender has if not given"),
     ] = None,
     seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
 ) -> None:

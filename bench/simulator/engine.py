@@ -200,7 +200,7 @@ class Conditions:
         latencies: How long calls take.
         window: Virtual seconds after which no worker takes another batch. It ends earlier when the queue holds only
             one batch per worker, so that the rate is that of a queue that is never empty. None to answer all orders.
-        lanes: How many lanes there may be; as many as there are workers if not given.
+        lanes: How many lanes there may be. If not given, as many as there are workers for a contender that has lanes.
         batch: Most messages of an invocation; as the contender says if not given.
         endless: Whether the orders are repeated without end, in another order each time.
         warm_up: Virtual seconds before the window, which do not count.
@@ -421,7 +421,8 @@ class Simulation:
 
     def _lanes(self) -> int:
         given = self._conditions.lanes
-        return min(self._workers, MOST_LANES) if given is None else given
+        most = min(self._workers, MOST_LANES) if self._contender.has_lanes else 0
+        return most if given is None else given
 
     def _create_table(self, name: str, *keys: str) -> None:
         self._store.answer(

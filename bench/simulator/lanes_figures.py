@@ -268,7 +268,7 @@ def measure(number: int, seed: int, orders: Path, *, today: bool) -> Result | No
         conditions = replace(
             conditions, lanes=0, batch=batch, window=figure.today, warm=False, warm_up=0.0
         )
-    contender = "ours_10" if conditions.batch == 10 else "ours_99"
+    contender = "ours_99" if today else "ours_lanes"
     simulation = Simulation(contender, made, figure.workers, seed, replace(conditions, watch=watch))
     simulation.run()
     return _result(simulation.cell(), conditions.warm_up, watch)

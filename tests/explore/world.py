@@ -746,7 +746,11 @@ class World:
                 changes.append(Change(number, place, self._plain(old), self._plain(new), process))
         self.history += changes
         if changes:
-            self.handlers.check_write(self, number, changes)
+            try:
+                self.handlers.check_write(self, number, changes)
+            except ViolationError:
+                self._note(process, call, "breaks an invariant")
+                raise
         return outcome
 
     def _plain(self, item: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -107,9 +107,11 @@ def test_a_short_run_measures_all_on_the_hot_product_and_three_elsewhere():
         workload: {(s.contender, s.workers) for s in steps if s.workload == workload}
         for workload in plan.WORKLOADS
     }
-    assert len(on["hot"]) == 6 * 5
+    assert len(on["hot"]) == 7 * 5
     for workload in ("zipf", "real", "sell-out"):
-        assert {contender for contender, _ in on[workload]} == {"textbook", "ours_10", "ours_99"}
+        assert {contender for contender, _ in on[workload]} == {
+            *("textbook", "ours_10", "ours_99", "ours_lanes")
+        }
         assert {workers for _, workers in on[workload]} == {1, 4, 8}
     chosen = list(
         plan.steps(

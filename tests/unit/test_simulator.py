@@ -351,7 +351,7 @@ class TestHandlers:
 
     def test_orders_without_end_are_sold_from_lanes_that_are_full_at_the_start(self):
         conditions = replace(QUICK, window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
-        cell = engine.run("ours_99", hot_product(50, 1), 2, conditions=conditions)
+        cell = engine.run("ours_lanes", hot_product(50, 1), 2, conditions=conditions)
         assert cell.clean
         assert cell.placed > 500
         assert cell.conflicts == 0
@@ -360,7 +360,7 @@ class TestHandlers:
 
     def test_a_run_ends_when_so_much_of_the_stock_is_sold(self):
         conditions = replace(QUICK, window=60.0, endless=True, until=0.5, batch=96)
-        cell = engine.run("ours_99", sell_out(1_000, 1), 2, conditions=conditions)
+        cell = engine.run("ours_lanes", sell_out(1_000, 1), 2, conditions=conditions)
         assert cell.clean
         assert cell.seconds < 60
         assert 200 < cell.placed < 400, "half of the stock for 500 orders, and what was under way"
