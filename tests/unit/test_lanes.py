@@ -370,6 +370,24 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     assert len(shop.tables.calls) < 50, "each refusal costs a write unit of one item"
 
 
+def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_same(shop):
+    """DynamoDB is slow, so that everybody's lease is taken over by the next one before it comes to its write."""
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+
+    def takes_long(_):
+        shop.tables.clock.sleep(2.1)
+        now = SystemClock().now()
+        shop.store.lease_lane(DEPOT, f"next at {now}", now, now.timestamp() + 2.0)
+
+    shop.on(READ, takes_long, of_product("p"))
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.calls.count(WRITE) == 1
+    lease = shop.item("Allotments", "0/lease")
+    assert lease["lockedBy"]["S"].startswith("next")
+
+
 # ---------------------------------------------------------------------- answers
 
 

@@ -27,7 +27,7 @@ from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.lanes import Lanes
-from inventory_orders.engine.line import DEPOT_LINE, claim_depot
+from inventory_orders.engine.line import DEPOT_LINE, VISIT_SECONDS, claim_depot
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import recall
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -63,7 +63,7 @@ class Supply:
         sources: The lanes from which products are sold; the others are sold from their rows.
         unreadable: What is wrong, by id, with products that break the table's contract.
         blocked: Products that cannot be sold now.
-        release: The depot's lease, if it is held.
+        release: The depot's lease, if it is held and will be for long enough.
         alone: Whether nobody waits for the depot.
     """
 
@@ -155,9 +155,18 @@ class Visit:
         for product_id in ended[:_FEW_DRAWS]:
             self._ledger.bring_home(product_id)
         sources = self._share_out()
-        return Supply(
-            self._ledger, sources, self._unreadable, self._blocked(sources), self.lease, alone
-        )
+        blocked, release = self._blocked(sources), self._to_release()
+        return Supply(self._ledger, sources, self._unreadable, blocked, release, alone)
+
+    def _to_release(self) -> LaneLease | None:
+        """The lease that the last transaction ends; None if it may be over by then.
+
+        That somebody took it over is no reason to lose: where every visit takes too long, none would ever get through.
+        """
+        if self.lease is None:
+            return None
+        left = self.lease.ends_at - self._client.clock.now().timestamp()
+        return self.lease if left > VISIT_SECONDS / 4 else None
 
     def _blocked(self, sources: Collection[str]) -> set[str]:
         """The products that cannot be sold now: nothing is set aside, and their rows are not to be written."""
