@@ -702,6 +702,22 @@ def test_a_negative_adjustment_takes_what_the_row_can_spare_or_all_there_is(
     assert (not lanes.row().lent_to) == (left != 1)
 
 
+@pytest.mark.parametrize("delta", [1, -1])
+@pytest.mark.parametrize(
+    "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
+)
+def test_a_row_that_lent_products_may_not_have_comes_home_before_it_changes(lanes, broken, delta):
+    """Somebody wrote it past all rules. That returns neither its own changes nor those of others for ever."""
+    lanes.list_and_lend()
+    lanes.list_and_lend("r")
+    lanes.change("Products", "p", **broken)
+    changes = [Adjustment(product_id, "a", delta, "CORRECTION") for product_id in ("p", "r")]
+    report = lanes.tables.apply(lanes.engine, *changes)
+    assert outcomes(report) == [(APPLIED, "")] * 2
+    assert (lanes.row().stock_count, lanes.row().lent_to) == (100 + delta, set())
+    assert lanes.row("r").stock_count == 40 + delta
+
+
 def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
     lanes.list_and_lend()
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 5}))
