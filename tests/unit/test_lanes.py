@@ -621,7 +621,8 @@ def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, batches):
     assert since[-1] >= 5.0
 
 
-def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop):
+@pytest.mark.parametrize("fails", [throttles_action, refuses_action])
+def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_products(shop, fails):
     """A visit draws what runs low beside what it needs. That draw must not keep the batch."""
     shop.create("slow")
     shop.create("p")
@@ -631,7 +632,7 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop)
     shop.tables.clock.sleep(15)
     shop.receive("slow", 100_000)
     shop.sell(worker, shop.order("p"))
-    shop.on(WRITE, throttles_action(of_product("slow")), of_product("slow"))
+    shop.on(WRITE, fails(of_product("slow")), of_product("slow"))
     began = shop.tables.clock.seconds
     assert shop.statuses(worker, shop.order("p")) == [APPLIED]
     assert shop.tables.clock.seconds - began < 1.0

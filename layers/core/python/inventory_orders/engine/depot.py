@@ -84,7 +84,7 @@ class Visit:
         lanes: What it knows of lanes.
         lane: Its lane; None if it has none, and all is sold at the depot.
         need: Units that the open orders want, by product.
-        avoid: Products whose rows are throttled: they are left alone.
+        avoid: Products whose rows are throttled, or corrupt: they are left alone.
         commit: Commits chains of moves. Returns whether all of them are durable.
         deadline: When to give up.
         stats: Where to note what it took.
