@@ -890,6 +890,19 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
     assert all(shop.row(product_id).lent_to for product_id in names)
 
 
+def test_rows_too_large_for_one_transaction_are_drawn_and_returned_in_several(shop):
+    names = [f"n{n}" for n in range(99) if PageKey.of(DEPOT, f"n{n}").number == 0][:15]
+    for name in names:
+        shop.create(name, size=300_000)
+    worker, orders = shop.worker(), [shop.order(name) for name in names]
+    assert shop.statuses(worker, *orders) == [APPLIED] * 15
+    assert all(shop.row(name).lent_to for name in names)
+    for name in names:
+        shop.receive(name, -shop.row(name).stock_count + 1)
+    orders = [shop.order(name, units=sum(shop.held(name).values()) + 1) for name in names]
+    assert shop.statuses(worker, *orders) == [APPLIED] * 15
+
+
 @pytest.mark.parametrize("lost", [1, 3, 5])
 def test_a_lost_response_to_draws_that_come_first_draws_nothing_twice(shop, lost):
     names = [f"p{n:02}" for n in range(45)]

@@ -306,6 +306,15 @@ def test_pages_too_large_for_one_transaction_are_recalled_in_several(lanes, monk
     assert lanes.row().lent_to == {DEPOT}
 
 
+def test_rows_too_large_for_one_transaction_come_home_in_several(lanes):
+    ids = [name for n in range(99) if PageKey.of(DEPOT, name := f"p{n}").number == 0][:12]
+    for product_id in ids:
+        lanes.list_and_lend(product_id, lanes={1: 5})
+        lanes.change("Products", product_id, others={"S": "x" * 390_000})
+    assert lanes.recall(*ids, home=True, lanes=[1]).away == set()
+    assert {lanes.row(product_id).stock_count for product_id in ids} == {100}
+
+
 def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
     lanes.list_and_lend()
     lanes.list_and_lend("t")

@@ -23,13 +23,13 @@ from inventory_orders.domain.allotments import (
     PageKey,
 )
 from inventory_orders.domain.ledger import Ledger
-from inventory_orders.domain.planner import Chain, Transaction
+from inventory_orders.domain.planner import Chain, Limits, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.lanes import Lanes
 from inventory_orders.engine.line import DEPOT_LINE, VISIT_SECONDS, claim_depot
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.recall import recall
+from inventory_orders.engine.recall import in_portions, recall
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
@@ -152,7 +152,7 @@ class Visit:
             and not self._is_in_lanes(p)
             and self._is_free(row)
         ]
-        for product_id in ended[:_FEW_DRAWS]:
+        for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):
             self._ledger.bring_home(product_id)
         sources = self._share_out()
         blocked, release = self._blocked(sources), self._to_release()
@@ -198,19 +198,19 @@ class Visit:
         for product_id in {*self._need, *rows}:
             if self._is_mixed(product_id):
                 self._unreadable[product_id] = _MIXED.format(product_id)
-        draws = [
-            draw
+        draws = {
+            product_id: draw
             for product_id, row in rows.items()
             if row is not None
             and product_id not in self._unreadable
             and (draw := self._to_draw(row, lacks.get(product_id, 0)))
-        ]
-        if len(draws) > _FEW_DRAWS:
+        }
+        if len(self._in_portions(draws, _FEW_DRAWS)) > 1:
             if not self._commit(self._chains(draws)):
                 return None
         else:
-            for draw in draws:
-                self._ledger.draw(*draw)
+            for product_id, draw in draws.items():
+                self._ledger.draw(product_id, *draw)
         return {
             p
             for p, units in lacks.items()
@@ -277,7 +277,7 @@ class Visit:
         )
         return list(islice(low, most))
 
-    def _to_draw(self, row: Product, lacks: int) -> tuple[str, int, int] | None:
+    def _to_draw(self, row: Product, lacks: int) -> tuple[int, int] | None:
         """What to draw from a row, and how far it may be lent: all of a poor one, half of a rich one at the most."""
         product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
         key = PageKey.of(DEPOT, product_id)
@@ -296,18 +296,23 @@ class Visit:
             return None
         need = self._need.get(product_id, demand.use(product_id))
         is_wide = units + stored >= _SPARE * self._in_use * need
-        return product_id, units, lanes.most if is_wide else DEPOT
+        return units, lanes.most if is_wide else DEPOT
 
-    def _chains(self, draws: Sequence[tuple[str, int, int]]) -> Iterator[Chain]:
+    def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
+        """Products in portions of so many at the most, the rows of which leave room in a transaction for all else."""
+        rows = self._ledger
+        return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
+
+    def _chains(self, draws: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
         """Transactions of many draws: one after the other for each page of the depot."""
-        pages: dict[PageKey, list[tuple[str, int, int]]] = {}
-        for draw in draws:
-            pages.setdefault(PageKey.of(DEPOT, draw[0]), []).append(draw)
+        pages: dict[PageKey, list[str]] = {}
+        for product_id in draws:
+            pages.setdefault(PageKey.of(DEPOT, product_id), []).append(product_id)
         for mine in pages.values():
             steps = []
-            for start in range(0, len(mine), _MOST_DRAWS):
-                for draw in mine[start : start + _MOST_DRAWS]:
-                    self._ledger.draw(*draw)
+            for some in self._in_portions(mine, _MOST_DRAWS):
+                for product_id in some:
+                    self._ledger.draw(product_id, *draws[product_id])
                 updates, written = self._ledger.changes()
                 steps.append((Transaction(updates, (), written),))
             yield tuple(steps)
