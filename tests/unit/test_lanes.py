@@ -370,6 +370,19 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     assert len(shop.tables.calls) < 50, "each refusal costs a write unit of one item"
 
 
+@pytest.mark.parametrize(
+    "lock", [{"lockedBy": {"S": "x"}, "lockTime": {"S": "soon"}}, {"lockTime": {"N": "9999999999"}}]
+)
+def test_a_lease_of_the_depot_that_cannot_be_read_is_over(shop, lock):
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+    lease = {"page": {"S": "0/lease"}} | lock
+    shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": lease})
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.calls == VISIT
+
+
 def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_same(shop):
     """DynamoDB is slow, so that everybody's lease is taken over by the next one before it comes to its write."""
     shop.create("p")
