@@ -433,8 +433,11 @@ MUTANTS = (
     ),
     _mutant(
         "row as a source that leaves units at the depot",
-        *("engine/depot.py", "for product_id in ended[:_FEW_DRAWS]:"),
-        "for product_id in ended[:0]:",
+        *(
+            "engine/depot.py",
+            "for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):",
+        ),
+        "for product_id in ():",
         *(SALE_RECALL, LAST_IN_LANE),
     ),
     _mutant(
@@ -497,7 +500,7 @@ MUTANTS = (
     ),
     _mutant(
         "loss that takes what must stay in the row",
-        *("domain/planner.py", "        and product.spare + delta < 0\n"),
+        *("domain/planner.py", "        and not product.may_change_by(delta)\n"),
         "        and product.stock_count + delta < 0\n",
         LOSS,
     ),

@@ -370,6 +370,37 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     assert len(shop.tables.calls) < 50, "each refusal costs a write unit of one item"
 
 
+@pytest.mark.parametrize(
+    "lock", [{"lockedBy": {"S": "x"}, "lockTime": {"S": "soon"}}, {"lockTime": {"N": "9999999999"}}]
+)
+def test_a_lease_of_the_depot_that_cannot_be_read_is_over(shop, lock):
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+    lease = {"page": {"S": "0/lease"}} | lock
+    shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": lease})
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.calls == VISIT
+
+
+def test_where_every_visit_of_the_depot_takes_too_long_it_gets_through_all_the_same(shop):
+    """DynamoDB is slow, so that everybody's lease is taken over by the next one before it comes to its write."""
+    shop.create("p")
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+
+    def takes_long(_):
+        shop.tables.clock.sleep(2.1)
+        now = SystemClock().now()
+        shop.store.lease_lane(DEPOT, f"next at {now}", now, now.timestamp() + 2.0)
+
+    shop.on(READ, takes_long, of_product("p"))
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.calls.count(WRITE) == 1
+    lease = shop.item("Allotments", "0/lease")
+    assert lease["lockedBy"]["S"].startswith("next")
+
+
 # ---------------------------------------------------------------------- answers
 
 
@@ -603,7 +634,8 @@ def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, batches):
     assert since[-1] >= 5.0
 
 
-def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop):
+@pytest.mark.parametrize("fails", [throttles_action, refuses_action])
+def test_a_row_that_runs_low_and_takes_no_write_delays_no_orders_for_other_products(shop, fails):
     """A visit draws what runs low beside what it needs. That draw must not keep the batch."""
     shop.create("slow")
     shop.create("p")
@@ -613,7 +645,7 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop)
     shop.tables.clock.sleep(15)
     shop.receive("slow", 100_000)
     shop.sell(worker, shop.order("p"))
-    shop.on(WRITE, throttles_action(of_product("slow")), of_product("slow"))
+    shop.on(WRITE, fails(of_product("slow")), of_product("slow"))
     began = shop.tables.clock.seconds
     assert shop.statuses(worker, shop.order("p")) == [APPLIED]
     assert shop.tables.clock.seconds - began < 1.0
@@ -869,6 +901,19 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
     assert shop.tables.calls.count(WRITE) >= PAGES + 1
     assert shop.statuses(worker, *batch[1]) == [APPLIED] * 3
     assert all(shop.row(product_id).lent_to for product_id in names)
+
+
+def test_rows_too_large_for_one_transaction_are_drawn_and_returned_in_several(shop):
+    names = [f"n{n}" for n in range(99) if PageKey.of(DEPOT, f"n{n}").number == 0][:15]
+    for name in names:
+        shop.create(name, size=300_000)
+    worker, orders = shop.worker(), [shop.order(name) for name in names]
+    assert shop.statuses(worker, *orders) == [APPLIED] * 15
+    assert all(shop.row(name).lent_to for name in names)
+    for name in names:
+        shop.receive(name, -shop.row(name).stock_count + 1)
+    orders = [shop.order(name, units=sum(shop.held(name).values()) + 1) for name in names]
+    assert shop.statuses(worker, *orders) == [APPLIED] * 15
 
 
 @pytest.mark.parametrize("lost", [1, 3, 5])

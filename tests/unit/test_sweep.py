@@ -325,6 +325,25 @@ def test_a_page_that_somebody_uses_again_goes_home_no_further(shop):
     assert shop.units(products[0]) == 100
 
 
+def test_what_a_visitor_moves_while_a_sweep_waits_for_the_depot_is_left_to_it(shop):
+    products = sorted(in_one_page(95))
+    for product_id in products:
+        shop.create(product_id, 100)
+        shop.lend(product_id, 50, {1: 0})
+    shop.clock.sleep(IDLE_SECONDS)
+
+    def fills(operation, request):
+        if operation == "UpdateItem":
+            shop.before = lambda operation, request: None
+            ledger = shop.ledger(products[-1], 1)
+            ledger.fill(1, products[-1], 50)
+            shop.write(ledger)
+
+    shop.before = fills
+    assert shop.sweep() == SweepReport(products=94)
+    assert shop.where(products[-1]) == (50, {1: 50}, {0, 1})
+
+
 def change(shop, table, key, **attributes):
     items = shop.aws.dynamodb.tables[table].items
     items[key,] = items[key,] | attributes

@@ -307,7 +307,10 @@ def _decide(
 
 
 def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Products) -> set[str]:
-    """The products of which a change wants more than is here, while there may be more elsewhere."""
+    """The products that are to be brought here first: a change wants more than is here, while there may be more elsewhere.
+
+    Or its write would leave a row that lent products may not have, because somebody has changed it past all rules.
+    """
     if rejection is not None:
         product = working.get(rejection.subject)
         is_short = rejection.shortage is not None and product is not None and product.is_set_aside
@@ -315,10 +318,9 @@ def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Pro
     return {
         product_id
         for product_id, delta in touched.items()
-        if delta < 0
-        and (product := working[product_id]) is not None
+        if (product := working[product_id]) is not None
         and product.is_set_aside
-        and product.spare + delta < 0
+        and not product.may_change_by(delta)
     }
 
 

@@ -94,6 +94,12 @@ class Product:
         least = max(0, self.low_stock_threshold)
         return self.status is ProductStatus.ACTIVE and self.stock_count > least
 
+    def may_change_by(self, delta: int) -> bool:
+        """Whether so many units may be added here, or taken away (less than 0), while there may be more elsewhere."""
+        if self.page is not None:
+            return self.stock_count + delta >= 0
+        return self.with_stock(self.stock_count + delta, self.version).may_be_lent
+
     def lease_left(self, now: float) -> float:
         """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0

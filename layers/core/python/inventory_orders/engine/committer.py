@@ -417,7 +417,7 @@ class _Batch:
             lanes,
             lane,
             self._need(),
-            self._throttled,
+            self._throttled | self._unreadable.keys(),
             self._move,
             self._deadline,
             self._stats,
@@ -584,7 +584,9 @@ class _Batch:
         for product_id in failure.rivals:
             self._client.contention.observe_conflict(product_id)
         for product_id, why in failure.refused:
-            self._give_up_product(product_id, "CORRUPT_PRODUCT", _refusal(product_id, why))
+            # Noted, too: a draw from a row that nothing here wants would else be tried again and again.
+            self._unreadable[product_id] = _refusal(product_id, why)
+            self._give_up_product(product_id, "CORRUPT_PRODUCT", self._unreadable[product_id])
         self._throttled.update(failure.throttled)
         if failure.rivals and self._claims.held and self._losses > 1:
             # The first one may have been in flight before the claim; another one is not kept out by it.

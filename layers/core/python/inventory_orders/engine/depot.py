@@ -23,13 +23,13 @@ from inventory_orders.domain.allotments import (
     PageKey,
 )
 from inventory_orders.domain.ledger import Ledger
-from inventory_orders.domain.planner import Chain, Transaction
+from inventory_orders.domain.planner import Chain, Limits, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.lanes import Lanes
-from inventory_orders.engine.line import DEPOT_LINE, claim_depot
+from inventory_orders.engine.line import DEPOT_LINE, VISIT_SECONDS, claim_depot
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.recall import recall
+from inventory_orders.engine.recall import in_portions, recall
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
@@ -63,7 +63,7 @@ class Supply:
         sources: The lanes from which products are sold; the others are sold from their rows.
         unreadable: What is wrong, by id, with products that break the table's contract.
         blocked: Products that cannot be sold now.
-        release: The depot's lease, if it is held.
+        release: The depot's lease, if it is held and will be for long enough.
         alone: Whether nobody waits for the depot.
     """
 
@@ -84,7 +84,7 @@ class Visit:
         lanes: What it knows of lanes.
         lane: Its lane; None if it has none, and all is sold at the depot.
         need: Units that the open orders want, by product.
-        avoid: Products whose rows are throttled: they are left alone.
+        avoid: Products whose rows are throttled, or corrupt: they are left alone.
         commit: Commits chains of moves. Returns whether all of them are durable.
         deadline: When to give up.
         stats: Where to note what it took.
@@ -152,12 +152,21 @@ class Visit:
             and not self._is_in_lanes(p)
             and self._is_free(row)
         ]
-        for product_id in ended[:_FEW_DRAWS]:
+        for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):
             self._ledger.bring_home(product_id)
         sources = self._share_out()
-        return Supply(
-            self._ledger, sources, self._unreadable, self._blocked(sources), self.lease, alone
-        )
+        blocked, release = self._blocked(sources), self._to_release()
+        return Supply(self._ledger, sources, self._unreadable, blocked, release, alone)
+
+    def _to_release(self) -> LaneLease | None:
+        """The lease that the last transaction ends; None if it may be over by then.
+
+        That somebody took it over is no reason to lose: where every visit takes too long, none would ever get through.
+        """
+        if self.lease is None:
+            return None
+        left = self.lease.ends_at - self._client.clock.now().timestamp()
+        return self.lease if left > VISIT_SECONDS / 4 else None
 
     def _blocked(self, sources: Collection[str]) -> set[str]:
         """The products that cannot be sold now: nothing is set aside, and their rows are not to be written."""
@@ -189,19 +198,19 @@ class Visit:
         for product_id in {*self._need, *rows}:
             if self._is_mixed(product_id):
                 self._unreadable[product_id] = _MIXED.format(product_id)
-        draws = [
-            draw
+        draws = {
+            product_id: draw
             for product_id, row in rows.items()
             if row is not None
             and product_id not in self._unreadable
             and (draw := self._to_draw(row, lacks.get(product_id, 0)))
-        ]
-        if len(draws) > _FEW_DRAWS:
+        }
+        if len(self._in_portions(draws, _FEW_DRAWS)) > 1:
             if not self._commit(self._chains(draws)):
                 return None
         else:
-            for draw in draws:
-                self._ledger.draw(*draw)
+            for product_id, draw in draws.items():
+                self._ledger.draw(product_id, *draw)
         return {
             p
             for p, units in lacks.items()
@@ -268,7 +277,7 @@ class Visit:
         )
         return list(islice(low, most))
 
-    def _to_draw(self, row: Product, lacks: int) -> tuple[str, int, int] | None:
+    def _to_draw(self, row: Product, lacks: int) -> tuple[int, int] | None:
         """What to draw from a row, and how far it may be lent: all of a poor one, half of a rich one at the most."""
         product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
         key = PageKey.of(DEPOT, product_id)
@@ -287,18 +296,23 @@ class Visit:
             return None
         need = self._need.get(product_id, demand.use(product_id))
         is_wide = units + stored >= _SPARE * self._in_use * need
-        return product_id, units, lanes.most if is_wide else DEPOT
+        return units, lanes.most if is_wide else DEPOT
 
-    def _chains(self, draws: Sequence[tuple[str, int, int]]) -> Iterator[Chain]:
+    def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
+        """Products in portions of so many at the most, the rows of which leave room in a transaction for all else."""
+        rows = self._ledger
+        return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
+
+    def _chains(self, draws: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
         """Transactions of many draws: one after the other for each page of the depot."""
-        pages: dict[PageKey, list[tuple[str, int, int]]] = {}
-        for draw in draws:
-            pages.setdefault(PageKey.of(DEPOT, draw[0]), []).append(draw)
+        pages: dict[PageKey, list[str]] = {}
+        for product_id in draws:
+            pages.setdefault(PageKey.of(DEPOT, product_id), []).append(product_id)
         for mine in pages.values():
             steps = []
-            for start in range(0, len(mine), _MOST_DRAWS):
-                for draw in mine[start : start + _MOST_DRAWS]:
-                    self._ledger.draw(*draw)
+            for some in self._in_portions(mine, _MOST_DRAWS):
+                for product_id in some:
+                    self._ledger.draw(product_id, *draws[product_id])
                 updates, written = self._ledger.changes()
                 steps.append((Transaction(updates, (), written),))
             yield tuple(steps)

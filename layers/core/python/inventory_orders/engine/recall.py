@@ -8,9 +8,10 @@ their owners are at work and come in line at the depot by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
@@ -30,6 +31,8 @@ from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError, TransactionCancelledError
 from inventory_orders.store.dynamodb import ClaimUse
 from inventory_orders.store.rows import Key
+
+T = TypeVar("T")
 
 _ATTEMPTS = 4
 
@@ -313,7 +316,13 @@ class _Visit:
             by_number.setdefault(number, []).append(row.product_id)
             lanes_of.setdefault(number, set()).update(row.lent_to - {DEPOT, *avoid})
         for number, product_ids in by_number.items():
-            for lanes in self._portions(number, sorted(lanes_of[number])) or [[]]:
+            # Their pages leave room in a transaction for the depot's page and for rows.
+            sizes = {
+                lane: self._known.pages[PageKey(lane, number)].size
+                for lane in sorted(lanes_of[number])
+            }
+            portions = in_portions(sizes, _MOST_LANES, sizes.__getitem__, Limits().size // 2)
+            for lanes in portions or [[]]:
                 # The ledger says what the pieces before this one have left.
                 concerned = [
                     product_id
@@ -321,26 +330,10 @@ class _Visit:
                     if (lent_to := ledger.row(product_id).lent_to)
                     and (lent_to.intersection(lanes) or (self._home and lent_to == {DEPOT}))
                 ]
-                size = most - len(lanes)
-                for start in range(0, len(concerned), size):
-                    yield number, lanes, concerned[start : start + size]
-
-    def _portions(self, number: int, lanes: Iterable[int]) -> list[list[int]]:
-        """Lanes in portions whose pages leave room in a transaction for the depot's page and for rows."""
-        portions: list[list[int]] = []
-        size = 0
-        for lane in lanes:
-            of_page = self._known.pages[PageKey(lane, number)].size
-            if (
-                not portions
-                or len(portions[-1]) == _MOST_LANES
-                or size + of_page > Limits().size // 2
-            ):
-                portions.append([])
-                size = 0
-            portions[-1].append(lane)
-            size += of_page
-        return portions
+                for group in in_portions(
+                    concerned, most - len(lanes), lambda p: ledger.row(p).size, Limits().size // 4
+                ):
+                    yield number, lanes, group
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
@@ -415,6 +408,21 @@ class _Visit:
             self._note(place, reason.found)
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
+
+
+def in_portions(
+    items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
+) -> list[list[T]]:
+    """Items in portions of so many at the most, and of so many bytes unless a single one has more."""
+    portions: list[list[T]] = []
+    size = 0
+    for item in items:
+        size += size_of(item)
+        if not portions or len(portions[-1]) == most or size > most_bytes:
+            portions.append([])
+            size = size_of(item)
+        portions[-1].append(item)
+    return portions
 
 
 def _written_down(ledger: Ledger) -> Transaction:

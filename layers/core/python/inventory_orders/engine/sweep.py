@@ -180,12 +180,14 @@ class _Sweep:
 
     def _empty_page(self, page: Page) -> None:
         """Return what a page of the depot holds to the rows, until somebody else writes the page."""
-        product_ids, found = sorted(page.holdings), page
-        for start in range(0, len(product_ids), _ROWS):
+        left, found = sorted(page.holdings), page
+        # A visitor that came in between may have moved some of them.
+        while left := [product_id for product_id in left if product_id in found.holdings]:
+            product_ids, left = left[:_ROWS], left[_ROWS:]
             snapshot = read(
                 self._client,
                 None,
-                [page.key, *product_ids[start : start + _ROWS]],
+                [page.key, *product_ids],
                 self._deadline,
                 self._stats,
             )

@@ -342,11 +342,14 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        condition = f"({NO_LIVE_LEASE} OR {CLAIMED} OR #lockedBy = :dead)"
+        readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
+        condition = f"({NO_LIVE_LEASE} OR {CLAIMED} OR #lockedBy = :dead OR NOT ({readable}))"
         update = "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait"
         values = {
             "owner": owner,
             "dead": dead,
+            "number": "N",
+            "text": "S",
             "until": Decimal(f"{until:.6f}"),
             "wait": Decimal(f"{wait:.3f}"),
             "now": unix(now),
