@@ -1013,3 +1013,41 @@ def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
     shop.on(WRITE, deliver_again)
     assert shop.statuses(one, order, shop.order("p")) == [REPLAYED, APPLIED]
     assert shop.store.get_record(OrderKey(order.order_id)).status == "PENDING"
+
+
+def test_a_corrupt_page_of_the_depot_holds_up_only_what_belongs_there(shop):
+    shop.create("p")
+    other = next(name for n in range(99) if of_other_page(name := f"q{n}", "p"))
+    shop.create(other)
+    worker = shop.worker(lanes=1)
+    for _ in range(2):
+        shop.sell(worker, shop.order("p"), shop.order(other))
+    more = {name: shop.held(name)[1] + 1 for name in ("p", other)}
+    held_up = shop.order("p", units=more["p"])
+    key = str(PageKey.of(0, "p"))
+    sound = shop.item("Allotments", key)["units"]
+    shop.set("Allotments", key, units={"B": "bm90aGluZw=="})
+    report = shop.sell(worker, shop.order(other, units=more[other]), held_up)
+    assert [(o.status, o.cause) for o in report.outcomes] == [
+        (APPLIED, ""),
+        (RETURNED, "CORRUPT_PAGE"),
+    ]
+    shop.set("Allotments", key, units=sound)
+    assert shop.statuses(worker, held_up) == [APPLIED]
+
+
+def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
+    shop.create("p", 1000)
+    shop.lend("p", {1: 10, 2: 0}, depot=100)
+    key = str(PageKey.of(1, "p"))
+    sound = shop.item("Allotments", key)["units"]
+    shop.set("Allotments", key, units={"B": "bm90aGluZw=="})
+    worker = shop.worker(lanes=2)
+    for _ in range(4):
+        assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert worker.lanes.take(Deadline.after(1.0, worker.client.clock), CommitStats()) == 2
+    shop.set("Allotments", key, units=sound)
+
+
+def of_other_page(first, second):
+    return PageKey.of(0, first).number != PageKey.of(0, second).number

@@ -20,7 +20,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
-from inventory_orders.domain.allotments import DEPOT
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import (
@@ -345,7 +345,12 @@ class _Batch:
                 progressed = any(transaction.decisions for transaction in done)
                 if any(transaction.release for transaction in done):
                     visit = None
-        except (ThrottledError, OutcomeUnknownError, CorruptItemError) as error:
+        except CorruptItemError as error:
+            corrupt = visit.corrupt if visit is not None else {}
+            for product_id in self._product_ids():
+                if PageKey.of(DEPOT, product_id).number in corrupt:
+                    self._give_up_product(product_id, error.code, str(error))
+        except (ThrottledError, OutcomeUnknownError) as error:
             self._give_up_all(error.code, str(error))
         except StoreError as error:
             self._fail(error)
@@ -368,7 +373,8 @@ class _Batch:
             if found.unprocessed:
                 raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page of the lane")
             lanes.remember(found.pages.values())
-        return lane
+        # One that cannot be read is given up.
+        return lane if lanes.keys else None
 
     def _without_a_visit(self, lanes: Lanes, lane: int | None) -> Supply | None:
         """The supply, if the own lane has all, or what it lacks is better sold from rows; else None.
@@ -704,7 +710,10 @@ class _Batch:
     def _undecidable(self, change: Change, now: float) -> ChangeOutcome | None:
         for product_id in change.product_ids:
             if product_id in self._unreadable:
-                return returned("CORRUPT_PRODUCT", self._unreadable[product_id])
+                problem = self._unreadable[product_id]
+                # An error about an item begins with what the item is.
+                is_page = problem.startswith("page ")
+                return returned("CORRUPT_PAGE" if is_page else "CORRUPT_PRODUCT", problem)
         left = self._lease_left(change, now)
         if left > self._deadline.remaining():
             return returned("LEASED", f"a product is under a lease for another {left:.1f} s", left)

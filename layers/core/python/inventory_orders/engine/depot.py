@@ -91,6 +91,7 @@ class Visit:
 
     Attributes:
         lease: Of the depot; None before it was granted.
+        corrupt: By its number, what is wrong with a page of the depot. Products that belong there are left alone.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Visit:
         stats: CommitStats,
     ) -> None:
         self.lease: LaneLease | None = None
+        self.corrupt: dict[int, CorruptItemError] = {}
         self._client = client
         self._executor = executor
         self._lanes = lanes
@@ -130,7 +132,7 @@ class Visit:
 
         Raises:
             StoreError: DynamoDB failed, or the wait was too long.
-            CorruptItemError: A page breaks its table's contract.
+            CorruptItemError: A page that something needed belongs to breaks its table's contract.
         """
         self._in_use = self._lanes.in_use(self._deadline, self._stats)
         patience = Deadline.after(min(_PATIENCE, self._deadline.remaining()), self._client.clock)
@@ -186,7 +188,13 @@ class Visit:
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         pages = self._read([*own, *shelves]).pages
         self._lanes.remember(pages[key] for key in own)
-        self._ledger = Ledger({}, [_sound(pages[key]) for key in (*own, *shelves)])
+        if not self._lanes.keys:
+            # It was given up.
+            self._lane, own = None, []
+        self._ledger = Ledger({}, [self._sound(key, pages[key]) for key in (*own, *shelves)])
+        for product_id in self._need:
+            if (problem := self.corrupt.get(PageKey.of(DEPOT, product_id).number)) is not None:
+                raise problem
         self._lanes.demand.hear_of(p for key in shelves for p in self._ledger.holdings(key))
         lacks = {p: n - have for p, n in self._need.items() if (have := self._own(p)) < n}
         look = [p for p, units in lacks.items() if self._is_to_look(p, units)]
@@ -218,6 +226,13 @@ class Visit:
             and self._ledger.rows.get(p) is not None
             and p not in self._unreadable
         }
+
+    def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
+        """The page, or one that stands for it where it cannot be read: nothing that belongs there is touched."""
+        if isinstance(page, Page):
+            return page
+        self.corrupt[key.number] = page
+        return Page(key, 0, "")
 
     def _read(self, keys: Sequence[Key]) -> Snapshot:
         found = read(self._client, self._executor, keys, self._deadline, self._stats)
@@ -253,7 +268,7 @@ class Visit:
 
     def _is_to_look(self, product_id: str, units: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
-        if product_id in self._avoid:
+        if product_id in self._avoid or PageKey.of(DEPOT, product_id).number in self.corrupt:
             return False
         held = self._ledger.holding(DEPOT, product_id)
         stored = held.units if held is not None else 0
@@ -360,6 +375,8 @@ class Visit:
         sources: dict[str, int] = {}
         # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
         for key in self._lanes.keys:
+            if key.number in self.corrupt:
+                continue
             own, shelf = ledger.holdings(key), ledger.holdings(PageKey(DEPOT, key.number))
             for product_id in [*shelf, *(p for p in own if p not in shelf)]:
                 mine, there = own.get(product_id), shelf.get(product_id)
@@ -386,9 +403,3 @@ class Visit:
         if not is_narrow and share >= max(use, need):
             return max(need, have, math.floor(min(demand.level(product_id), share)))
         return have if need <= have <= 2 * use + need else 0
-
-
-def _sound(page: Page | CorruptItemError) -> Page:
-    if isinstance(page, CorruptItemError):
-        raise page
-    return page

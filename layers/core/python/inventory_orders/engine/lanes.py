@@ -43,6 +43,7 @@ class Lanes:
         self._in_use = 1
         self._looked_at = float("-inf")
         self._pages: dict[int, Page] = {}
+        self._corrupt: set[int] = set()
         self._poor_until: Recent[str, float] = Recent()
         self._sold_out: Recent[str, bool] = Recent()
 
@@ -80,7 +81,11 @@ class Lanes:
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
         """The lanes that nobody seems to use, in an order by chance: so two that look at once seldom meet."""
         taken = self._live_lanes(deadline, stats)
-        free = [lane for lane in range(1, self.most + 1) if lane not in taken]
+        free = [
+            lane
+            for lane in range(1, self.most + 1)
+            if lane not in taken and lane not in self._corrupt
+        ]
         return sorted(free, key=lambda _: self._client.policy.random())
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
@@ -122,15 +127,15 @@ class Lanes:
         return list(self._pages.values())
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
-        """These pages of the lane were just read.
-
-        Raises:
-            CorruptItemError: One cannot be read.
-        """
-        for page in pages:
-            if isinstance(page, CorruptItemError):
-                raise page
-            self._pages[page.key.number] = page
+        """These pages of the lane were just read. If one cannot be read, the lane is given up for another one."""
+        found = list(pages)
+        sound = [page for page in found if isinstance(page, Page)]
+        if len(sound) < len(found) and self._lease is not None:
+            self._corrupt.add(self._lease.lane)
+            self._lease, self._looked_at = None, float("-inf")
+            self.forget()
+        else:
+            self._pages.update((page.key.number, page) for page in sound)
 
     def observe_commit(self, updates: Iterable[PageUpdate]) -> None:
         """These pages were just written."""
