@@ -12,7 +12,7 @@ from collections import Counter
 import boto3
 import pytest
 
-from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
@@ -219,9 +219,8 @@ def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch)
 
 def test_messages_that_a_corrupt_page_holds_up_are_counted(sell):
     sell(1)
-    for lane in (1, 2):
-        broken = {"page": {"S": str(PageKey(lane, 0))}}
-        boto3.client("dynamodb").put_item(TableName="Allotments", Item=broken)
+    broken = {"page": {"S": str(PageKey.of(DEPOT, TEA))}}
+    boto3.client("dynamodb").put_item(TableName="Allotments", Item=broken)
     assert sell(1, 1)["CorruptPage"] == (2,)
 
 
