@@ -896,7 +896,9 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
         shop.create(product_id)
     worker = shop.worker()
     batch = [[shop.order(*names[start : start + 20]) for start in (0, 20, 40)] for _ in range(2)]
-    assert shop.statuses(worker, *batch[0]) == [APPLIED] * 3
+    first = shop.sell(worker, *batch[0])
+    assert [outcome.status for outcome in first.outcomes] == [APPLIED] * 3
+    assert 0 not in first.stats.changes_per_transaction, "moves alone place no orders"
     assert shop.tables.calls[:2] == [UPDATE, READ], "more than ten products: at the depot"
     assert shop.tables.calls.count(WRITE) >= PAGES + 1
     assert shop.statuses(worker, *batch[1]) == [APPLIED] * 3

@@ -523,7 +523,8 @@ class _Batch:
         except StoreError as error:
             attempt.error = error
             return
-        stats.changes_per_transaction.append(len(transaction.decisions))
+        if transaction.decisions:
+            stats.changes_per_transaction.append(len(transaction.decisions))
         stats.low_stock += [
             update.after
             for update in transaction.updates
