@@ -407,7 +407,7 @@ def _last_units_in_a_lane(world: World, rivals: int) -> None:
     world.deliver("A", "place_orders", order("a", p=3))
     world.deliver("B", "place_orders", order("b1", p=1), order("b2", p=3))
     if rivals > 2:
-        world.deliver("C", "place_orders", order("c", p=1))
+        world.deliver("C", "place_orders", order("c", p=3))
 
 
 def _nothing_is_left(world: World) -> None:
