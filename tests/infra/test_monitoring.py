@@ -8,6 +8,7 @@ import pytest
 from moto import mock_aws
 
 from bench import costs
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.invocation import runtime
@@ -140,10 +141,8 @@ def emitted(monkeypatch, capsys):
         for number, quantity in enumerate((1, 1, 50)):
             lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
             call("place_orders", sqs_event(lent))
-        # The next process takes the other lane.
-        runtime._committer.cache_clear()
-        for lane in (1, 2):
-            store._client.put_item(TableName="Allotments", Item={"page": {"S": f"{lane}/0"}})
+        corrupt = {"page": {"S": str(PageKey.of(DEPOT, "tea-hibiscus"))}}
+        store._client.put_item(TableName="Allotments", Item=corrupt)
         for order in (order_body(order_id, {"tea-hibiscus": 1}) for order_id in ("row", "held-up")):
             call("place_orders", sqs_event(order))
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
