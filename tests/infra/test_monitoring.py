@@ -141,6 +141,8 @@ def emitted(monkeypatch, capsys):
         for number, quantity in enumerate((1, 1, 50)):
             lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
             call("place_orders", sqs_event(lent))
+        # A new process remembers nothing of the pages and of the demand.
+        runtime._committer.cache_clear()
         corrupt = {"page": {"S": str(PageKey.of(DEPOT, "tea-hibiscus"))}}
         store._client.put_item(TableName="Allotments", Item=corrupt)
         for order in (order_body(order_id, {"tea-hibiscus": 1}) for order_id in ("row", "held-up")):
