@@ -23,7 +23,7 @@ PAGES = 4
 """Pages of a lane. Fewer are larger, more take the room of orders in a transaction: docs/lanes.md."""
 
 MOST_PRODUCTS = 2_000
-"""Products that a page takes, some 30 KB. Further ones are sold from their rows."""
+"""Products that a page takes: 33 KB with short ids, 73 KB with UUIDs. Further ones are sold from their rows."""
 
 
 class PageKey(NamedTuple):
