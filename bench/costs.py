@@ -29,8 +29,9 @@ EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
 
 
 SWEEPS = HOURS_OF_A_MONTH * 60
-READ_UNITS_OF_A_SWEEP = 51.5
-"""Where nothing is to be done: 95 leases, there or not, and the depot's four pages. An idle lane adds four."""
+READ_UNITS_OF_A_SWEEP = 51.5 + 32 * 0.5
+"""Where nothing is to be done: 95 leases, there or not, the depot's four pages, and a query of each shard of holds. An idle
+lane adds four."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
@@ -127,11 +128,11 @@ class Standing:
 
 STANDING = (
     Standing("custom metrics", 30, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 38, prices.ALARM_MONTH),
+    Standing("alarms", 45, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
-    Standing("standard queues, polled while empty", 4, EMPTY_POLLS * prices.SQS_REQUEST),
+    Standing("standard queues, polled while empty", 6, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
-    Standing("sweeps of lanes, one a minute", SWEEPS, SWEEP),
+    Standing("sweeps, one a minute", SWEEPS, SWEEP),
 )
 
 

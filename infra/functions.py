@@ -58,6 +58,8 @@ class Functions(Construct):
             },
         )
         self.place_orders.add_environment("LANES", str(settings.lanes))
+        if settings.hold_seconds is not None:
+            self.place_orders.add_environment("HOLD_SECONDS", str(settings.hold_seconds))
         self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
         # UpdateItem: if the cancellation came first, the order fills in its tombstone.
         self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem", "UpdateItem"])
@@ -86,6 +88,19 @@ class Functions(Construct):
             ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
         )
 
+        self.change_orders = self._function(
+            "change_orders",
+            "ChangeOrders",
+            "Confirms, fulfils, cancels, returns and expires orders",
+            {"OrderCommandQueue": queues.commands, "ExpiryQueue": queues.expiries},
+        )
+        self._allow(self.change_orders, tables.products, ["BatchGetItem", "UpdateItem"])
+        self._allow(
+            self.change_orders,
+            tables.orders,
+            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
+        )
+
         self.manage_products = self._function(
             "manage_products",
             "ManageProducts",
@@ -108,7 +123,22 @@ class Functions(Construct):
         self._allow(self.count_stock, tables.allotments, _USE_LANES)
 
         self.sweep = self._function(
-            "sweep", "Sweep", "Brings home the units in lanes that nobody uses", {}
+            "sweep",
+            "Sweep",
+            "Sends holds that are about to end, and brings home the units in lanes that nobody uses",
+            {},
+        )
+        self._name(self.sweep, queues.expiries, _PREFIXES["ExpiryQueue"])
+        self.sweep.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["sqs:SendMessage"], resources=[queues.expiries.queue.queue_arn]
+            )
+        )
+        self.sweep.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["dynamodb:Query"],
+                resources=[f"{tables.orders.table_arn}/index/byExpiry"],
+            )
         )
         self._allow(self.sweep, tables.products, ["BatchGetItem", "UpdateItem"])
         self._allow(self.sweep, tables.allotments, _USE_LANES)
@@ -121,6 +151,7 @@ class Functions(Construct):
             "PlaceOrders": self.place_orders,
             "AdjustStock": self.adjust_stock,
             "CancelOrders": self.cancel_orders,
+            "ChangeOrders": self.change_orders,
             "ManageProducts": self.manage_products,
             "CountStock": self.count_stock,
             "Sweep": self.sweep,
@@ -175,13 +206,14 @@ class Functions(Construct):
             },
         )
         for queue_name, pair in sources.items():
-            self._feed(function, pair, self._settings.queues[queue_name])
+            prefix = _PREFIXES.get(queue_name, "")
+            self._feed(function, pair, self._settings.queues[queue_name], prefix)
         return function
 
-    def _feed(self, function: lambda_.Function, pair: QueuePair, settings: QueueSettings) -> None:
-        prefix = "FIFO_" if pair.queue.fifo else ""
-        function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
-        function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
+    def _feed(
+        self, function: lambda_.Function, pair: QueuePair, settings: QueueSettings, prefix: str
+    ) -> None:
+        self._name(function, pair, prefix)
         function.add_event_source_mapping(
             # The id that the CDK's own SqsEventSource uses. With another id, an update would create a second mapping
             # of the queue before it deletes the first, and Lambda does not allow two.
@@ -204,6 +236,12 @@ class Functions(Construct):
                 actions=["sqs:SendMessage"], resources=[pair.dead_letters.queue_arn]
             )
         )
+
+    @staticmethod
+    def _name(function: lambda_.Function, pair: QueuePair, prefix: str) -> None:
+        """Tell a function where a queue is."""
+        function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
+        function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
 
     def _every_minute(
         self, function: lambda_.Function, construct_id: str, event: Mapping[str, str]
@@ -266,6 +304,9 @@ _CONSUME = [
     # The handler delays returned messages.
     "sqs:ChangeMessageVisibility",
 ]
+
+# Of the environment variables that name a queue, where a function knows two.
+_PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}
 
 _RETENTION = {
     1: logs.RetentionDays.ONE_DAY,

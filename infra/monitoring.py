@@ -7,7 +7,8 @@ replays are successes: the dashboard shows them, and no alarm counts them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -23,6 +24,8 @@ from infra.functions import Functions
 from infra.queues import QueuePair, Queues
 from infra.settings import Settings
 from infra.tables import Tables
+
+T = TypeVar("T")
 
 NAMESPACE = "InventoryOrders"
 REASONS = ("INSUFFICIENT_STOCK", "UNKNOWN_PRODUCT", "DISCONTINUED_PRODUCT")
@@ -79,8 +82,19 @@ _MINUTE = Duration.minutes(1)
 _FIVE_MINUTES = Duration.minutes(5)
 _GREEN, _RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
 _BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
-_PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY)
+_PALETTE = (
+    *(_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY),
+    *("#17becf", "#e377c2", "#bcbd22"),
+)
 _WIDTH = 24
+
+
+def _painted(things: Mapping[str, T]) -> list[tuple[str, T, str]]:
+    """Give each of a few named things its colour."""
+    colors = _PALETTE[: len(things)]
+    return [
+        (label, thing, color) for (label, thing), color in zip(things.items(), colors, strict=True)
+    ]
 
 
 class Monitoring(Construct):
@@ -226,19 +240,19 @@ class Monitoring(Construct):
     def _each_queue(self, name: str, *, dead: bool = False) -> list[cloudwatch.Metric]:
         return [
             self._of_queue(pair, name, label, color, dead=dead)
-            for (label, pair), color in zip(self._queues.items(), _PALETTE, strict=False)
+            for label, pair, color in _painted(self._queues)
         ]
 
     def _each_function(self, name: str, statistic: str) -> list[cloudwatch.Metric]:
         return [
             self._of_function(function, name, statistic, label, color)
-            for (label, function), color in zip(self._functions.items(), _PALETTE, strict=True)
+            for label, function, color in _painted(self._functions)
         ]
 
     def _each_table(self, name: str) -> list[cloudwatch.Metric]:
         return [
             self._of_table(table, name, label, color)
-            for (label, table), color in zip(self._tables.items(), _PALETTE, strict=False)
+            for label, table, color in _painted(self._tables)
         ]
 
     # ------------------------------------------------------------------ alarms
@@ -320,7 +334,7 @@ class Monitoring(Construct):
         )
         for name, function in self._functions.items():
             follows = (
-                "units may stay in lanes until it is repaired"
+                "units may stay in lanes, and holds may not end, until it is repaired"
                 if name == "Sweep"
                 else "its messages return after the visibility timeout"
             )
@@ -345,8 +359,8 @@ class Monitoring(Construct):
             ),
             threshold=1,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-            description="The sweep has not run for a quarter of an hour, so units stay in lanes that nobody uses. First: "
-            "look whether its schedule is enabled.",
+            description="The sweep has not run for a quarter of an hour, so no hold ends, and units stay in lanes that "
+            "nobody uses. First: look whether its schedule is enabled.",
             periods=3,
         )
         for name, table in self._tables.items():
@@ -360,16 +374,24 @@ class Monitoring(Construct):
                     f"none is, set warmThroughput.{name} in cdk.json.",
                     periods=3,
                 )
-        self._alarm(
-            "OrdersByUserWriteThrottles",
-            self._of_table(
-                self._tables["Orders"], "WriteThrottleEvents", "byUser", _ORANGE, index="byUser"
+        for index, first in (
+            ("byUser", "check whether one user sends very many orders. If not"),
+            (
+                "byExpiry",
+                "check how many holds begin or end in a second: 32 keys share them. If few",
             ),
-            0,
-            "DynamoDB throttles the index byUser, and with it the writes of Orders. First: check whether one user "
-            "sends very many orders. If not, set warmThroughput.Orders in cdk.json.",
-            periods=3,
-        )
+        ):
+            name = index[0].upper() + index[1:]
+            self._alarm(
+                f"Orders{name}WriteThrottles",
+                self._of_table(
+                    self._tables["Orders"], "WriteThrottleEvents", index, _ORANGE, index=index
+                ),
+                0,
+                f"DynamoDB throttles the index {index}, and with it the writes of Orders. First: {first}, set "
+                "warmThroughput.Orders in cdk.json.",
+                periods=3,
+            )
 
     def _alarm(
         self,

@@ -45,6 +45,10 @@ class Queues(Construct):
             "CancellationQueue", "CancellationDeadLetterQueue", "cancel_orders"
         )
         self.catalogue = self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
+        self.commands = self._pair(
+            "OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders"
+        )
+        self.expiries = self._pair("ExpiryQueue", "ExpiryDeadLetterQueue", "change_orders")
 
     @property
     def all(self) -> dict[str, QueuePair]:
@@ -55,6 +59,8 @@ class Queues(Construct):
             "StockQueue": self.stock,
             "CancellationQueue": self.cancellations,
             "CatalogueQueue": self.catalogue,
+            "OrderCommandQueue": self.commands,
+            "ExpiryQueue": self.expiries,
         }
 
     def _pair(

@@ -87,6 +87,7 @@ class Settings:
         functions: By the name of their folder in functions/.
         queues: By their name in the stack.
         lanes: At most so many lanes for stock that orders may take without a rival; 0 for none.
+        hold_seconds: How long an order that does not say so itself waits for its confirmation; None for ever.
         warm_throughput: By table; usually empty.
         alarm_email: Address for alarms; None for no mail.
         tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
@@ -102,6 +103,7 @@ class Settings:
     queues: Mapping[str, QueueSettings]
     lanes: int
     warm_throughput: Mapping[str, WarmThroughput]
+    hold_seconds: int | None = None
     alarm_email: str | None = None
     tracing: bool = False
 
@@ -131,7 +133,8 @@ class Settings:
         _only(
             "settings",
             top,
-            known | {"production", "lanes", "warmThroughput", "alarmEmail", "tracing"},
+            known
+            | {"production", "lanes", "holdSeconds", "warmThroughput", "alarmEmail", "tracing"},
             known,
         )
         runtime = top["runtime"]
@@ -167,6 +170,9 @@ class Settings:
         queues = _each("queues", top, QueueSettings)
         lanes = top.get("lanes", min(queues["OrderQueue"].maximumConcurrency, MOST_LANES))
         _check("settings.lanes", lanes, 0, MOST_LANES)
+        hold_seconds = top.get("holdSeconds")
+        if hold_seconds is not None:
+            _check("settings.holdSeconds", hold_seconds, 60, 604_800)
         return cls(
             stage=stage,
             is_production=_is_production(stage, top.get("production", {})),
@@ -178,6 +184,7 @@ class Settings:
             queues=queues,
             lanes=lanes,
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
+            hold_seconds=hold_seconds,
             alarm_email=_email(top.get("alarmEmail")),
             tracing=tracing,
         )
@@ -192,10 +199,11 @@ MOST_LANES = 95
 _STAGE = re.compile("[a-z0-9-]{1,20}")
 _FUNCTIONS = {
     *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
-    "sweep",
+    *("change_orders", "sweep"),
 }
 _QUEUES = {
     *("OrderQueue", "OrderQueueFifo", "StockQueue", "CancellationQueue", "CatalogueQueue"),
+    *("OrderCommandQueue", "ExpiryQueue"),
 }
 _TABLES = {"Products", "Orders", "StockAdjustments", "Allotments"}
 _RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653)

@@ -29,7 +29,14 @@ class Tables(Construct):
                     non_key_attributes=["status"],
                     # A throttled index throttles the writes of its table.
                     warm_throughput=self._warm("Orders"),
-                )
+                ),
+                dynamodb.GlobalSecondaryIndexPropsV2(
+                    index_name="byExpiry",
+                    partition_key=_string("expiryShard"),
+                    sort_key=_string("expiresAt"),
+                    projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+                    warm_throughput=self._warm("Orders"),
+                ),
             ],
         )
         self.stock_adjustments = self._table("StockAdjustments", "productId", "adjustmentId")

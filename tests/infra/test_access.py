@@ -31,6 +31,7 @@ ACCESS = """
 lambda.amazonaws.com     | sts:AssumeRole          | PlaceOrdersRole         | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | AdjustStockRole         | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | CancelOrdersRole        | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | ChangeOrdersRole        | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | ManageProductsRole      | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | CountStockRole          | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | SweepRole               | trust policy
@@ -44,23 +45,34 @@ OrderQueueFifo           | feeds                   | PlaceOrders             | e
 StockQueue               | feeds                   | AdjustStock             | event source mapping
 CancellationQueue        | feeds                   | CancelOrders            | event source mapping
 CatalogueQueue           | feeds                   | ManageProducts          | event source mapping
+OrderCommandQueue        | feeds                   | ChangeOrders            | event source mapping
+ExpiryQueue              | feeds                   | ChangeOrders            | event source mapping
 PlaceOrders              | CONSUME                 | OrderQueue              | role
 PlaceOrders              | CONSUME                 | OrderQueueFifo          | role
 AdjustStock              | CONSUME                 | StockQueue              | role
 CancelOrders             | CONSUME                 | CancellationQueue       | role
 ManageProducts           | CONSUME                 | CatalogueQueue          | role
+ChangeOrders             | CONSUME                 | OrderCommandQueue       | role
+ChangeOrders             | CONSUME                 | ExpiryQueue             | role
 # What SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
 StockQueue               | moves dead letters      | StockDeadLetterQueue        | redrive policy
 CancellationQueue        | moves dead letters      | CancellationDeadLetterQueue | redrive policy
 CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue    | redrive policy
+OrderCommandQueue        | moves dead letters      | OrderCommandDeadLetterQueue | redrive policy
+ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue       | redrive policy
 # What a handler knows to be poison.
 PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue        | role
 PlaceOrders              | sqs:SendMessage         | OrderFifoDeadLetterQueue    | role
 AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
 CancelOrders             | sqs:SendMessage         | CancellationDeadLetterQueue | role
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
+ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue | role
+ChangeOrders             | sqs:SendMessage         | ExpiryDeadLetterQueue       | role
+# Holds that are about to end.
+Sweep                    | dynamodb:Query          | byExpiry                    | role
+Sweep                    | sqs:SendMessage         | ExpiryQueue                 | role
 # DynamoDB asks for the actions within a transaction one by one.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
@@ -71,6 +83,8 @@ AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                         
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
+ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | USE_LANES                                                                      | Allotments       | role
@@ -83,12 +97,14 @@ Sweep          | USE_LANES                                                      
 PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
 AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
 CancelOrders             | WRITE_LOG               | CancelOrdersLogs        | role
+ChangeOrders             | WRITE_LOG               | ChangeOrdersLogs        | role
 ManageProducts           | WRITE_LOG               | ManageProductsLogs      | role
 CountStock               | WRITE_LOG               | CountStockLogs          | role
 Sweep                    | WRITE_LOG               | SweepLogs               | role
 PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
 AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
 CancelOrders             | logs to                 | CancelOrdersLogs        | logging configuration
+ChangeOrders             | logs to                 | ChangeOrdersLogs        | logging configuration
 ManageProducts           | logs to                 | ManageProductsLogs      | logging configuration
 CountStock               | logs to                 | CountStockLogs          | logging configuration
 Sweep                    | logs to                 | SweepLogs               | logging configuration
@@ -106,6 +122,7 @@ everybody                | NOT sns:Publish         | Alarms                  | t
 SQS                      | encrypts                | every queue             | SSE-SQS, keys of SQS
 DynamoDB                 | encrypts                | every table             | SSE, AWS managed key
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
+DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains a stream      | Orders                  | stream specification
 """
 
@@ -167,6 +184,8 @@ class Access:
         match value:
             case {"Ref": id_} | {"Fn::GetAtt": [id_, _]}:
                 return self.name(id_)
+            case {"Fn::Join": ["", [{"Fn::GetAtt": _}, str(path)]]} if path.startswith("/index/"):
+                return path.removeprefix("/index/")
             case str() if value in self.resources:
                 short = value[:-8]
                 for part in ("Functions", "Tables", "Queues", "Monitoring"):

@@ -255,7 +255,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 5 * 2 + 6 + 6 * 2 + 1 + 4 * 2 + 1
+    assert len(alarms) == 7 * 2 + 6 + 7 * 2 + 1 + 4 * 2 + 2
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
@@ -340,7 +340,7 @@ def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
     checked = 0
     for logical_id, properties in alarms_of(template).items():
         own = limits.get(properties["MetricName"])
-        if own is not None and "OrdersByUser" not in logical_id:
+        if own is not None and "OrdersBy" not in logical_id:
             text = properties["AlarmDescription"]
             assert [limit for limit in limits.values() if limit in text] == [own], logical_id
             table = text.partition("warmThroughput.")[2].partition(" ")[0]
@@ -363,7 +363,7 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
-        "sweeps of lanes, one a minute": 730 * 60,
+        "sweeps, one a minute": 730 * 60,
     }
     (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
     assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"

@@ -52,6 +52,12 @@ def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(pa
     assert lanes <= allotments.MOST_LANES == 95
 
 
+def test_an_order_is_held_for_ever_unless_the_settings_say_otherwise():
+    assert Settings.from_context("dev", GOOD).hold_seconds is None
+    for seconds in (60, 604_800):
+        assert Settings.from_context("dev", changed("holdSeconds", seconds)).hold_seconds == seconds
+
+
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
@@ -117,6 +123,13 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("tracing", "yes", "true or false"),
         ("lanes", 96, "settings.lanes is 96; it must be a whole number from 0 to 95"),
         ("lanes", True, "settings.lanes is True"),
+        (
+            "holdSeconds",
+            59,
+            "settings.holdSeconds is 59; it must be a whole number from 60 to 604800",
+        ),
+        ("holdSeconds", 604_801, "settings.holdSeconds is 604801"),
+        ("holdSeconds", "900", "settings.holdSeconds is '900'"),
         ("functions", 3, "must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
         ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is missing"),

@@ -49,13 +49,21 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         assert "WarmThroughput" not in properties
 
 
-def test_the_orders_table_has_its_stream_and_its_index(dev):
+def test_the_orders_table_has_its_stream_and_its_indexes(dev):
     properties = by_name(dev, "AWS::DynamoDB::GlobalTable", "Orders")["Properties"]
     assert properties["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
-    (index,) = properties["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == "byUser"
-    assert [key["AttributeName"] for key in index["KeySchema"]] == ["userId", "createdAt"]
-    assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]}
+    indexes = {
+        index["IndexName"]: (
+            [key["AttributeName"] for key in index["KeySchema"]],
+            index["Projection"],
+        )
+        for index in properties["GlobalSecondaryIndexes"]
+    }
+    status = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]}
+    assert indexes == {
+        "byUser": (["userId", "createdAt"], status),
+        "byExpiry": (["expiryShard", "expiresAt"], {"ProjectionType": "KEYS_ONLY"}),
+    }
 
 
 @pytest.mark.parametrize("table", list(Table))
@@ -67,6 +75,8 @@ def test_warm_throughput_is_optional(table):
         "ReadUnitsPerSecond": 20000,
         "WriteUnitsPerSecond": 10000,
     }
+    for index in properties.get("GlobalSecondaryIndexes", []):
+        assert index["WarmThroughput"] == properties["WarmThroughput"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,8 @@ def test_warm_throughput_is_optional(table):
         ("StockQueue", "StockDeadLetterQueue", False),
         ("CancellationQueue", "CancellationDeadLetterQueue", False),
         ("CatalogueQueue", "CatalogueDeadLetterQueue", False),
+        ("OrderCommandQueue", "OrderCommandDeadLetterQueue", False),
+        ("ExpiryQueue", "ExpiryDeadLetterQueue", False),
     ],
 )
 def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_letters, fifo):
@@ -119,7 +131,7 @@ def test_event_sources_come_from_the_configuration(dev):
         source["Properties"]
         for source in resources(dev, "AWS::Lambda::EventSourceMapping").values()
     ]
-    assert len(sources) == 5
+    assert len(sources) == len(SETTINGS["queues"])
     assert all(s["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for s in sources)
     found = {
         (
@@ -154,6 +166,36 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert group["Properties"]["RetentionInDays"] == 30
 
 
+def test_a_hold_by_default_is_a_setting_and_there_is_none(dev):
+    for template, wanted in ((dev, None), (synthesise("dev", holdSeconds=900), "900")):
+        functions = {
+            logical_id: function["Properties"]["Environment"]["Variables"].get("HOLD_SECONDS")
+            for logical_id, function in resources(template, "AWS::Lambda::Function").items()
+        }
+        (place_orders,) = (name for name in functions if "PlaceOrders" in name)
+        assert functions.pop(place_orders) == wanted
+        assert set(functions.values()) == {None}
+
+
+def test_the_functions_with_two_queues_are_told_which_is_which(dev):
+    def variable(function, name):
+        properties = by_name(dev, "AWS::Lambda::Function", f"Functions{function}")["Properties"]
+        found = properties["Environment"]["Variables"].get(name)
+        return found and found["Ref"][:-8].removeprefix("Queues")
+
+    for function, prefix, queue in (
+        ("PlaceOrders", "", "Order"),
+        ("PlaceOrders", "FIFO_", "OrderFifo"),
+        ("ChangeOrders", "", "OrderCommand"),
+        ("ChangeOrders", "EXPIRY_", "Expiry"),
+        ("Sweep", "EXPIRY_", "Expiry"),
+    ):
+        fed = "OrderQueueFifo" if prefix == "FIFO_" else f"{queue}Queue"
+        assert variable(function, f"{prefix}QUEUE_URL") == fed
+        assert variable(function, f"{prefix}DEAD_LETTER_QUEUE_URL") == f"{queue}DeadLetterQueue"
+    assert variable("Sweep", "QUEUE_URL") is None
+
+
 def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     (schedule,) = resources(dev, "AWS::Scheduler::Schedule").values()
     properties = schedule["Properties"]
@@ -176,6 +218,11 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
         "CancellationQueueUrl",
         "StockDeadLetterQueueUrl",
         "CancellationDeadLetterQueueUrl",
+        "OrderCommandQueueUrl",
+        "OrderCommandDeadLetterQueueUrl",
+        "ExpiryQueueUrl",
+        "ExpiryDeadLetterQueueUrl",
+        "ChangeOrdersFunctionName",
         "OrderDeadLetterQueueUrl",
         "OrderFifoDeadLetterQueueUrl",
         "ProductsTableName",
