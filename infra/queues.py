@@ -45,6 +45,9 @@ class Queues(Construct):
             "CancellationQueue", "CancellationDeadLetterQueue", "cancel_orders"
         )
         self.catalogue = self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
+        self.undeliverable_events = self._queue(
+            "UndeliverableEventsQueue", fifo=False, retention=_DEAD_LETTER_RETENTION
+        )
 
     @property
     def all(self) -> dict[str, QueuePair]:
