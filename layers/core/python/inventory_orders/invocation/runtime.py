@@ -7,18 +7,24 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 
+from inventory_orders.announcing import bus
+from inventory_orders.announcing.bus import Bus
+from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -45,6 +51,8 @@ class Settings:
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
+        event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
+        undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
     """
 
     products_table: str
@@ -56,6 +64,8 @@ class Settings:
     queue: Queue | None
     fifo_queue: Queue | None
     expiry_queue: Queue | None
+    event_bus: str | None = None
+    undeliverable_events: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -95,6 +105,8 @@ class Settings:
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
             expiry_queue=queue("EXPIRY_"),
+            event_bus=values.get("EVENT_BUS_NAME"),
+            undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
         )
 
 
@@ -110,6 +122,11 @@ def prepare() -> None:
     try:
         settings = Settings.from_environment()
     except ConfigurationError:
+        return
+    if settings.event_bus is not None:
+        # It needs no tables: it is handed their rows.
+        _bus(settings)
+        _undeliverable_client()
         return
     _atomic_decrement(settings)
     if settings.queue is not None:
@@ -157,6 +174,21 @@ def expiry_queues() -> Queues:
     return Queues(_queues(settings).client, settings.expiry_queue)
 
 
+def publisher() -> tuple[Publisher, UndeliverableEvents]:
+    """What puts events on the bus of the environment, and the queue of what it cannot put there.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    if settings.undeliverable_events is None:
+        raise ConfigurationError(
+            "the environment variable UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
+        )
+    queue = UndeliverableEvents(_undeliverable_client(), settings.undeliverable_events)
+    return Publisher(_bus(settings), queue.park, SystemClock()), queue
+
+
 @cache
 def executor() -> Executor | None:
     """What runs reads and transactions side by side."""
@@ -182,6 +214,18 @@ def _committer(settings: Settings) -> Committer:
 @cache
 def _atomic_decrement(settings: Settings) -> AtomicDecrement:
     return AtomicDecrement(_committer(settings))
+
+
+@cache
+def _bus(settings: Settings) -> Bus:
+    if settings.event_bus is None:
+        raise ConfigurationError("the environment variable EVENT_BUS_NAME is not set")
+    return Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
+
+
+@cache
+def _undeliverable_client() -> SQSClient:
+    return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
 
 
 @cache
