@@ -61,7 +61,8 @@ def test_the_files_that_contributing_names_exist():
             assert (ROOT / path).exists(), command
 
 
-def test_readme_and_data_model_from_top_to_bottom(aws):
+def test_readme_and_data_model_from_top_to_bottom(aws, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     shell = Shell(aws)
     *before, read = [command for command in commands_of("README.md") if is_run(command)]
     shell.run_all(before)
@@ -69,11 +70,14 @@ def test_readme_and_data_model_from_top_to_bottom(aws):
     order = shell.run(read)["Item"]
     assert order["status"] == {"S": "PENDING"}
     assert [line["M"]["productId"]["S"] for line in order["items"]["L"]] == ["tea-white-monkey"]
-    audited, *answers = shell.run_all(commands_of("docs/data-model.md"))
+    audited, orders_of_a_customer, available, _, forgotten = shell.run_all(
+        commands_of("docs/data-model.md")
+    )
     assert "order o-1001" in audited
-    orders_of_a_customer, available = answers
     assert orders_of_a_customer == [["o-1001", "PENDING", order["createdAt"]["S"]]]
     assert available == ["38", "0", "ACTIVE"]
+    assert "1 orders have a pseudonym now: forgotten-" in forgotten
+    assert shell.run(read)["Item"]["userId"]["S"] in forgotten
 
 
 def examples(heading):
