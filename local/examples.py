@@ -179,8 +179,8 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
     product_id = sandbox.create(5)
     read, statuses = sandbox.store.read, []
 
-    def read_while_a_rival_buys(keys: Any) -> Any:
-        found = read(keys)
+    def read_while_a_rival_buys(keys: Any, **options: Any) -> Any:
+        found = read(keys, **options)
         sandbox.store.read = read  # type: ignore[method-assign]
         statuses.append(sandbox.order(product_id, 4))
         return found
@@ -314,8 +314,12 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     sandbox.products.create(NewProduct(product_id, 500))
     committer = Committer(sandbox.store)
     reader = sandbox.store.read
+
+    def read_the_old_one(keys: Any, **options: Any) -> Any:
+        return snapshot if product_id in keys else reader(keys, **options)
+
     # Let the engine plan from the old incarnation.
-    sandbox.store.read = lambda keys: snapshot if product_id in keys else reader(keys)  # type: ignore[method-assign]
+    sandbox.store.read = read_the_old_one  # type: ignore[method-assign]
     (outcome,) = committer.apply(
         [Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: 1})], soon()
     ).outcomes

@@ -222,6 +222,8 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
         "DEAD_LETTER_QUEUE_URL": "DeadLetterQueue",
         "FIFO_QUEUE_URL": "Queue.fifo",
         "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
+        "EXPIRY_QUEUE_URL": "ExpiryQueue",
+        "EXPIRY_DEAD_LETTER_QUEUE_URL": "ExpiryDeadLetterQueue",
     }.items():
         created = (
             sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})

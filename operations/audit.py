@@ -448,7 +448,7 @@ def _adjustment(row: Row) -> _Movement:
 def _sales(order: Row) -> Iterator[_Movement]:
     """What the lines of an order took, and gave back.
 
-    A cancelled line whose incarnation was already delisted gave nothing back.
+    A line whose incarnation was already delisted gave nothing back when its order was cancelled or expired.
     """
     name = f"order {order['orderId']}"
     for line in order.get("items", ()):
@@ -467,8 +467,17 @@ def _sales(order: Row) -> Iterator[_Movement]:
                 line["returnedVersion"],
                 order["lastUpdatedAt"],
                 quantity,
-                f"{name} cancelled",
+                f"{name} {order['status'].lower()}",
             )
+        for return_id, came in line.get("returned", {}).items():
+            if "returnedVersion" in came:
+                yield _Movement(
+                    key,
+                    came["returnedVersion"],
+                    order["lastUpdatedAt"],
+                    came["quantity"],
+                    f"{name}, return {return_id}",
+                )
 
 
 @dataclass(frozen=True, slots=True)

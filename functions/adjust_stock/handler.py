@@ -13,7 +13,7 @@ from inventory_orders.invocation.sqs_batch import (
     answers_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
-    emit_changes,
+    emit_messages,
     emit_report,
     emit_stats,
     logger,
@@ -48,10 +48,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
     batch: SqsBatch[Adjustment] = SqsBatch.read(event, runtime.queues(), runtime.time_left(context))
-    adjustments = batch.parse(parse_adjustment)
+    adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.committer().apply(adjustments, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, RULES)
-    emit_changes(batch, report)
+    emit_messages(batch)
+    emit_report(report)
     return batch.response
 
 

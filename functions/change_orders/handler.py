@@ -1,15 +1,79 @@
-"""Takes orders through their life. Until it does, it returns every message to its queue."""
+"""Takes orders through their lives: confirms, fulfils, cancels, returns, and expires them."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from inventory_orders.invocation import runtime
+from inventory_orders.clock import SystemClock
+from inventory_orders.engine.outcomes import returned
+from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.order_commands import RULES, carry_out
+from inventory_orders.invocation.sqs import waiting
+from inventory_orders.invocation.sqs_batch import (
+    SqsBatch,
+    answers_unsupported_events,
+    comes_from,
+)
+from inventory_orders.invocation.telemetry import emit_commands, emit_messages, logger, metrics
+from inventory_orders.messages.parse import (
+    order_command,
+    parse_command,
+    parse_expiry,
+    parse_order_command,
+)
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from inventory_orders.domain.order_command import OrderCommand
+    from inventory_orders.invocation.sqs import Message
 
 runtime.prepare()
 
+# While more commands than that are waiting, holds do not expire: one of those may be a confirmation that was sent in
+# time. Fewer are taken within the seconds that pass between the end of a hold and its expiry.
+_MOST_WAITING = 500
+_WAIT_SECONDS = 10.0
 
-def lambda_handler(event: Any, _context: object) -> dict[str, Any]:
-    """Return every message."""
-    failures = [{"itemIdentifier": record["messageId"]} for record in event["Records"]]
-    return {"batchItemFailures": failures}
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+@answers_unsupported_events
+def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
+    """Carry out commands, each once, and expire holds.
+
+    Returns:
+        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
+        and the `orderId`, or with what to do.
+    """
+    if not direct.is_queue_event(event):
+        return direct.answer(lambda: _command(event, context))
+    expires = comes_from(event, runtime.expiry_queues())
+    queues = runtime.expiry_queues() if expires else runtime.queues()
+    batch: SqsBatch[OrderCommand] = SqsBatch.read(event, queues, runtime.time_left(context))
+    now = SystemClock().now()
+    commands = batch.parse(
+        (lambda message: parse_expiry(message.body, now))
+        if expires
+        else (lambda message: parse_order_command(message.body, _sent(message, now)))
+    )
+    if expires and waiting(runtime.queues()) > _MOST_WAITING:
+        wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
+        batch.settle([wait] * len(commands), RULES)
+    else:
+        report = runtime.committer().apply(commands, runtime.deadline(context), batch.age)
+        batch.settle(report.outcomes, RULES)
+        emit_commands(commands, report, SystemClock().now())
+    emit_messages(batch)
+    return batch.response
+
+
+def _sent(message: Message, now: datetime) -> datetime:
+    """When a message was sent. Without that it counts as sent now: nobody's hold becomes longer by it."""
+    return now if message.sent is None else datetime.fromtimestamp(message.sent, UTC)
+
+
+def _command(event: object, context: LambdaContext) -> direct.Answer:
+    command = parse_command(event, "change_orders")
+    return carry_out(order_command(command, SystemClock().now()), context)

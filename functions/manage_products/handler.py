@@ -68,16 +68,13 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
         event, runtime.queues(), runtime.time_left(context)
     )
-    events = batch.parse(_parse)
+    now = SystemClock().now()
+    events = batch.parse(lambda message: parse_catalogue_event(message.body, now))
     outcomes = [_apply(products, event, deadline) for event in events]
     batch.settle(outcomes, RULES)
     emit_messages(batch)
     emit_stats(products.stats)
     return batch.response
-
-
-def _parse(body: str, _group: str | None) -> CatalogueEvent:
-    return parse_catalogue_event(body, SystemClock().now())
 
 
 def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> ChangeOutcome:

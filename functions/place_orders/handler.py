@@ -1,17 +1,18 @@
-"""Places orders: takes batches from both order queues, and answers message by message."""
+"""Places orders: in batches from both order queues, or one directly."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.invocation import runtime
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
     answers_unsupported_events,
 )
-from inventory_orders.invocation.telemetry import emit_orders, logger, metrics
-from inventory_orders.messages.parse import parse_order
+from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
+from inventory_orders.messages.parse import parse_order, parse_order_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -27,10 +28,31 @@ RULES = QueueRules(id_reused_code="ORDER_ID_REUSED")
 @metrics.log_metrics
 @answers_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Place, reject, dead-letter or return each order of a batch. Returns the partial batch response."""
+    """Place or reject orders, each once.
+
+    Returns:
+        For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`, the
+        `orderId`, and where the order stands; or with what to do.
+    """
+    if not direct.is_queue_event(event):
+        return direct.answer(lambda: _place(event, context))
     batch: SqsBatch[Order] = SqsBatch.read(event, runtime.queues(), runtime.time_left(context))
-    orders = batch.parse(parse_order)
+    hold = runtime.hold_seconds()
+    orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
     report = runtime.committer().apply(orders, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, RULES)
-    emit_orders(batch, report)
+    emit_orders(report)
+    emit_messages(batch)
     return batch.response
+
+
+def _place(event: object, context: LambdaContext) -> direct.Answer:
+    order = parse_order_event(event, runtime.hold_seconds())
+    deadline, engine = runtime.deadline(context), runtime.committer()
+    report = engine.apply([order], deadline)
+    emit_orders(report)
+    (outcome,) = report.outcomes
+    result = direct.of_outcome(outcome, RULES.id_reused_code)
+    if outcome.status is ChangeStatus.RETURNED:
+        return result | {"orderId": order.order_id}
+    return result | direct.of_order(order.order_id, engine.client, deadline)

@@ -228,7 +228,7 @@ MUTANTS = (
                 ("retrying_client.py", "return deadline.remaining() > 0", "return True"),
                 ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
                 (
-                    *("reader.py", "answer = client.store.read(missing)"),
+                    *("reader.py", "answer = client.store.read(missing, records_too=records_too)"),
                     "if deadline.remaining() <= 0: raise ThrottledError('OUT_OF_TIME', '')\n"
                     "                answer = client.store.read(missing)",
                 ),

@@ -5,7 +5,8 @@ import time
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
@@ -30,7 +31,7 @@ def sell(shop, worker, over):
     while not over.is_set():
         ids = [f"audit-{worker}-{number}-{n}" for n in range(5)]
         committer.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
-        committer.apply([Cancellation(ids[0])], soon())
+        committer.apply([OrderCommand(ids[0], Action.CANCEL)], soon())
         number += 1
     return number
 

@@ -86,7 +86,7 @@ class MemoryStore:
         self.claim_faults: deque[Fault] = deque()
         self._done: set[str] = set()
 
-    def read(self, keys: Any) -> Snapshot:
+    def read(self, keys: Any, *, records_too: bool = False) -> Snapshot:
         self.reads.append(list(keys))
         if self.read_errors:
             raise self.read_errors.popleft()
@@ -97,7 +97,9 @@ class MemoryStore:
             records={
                 key: self.records[key]
                 for key in keys
-                if not isinstance(key, str) and key in self.records and not self.hide_records
+                if not isinstance(key, str)
+                and key in self.records
+                and (records_too or not self.hide_records)
             },
         )
 

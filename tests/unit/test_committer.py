@@ -8,7 +8,8 @@ import pytest
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import OrderKey, OrderLine, RejectionReason
-from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.committer import Committer
@@ -501,7 +502,7 @@ class TestCancellation:
 
     def test_a_placed_order_gives_its_stock_back_once(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=5)
-        report = bench.apply(Cancellation("o"))
+        report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert (bench.stock("p"), bench.stock("q")) == (5, 5)
         assert bench.store.products["q"].status is ProductStatus.ACTIVE
@@ -509,7 +510,9 @@ class TestCancellation:
         assert (record.status, record.version) == ("CANCELLED", 2)
         assert [line.returned_version for line in record.lines] == [3, 3]
         assert (
-            statuses(bench.apply(Cancellation("o"), Cancellation("o")))
+            statuses(
+                bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o", Action.CANCEL))
+            )
             == [ChangeStatus.REPLAYED] * 2
         )
         assert bench.stock("p") == 5
@@ -517,7 +520,7 @@ class TestCancellation:
     def test_an_order_that_the_read_missed_is_found_by_the_condition(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.hide_records = True
-        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
         assert bench.stock() == 5
 
     def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
@@ -529,19 +532,19 @@ class TestCancellation:
             store.records[key] = replace(store.records[key], status="CANCELLED", version=2)
 
         bench.store.faults.append(Fault(rival=rival))
-        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.REPLAYED]
+        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.REPLAYED]
         assert bench.stock() == 5
 
     def test_a_rejected_order_gives_no_stock_back(self):
         bench = Bench(product("p", 0))
         bench.apply(order(1))
-        report = bench.apply(Cancellation("o1"))
+        report = bench.apply(OrderCommand("o1", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.REJECTED]
         assert report.outcomes[0].rejection.reason is RejectionReason.ORDER_REJECTED
 
     def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order(self):
         bench = Bench(product("p", 5))
-        assert statuses(bench.apply(Cancellation("o1"))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o1", Action.CANCEL))) == [ChangeStatus.APPLIED]
         tombstone = bench.store.records[OrderKey("o1")]
         assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
         report = bench.apply(order(1, quantity=2))
@@ -553,13 +556,13 @@ class TestCancellation:
         assert bench.stock() == 5
         assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.REPLAYED]
         assert statuses(bench.apply(order(1, quantity=3))) == [ChangeStatus.ID_REUSED]
-        assert statuses(bench.apply(Cancellation("o1"))) == [ChangeStatus.REPLAYED]
+        assert statuses(bench.apply(OrderCommand("o1", Action.CANCEL))) == [ChangeStatus.REPLAYED]
 
     def test_stock_goes_back_only_to_its_own_incarnation(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
         again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
         bench.store.products["p"] = again
-        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
         assert bench.store.products["p"] == again, "nothing is written to the new one"
         lines = bench.store.records[OrderKey("o")].lines
         assert [line.returned_version is not None for line in lines] == [False, True]
@@ -568,7 +571,7 @@ class TestCancellation:
     def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
-        assert statuses(bench.apply(Cancellation("o"))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
         assert "p" not in bench.store.products
         assert bench.store.records[OrderKey("o")].status == "CANCELLED"
 
@@ -585,7 +588,7 @@ class TestCancellation:
         bench.apply(order(1))
         key = OrderKey("o")
         bench.store.records[key] = replace(bench.store.records[key], **broken)
-        report = bench.apply(Cancellation("o"), Cancellation("o1"))
+        report = bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o1", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
@@ -594,7 +597,7 @@ class TestCancellation:
         record = bench.store.records[OrderKey("o")]
         reasons = [CancellationReason("None"), CancellationReason("ConditionalCheckFailed", record)]
         bench.store.faults.append(Fault(error=TransactionCancelledError(reasons)))
-        report = bench.apply(Cancellation("o"))
+        report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
         assert len(bench.store.writes) == 2, "the order, and its cancellation once"
@@ -604,7 +607,7 @@ class TestCancellation:
         bench.apply(order(1))
         key = OrderKey("o")
         bench.store.records[key] = replace(bench.store.records[key], status="SHIPPED")
-        report = bench.apply(Cancellation("o"), Cancellation("o1"))
+        report = bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o1", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
         rejection = report.outcomes[0].rejection
         assert rejection.reason is RejectionReason.UNKNOWN_ORDER_STATUS
@@ -614,6 +617,6 @@ class TestCancellation:
     def test_a_cancellation_waits_for_a_leased_product(self):
         bench = self.placed(product("p", 5), p=2)
         bench.store.lock("p", 600)
-        report = bench.apply(Cancellation("o"))
+        report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "LEASED"

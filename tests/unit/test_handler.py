@@ -113,10 +113,10 @@ def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, mot
 
 
 def test_an_event_of_another_source_is_an_error_and_does_nothing(handle):
-    answer = handle({"orderId": "o-1"})
+    answer = handle({"detail-type": "Scheduled Event"})
     assert "batchItemFailures" not in answer
     assert answer["errorCode"] == "UNSUPPORTED_EVENT"
-    assert "Records" in answer["errorMessage"]
+    assert "a batch of SQS messages" in answer["errorMessage"]
 
 
 def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):

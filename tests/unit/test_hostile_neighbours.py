@@ -10,7 +10,8 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
@@ -103,7 +104,9 @@ def test_orders_that_others_made_huge_are_cancelled_all_the_same(tables):
         orders[key] = row | {
             "othersAttribute": {"S": "x" * (LARGEST_ROW if key == ("o0",) else 300_000)}
         }
-    ended = statuses(tables.apply(worker, *(Cancellation(f"o{n}") for n in range(20))))
+    ended = statuses(
+        tables.apply(worker, *(OrderCommand(f"o{n}", Action.CANCEL) for n in range(20)))
+    )
     assert ended == [INVALID] + [APPLIED] * 19
     assert (tables.stock("p"), tables.unexplained()) == (19, {"p": 0})
 
@@ -414,7 +417,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, conteste
     def meanwhile():
         done = APPLIED if stop is freeze else REPLAYED
         assert statuses(tables.apply(other, *orders, order(3, "p"))) == [done, done, APPLIED]
-        assert statuses(tables.apply(other, Cancellation("o2"))) == [APPLIED]
+        assert statuses(tables.apply(other, OrderCommand("o2", Action.CANCEL))) == [APPLIED]
 
     stop(tables, meanwhile)
     assert statuses(tables.apply(frozen, *orders)) == [REPLAYED, REPLAYED]

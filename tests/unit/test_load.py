@@ -404,7 +404,7 @@ class TestTheCommand:
 def test_a_read_that_stays_incomplete_is_no_answer():
     """Taken for one it would mean that a product does not exist."""
     clock = FakeClock()
-    store = SimpleNamespace(read=lambda keys: Snapshot(unprocessed=tuple(keys)))
+    store = SimpleNamespace(read=lambda keys, **_: Snapshot(unprocessed=tuple(keys)))
     worker = loading._Worker(store, clock, lambda _: None)
     with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
         worker.read(["p"])

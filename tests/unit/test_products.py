@@ -637,7 +637,7 @@ def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     asked = []
     get, read = bench.store.get_product, bench.store.read
     bench.store.get_product = lambda product_id: asked.append("get") or get(product_id)
-    bench.store.read = lambda keys: asked.append("batch") or read(keys)
+    bench.store.read = lambda keys, **how: asked.append("batch") or read(keys, **how)
     paths = [decrement.apply("p", f"d{n}", 5, bench.soon()).report is None for n in range(5)]
     assert paths == [True] * 5
     assert asked == ["get"]

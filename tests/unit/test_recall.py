@@ -14,7 +14,8 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
-from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine import recall as recall_module
@@ -731,7 +732,9 @@ def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
     lanes.list_and_lend()
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 5}))
     allotted = dict(lanes.tables.aws.dynamodb.tables["Allotments"].items)
-    report = lanes.tables.apply(lanes.engine, Adjustment("p", "a", 7, "RECEIPT"), Cancellation("o"))
+    report = lanes.tables.apply(
+        lanes.engine, Adjustment("p", "a", 7, "RECEIPT"), OrderCommand("o", Action.CANCEL)
+    )
     assert outcomes(report) == [(APPLIED, "")] * 2
     assert (lanes.row().stock_count, lanes.row().lent_to) == (47, set(range(9)))
     assert lanes.tables.aws.dynamodb.tables["Allotments"].items == allotted

@@ -27,6 +27,10 @@ QUEUE = Queue("queue", "dead-letters")
 FIFO = Queue("queue.fifo", "dead-letters.fifo")
 
 
+def parse(message):
+    return parse_order(message.body, message.group)
+
+
 class FakeSqs:
     """Remembers what was sent, and fails where a test wants it to."""
 
@@ -67,7 +71,7 @@ class Bench:
 
     def process(self, event):
         batch = SqsBatch.read(event, self.queues, lambda: self.seconds_left)
-        orders = batch.parse(parse_order)
+        orders = batch.parse(parse)
         deadline = Deadline.after(10, self.clock)
         report = self.engine.apply(orders, deadline)
         batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
@@ -336,7 +340,7 @@ def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
 def test_a_message_gets_its_disposition_once():
     bench = Bench(product("p", 5))
     batch = SqsBatch.read(sqs_event(order_body("a", {"p": 1})), bench.queues, lambda: 30.0)
-    report = bench.engine.apply(batch.parse(parse_order), Deadline.after(10, bench.clock))
+    report = bench.engine.apply(batch.parse(parse), Deadline.after(10, bench.clock))
     batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
     with pytest.raises(ValueError, match="m-0 has ended before"):
         batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))

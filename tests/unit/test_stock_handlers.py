@@ -187,6 +187,7 @@ class TestCancelOrders:
         assert call("cancel_orders", {"orderId": "o-1"}) == {
             "orderId": "o-1",
             "result": "APPLIED",
+            "status": "CANCELLED",
             "stockReturned": {TEA: 5},
         }
         assert call("cancel_orders", {"orderId": "o-1"})["result"] == "REPLAYED"

@@ -187,7 +187,17 @@ _REJECTIONS = {
     "INSUFFICIENT_STOCK": "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
     "BELOW_FLOOR": "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
     "{available:,} available; correct the delta, or book what is missing first",
-    "ORDER_REJECTED": "the order was rejected and holds no stock; there is nothing to cancel",
+    "ORDER_REJECTED": "the order {subject} was rejected and holds no stock; if it was paid, give the money back",
+    "ORDER_CANCELLED": "the order {subject} is cancelled; if it was paid, give the money back",
+    "ORDER_EXPIRED": "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",
+    "HOLD_ENDED": "the order {subject} was confirmed after the end of its hold; give the money back",
+    "HOLD_NOT_ENDED": "the hold of the order {subject} has not ended yet; expire it when it has",
+    "NOT_HELD": "the order {subject} is not held, so there is nothing to expire",
+    "NOT_CONFIRMED": "the order {subject} is not confirmed; confirm it first, when it is paid",
+    "ORDER_FULFILLED": "the order {subject} was handed over already; return it instead",
+    "NOT_FULFILLED": "the order {subject} was not handed over yet; cancel it instead",
+    "NOT_DELIVERED": "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",
+    "UNKNOWN_ORDER": "there is no order {subject}; correct the id, or send the order first",
     "UNKNOWN_ORDER_STATUS": "the order has the status {subject!a}, which is none of the service's own, so nothing is "
     "known of its stock; cancel it where that status was set, or correct the status",
 }

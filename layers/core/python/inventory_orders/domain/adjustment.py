@@ -53,6 +53,10 @@ class Adjustment:
         return False
 
     @property
+    def takes_turns(self) -> bool:
+        return False
+
+    @property
     def record_size(self) -> int:
         return 600
 

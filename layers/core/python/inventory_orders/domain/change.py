@@ -8,14 +8,22 @@ from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
 from inventory_orders.domain.product import Product, Products
+from inventory_orders.errors import CorruptItemError
 
 
 class OrderStatus(StrEnum):
     """Where an order stands."""
 
     PENDING = "PENDING"
+    """Placed, not paid: its stock is held."""
+    CONFIRMED = "CONFIRMED"
+    """Paid: its stock is held."""
+    FULFILLED = "FULFILLED"
+    """Handed over: its stock is gone."""
     REJECTED = "REJECTED"
     CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+    """Not paid before its hold ended."""
 
 
 class RejectionReason(StrEnum):
@@ -26,6 +34,19 @@ class RejectionReason(StrEnum):
     INSUFFICIENT_STOCK = "INSUFFICIENT_STOCK"
     BELOW_FLOOR = "BELOW_FLOOR"
     ORDER_REJECTED = "ORDER_REJECTED"
+    ORDER_CANCELLED = "ORDER_CANCELLED"
+    ORDER_EXPIRED = "ORDER_EXPIRED"
+    HOLD_ENDED = "HOLD_ENDED"
+    """It was confirmed after the end of its hold."""
+    HOLD_NOT_ENDED = "HOLD_NOT_ENDED"
+    NOT_HELD = "NOT_HELD"
+    """There is nothing to expire."""
+    NOT_CONFIRMED = "NOT_CONFIRMED"
+    ORDER_FULFILLED = "ORDER_FULFILLED"
+    NOT_FULFILLED = "NOT_FULFILLED"
+    NOT_DELIVERED = "NOT_DELIVERED"
+    """More shall be returned than was delivered and not returned before."""
+    UNKNOWN_ORDER = "UNKNOWN_ORDER"
     UNKNOWN_ORDER_STATUS = "UNKNOWN_ORDER_STATUS"
     """Somebody else has given the order a status that is none of the service's own."""
 
@@ -66,6 +87,10 @@ class Rejection:
         return cls(reason, product.product_id, shortage)
 
 
+MOST_ATTRIBUTES_SIZE = 2_048
+"""Bytes that a shop's own attributes of an order may have, as JSON."""
+
+
 @dataclass(frozen=True, slots=True)
 class OrderKey:
     """Names the record of an order."""
@@ -86,6 +111,21 @@ RecordKey = OrderKey | AdjustmentKey
 
 
 @dataclass(frozen=True, slots=True)
+class LineReturn:
+    """Units of a line that came back after they were handed over.
+
+    Attributes:
+        quantity: Units.
+        restock: Whether they can be sold again.
+        returned_version: The version of the product that taking them into stock made; None if they were not.
+    """
+
+    quantity: int
+    restock: bool
+    returned_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OrderLine:
     """A line of an order as it is stored.
 
@@ -97,6 +137,7 @@ class OrderLine:
         lane_page: The page that they were taken from; None if it was the product's row.
         lane_version: The version of the page that taking them made.
         returned_version: The version that giving them back made; None if they were not given back.
+        returned: What came back after it was handed over, by return id.
         other: Attributes that are not the service's own. They are kept as they are.
     """
 
@@ -107,7 +148,29 @@ class OrderLine:
     lane_page: str | None = None
     lane_version: int | None = None
     returned_version: int | None = None
+    returned: Mapping[str, LineReturn] = field(default_factory=dict, hash=False)
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def units_taken(self) -> int:
+        """Units that it took from its incarnation of the product and that did not come back to it."""
+        if self.product_created_at is None or self.returned_version is not None:
+            return 0
+        back = (r.quantity for r in self.returned.values() if r.returned_version is not None)
+        return self.quantity - sum(back)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationRejection:
+    """A confirmation that came for nothing: the money has to go back.
+
+    Attributes:
+        at: When it was rejected.
+        reason: Why, as a `RejectionReason`.
+    """
+
+    at: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +187,13 @@ class OrderRecord:
         last_updated_at: When it was last changed.
         reason: Why the order was rejected; None if it was not.
         shortage: What was missing, if it was rejected for want of stock.
+        hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
+        expires_at: When its hold ends, while it is `PENDING` under one.
+        confirmed_at: When it was confirmed.
+        fulfilled_at: When it was handed over.
+        confirmation_rejected: Of the last confirmation that came for nothing; None if none did.
+        attributes: The shop's own.
+        pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
     """
 
     order_id: str
@@ -135,11 +205,36 @@ class OrderRecord:
     last_updated_at: str
     reason: str | None = None
     shortage: Shortage | None = None
+    hold_seconds: int | None = None
+    expires_at: str | None = None
+    confirmed_at: str | None = None
+    fulfilled_at: str | None = None
+    confirmation_rejected: ConfirmationRejection | None = None
+    attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
+    pseudonymised_at: str | None = None
 
     @property
     def key(self) -> OrderKey:
         """What names it."""
         return OrderKey(self.order_id)
+
+    def with_sound_version(self) -> OrderRecord:
+        """The same, if its version can be raised.
+
+        Raises:
+            CorruptItemError: It has none.
+        """
+        if not isinstance(self.version, int) or self.version < 1:
+            raise CorruptItemError(f"order {self.order_id} has no _version; repair the item")
+        return self
+
+    @property
+    def size(self) -> int:
+        """Upper bound of its row's size, in bytes."""
+        # Ids are ASCII; the numbers cover attribute names, times and numbers of a row, a line and a return.
+        returns = (len(return_id) + 80 for line in self.lines for return_id in line.returned)
+        lines = sum(160 + len(line.product_id) for line in self.lines)
+        return 1_000 + lines + sum(returns) + (MOST_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +322,11 @@ class Change(Protocol):
         ...
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether another change with the same record key, which asks for something else, may follow this one."""
+        ...
+
+    @property
     def record_size(self) -> int:
         """Upper bound of the record's size, in bytes."""
         ...
@@ -264,3 +364,23 @@ class Change(Protocol):
     def is_same_request(self, other: Change) -> bool:
         """Whether another change with the same record key asks for the same."""
         ...
+
+
+class TouchesNoStock:
+    """A change of an order's record alone, which the business never rejects."""
+
+    __slots__ = ()
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return ()
+
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        return {}
+
+    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
+        return None
+
+    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+        return {}

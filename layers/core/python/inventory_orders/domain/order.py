@@ -1,11 +1,14 @@
-"""Orders and their cancellations."""
+"""Orders, and what becomes of one that was cancelled beforehand."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from inventory_orders.domain.change import (
+    MOST_ATTRIBUTES_SIZE,
     Change,
     IdempotencyMatch,
     NewRecord,
@@ -17,9 +20,9 @@ from inventory_orders.domain.change import (
     Record,
     Rejection,
     RejectionReason,
+    TouchesNoStock,
 )
 from inventory_orders.domain.product import Product, Products, ProductStatus
-from inventory_orders.errors import CorruptItemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,18 @@ class Order:
         user_id: Who orders.
         quantities: Units by product id, lines of one product added up, in the order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
+        hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
+        default_hold: The same, for an order that says nothing; None: until it is cancelled.
+        attributes: The shop's own. They are stored, and mean nothing here.
     """
 
     order_id: str
     user_id: str
     quantities: Mapping[str, int]
     group: str | None = None
+    hold_seconds: int | None = None
+    default_hold: int | None = None
+    attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -45,12 +54,16 @@ class Order:
         user_id: str,
         lines: Iterable[tuple[str, int]],
         group: str | None = None,
+        *,
+        hold_seconds: int | None = None,
+        default_hold: int | None = None,
+        attributes: Mapping[str, str | int | bool] | None = None,
     ) -> Order:
         """Add up the lines of each product: checked one by one, two lines of 5 would pass against 5."""
-        quantities: dict[str, int] = {}
-        for product_id, quantity in lines:
-            quantities[product_id] = quantities.get(product_id, 0) + quantity
-        return cls(order_id, user_id, quantities, group)
+        quantities = added_up(lines)
+        return cls(
+            order_id, user_id, quantities, group, hold_seconds, default_hold, attributes or {}
+        )
 
     @property
     def record_key(self) -> OrderKey:
@@ -69,9 +82,14 @@ class Order:
         return True
 
     @property
+    def takes_turns(self) -> bool:
+        return False
+
+    @property
     def record_size(self) -> int:
-        # Ids are ASCII; 600 and 120 cover the attribute names, times and numbers of a row and of a line.
-        return 600 + sum(120 + len(product_id) for product_id in self.quantities)
+        # Ids are ASCII; 800 and 120 cover the attribute names, times and numbers of a row and of a line.
+        lines = sum(120 + len(product_id) for product_id in self.quantities)
+        return 800 + lines + (MOST_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: Products) -> Rejection | None:
         for product_id, quantity in self.quantities.items():
@@ -104,8 +122,18 @@ class Order:
                 last_updated_at=at,
                 reason=None if rejection is None else rejection.reason,
                 shortage=None if rejection is None else rejection.shortage,
+                hold_seconds=self.hold_seconds,
+                expires_at=self._end_of_hold(at) if rejection is None else None,
+                attributes=self.attributes,
             )
         )
+
+    def _end_of_hold(self, at: str) -> str | None:
+        seconds = self.default_hold if self.hold_seconds is None else self.hold_seconds
+        if seconds is None:
+            return None
+        end = datetime.fromisoformat(at) + timedelta(seconds=seconds)
+        return end.isoformat(timespec="microseconds")
 
     def lines(self) -> tuple[OrderLine, ...]:
         """The lines as they are stored before stock is taken."""
@@ -114,44 +142,29 @@ class Order:
         )
 
     def recognise(self, record: Record) -> IdempotencyMatch | Change:
-        stored = _order(record)
+        stored = as_order(record)
         if stored.user_id is None:
-            return CancelledBeforehand(self, _with_version(stored))
+            return CancelledBeforehand(self, stored.with_sound_version())
         quantities = {line.product_id: line.quantity for line in stored.lines}
-        if stored.user_id == self.user_id and quantities == self.quantities:
-            return IdempotencyMatch.SAME_REQUEST
-        return IdempotencyMatch.OTHER_REQUEST
+        same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds
+        # Of one whose user is forgotten, only what was ordered is left to compare.
+        if stored.pseudonymised_at is None:
+            same &= stored.user_id == self.user_id
+            same &= _typed(stored.attributes) == _typed(self.attributes)
+        return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
 
     def is_same_request(self, other: Change) -> bool:
         return (
             isinstance(other, Order)
             and other.user_id == self.user_id
             and other.quantities == self.quantities
+            and other.hold_seconds == self.hold_seconds
+            and _typed(other.attributes) == _typed(self.attributes)
         )
 
 
-class _TouchesNoStock:
-    """A change of an order's record alone, which the business never rejects."""
-
-    __slots__ = ()
-
-    @property
-    def product_ids(self) -> Collection[str]:
-        return ()
-
-    @property
-    def wanted(self) -> Mapping[str, int]:
-        return {}
-
-    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
-        return None
-
-    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
-        return {}
-
-
 @dataclass(frozen=True, slots=True)
-class CancelledBeforehand(_TouchesNoStock):
+class CancelledBeforehand(TouchesNoStock):
     """An order whose cancellation came first: it fills in the tombstone, ends as cancelled, and takes no stock.
 
     Attributes:
@@ -175,6 +188,10 @@ class CancelledBeforehand(_TouchesNoStock):
         return True
 
     @property
+    def takes_turns(self) -> bool:
+        return False
+
+    @property
     def record_size(self) -> int:
         return self.order.record_size
 
@@ -183,6 +200,8 @@ class CancelledBeforehand(_TouchesNoStock):
             self.tombstone,
             user_id=self.order.user_id,
             lines=self.order.lines(),
+            hold_seconds=self.order.hold_seconds,
+            attributes=self.order.attributes,
             last_updated_at=at,
             version=self.tombstone.version + 1,
         )
@@ -195,119 +214,17 @@ class CancelledBeforehand(_TouchesNoStock):
         return self.order.is_same_request(other)
 
 
-@dataclass(frozen=True, slots=True)
-class Cancellation(_TouchesNoStock):
-    """The wish to cancel an order of which nothing is known yet: without a record it leaves a tombstone.
-
-    Attributes:
-        order_id: The order.
-        group: None: cancellations may be applied in any order.
-    """
-
-    order_id: str
-    group: str | None = None
-
-    @property
-    def record_key(self) -> OrderKey:
-        return OrderKey(self.order_id)
-
-    @property
-    def stores_rejection(self) -> bool:
-        return False
-
-    @property
-    def record_size(self) -> int:
-        return 600
-
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> NewRecord:  # noqa: ARG002
-        tombstone = OrderRecord(
-            self.order_id,
-            None,
-            (),
-            OrderStatus.CANCELLED,
-            version=1,
-            created_at=at,
-            last_updated_at=at,
-        )
-        return NewRecord(tombstone)
-
-    def recognise(self, record: Record) -> IdempotencyMatch | Rejection | Change:
-        stored = _order(record)
-        if stored.status == OrderStatus.CANCELLED:
-            return IdempotencyMatch.SAME_REQUEST
-        if stored.status == OrderStatus.REJECTED:
-            return Rejection(RejectionReason.ORDER_REJECTED)
-        if stored.status != OrderStatus.PENDING:
-            return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(stored.status))
-        for line in stored.lines:
-            if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
-                raise CorruptItemError(
-                    f"order {stored.order_id} is PENDING, but its line of {line.product_id} does not say how many "
-                    "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
-                )
-        return PlacedOrderCancellation(_with_version(stored))
-
-    def is_same_request(self, other: Change) -> bool:
-        return isinstance(other, Cancellation)
+def added_up(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Units by product id, in the order of first mention."""
+    quantities: dict[str, int] = {}
+    for product_id, quantity in lines:
+        quantities[product_id] = quantities.get(product_id, 0) + quantity
+    return quantities
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedOrderCancellation:
-    """A placed order on its way to CANCELLED: its stock goes back to the incarnations that it was taken from.
-
-    Attributes:
-        order: As stored.
-        group: None: cancellations may be applied in any order.
-    """
-
-    order: OrderRecord
-    group: str | None = None
-
-    @property
-    def record_key(self) -> OrderKey:
-        return self.order.key
-
-    @property
-    def product_ids(self) -> Collection[str]:
-        return {line.product_id: None for line in self.order.lines}.keys()
-
-    @property
-    def wanted(self) -> Mapping[str, int]:
-        return {}
-
-    @property
-    def stores_rejection(self) -> bool:
-        return False
-
-    @property
-    def record_size(self) -> int:
-        return 600 + sum(160 + len(line.product_id) for line in self.order.lines)
-
-    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
-        return None
-
-    def deltas(self, products: Products) -> Mapping[str, int]:
-        return {
-            line.product_id: line.quantity
-            for line in self.order.lines
-            if _is_incarnation(products[line.product_id], line)
-        }
-
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> OrderUpdate:  # noqa: ARG002
-        cancelled = replace(
-            self.order,
-            lines=tuple(_given_back(line, after.get(line.product_id)) for line in self.order.lines),
-            status=OrderStatus.CANCELLED,
-            last_updated_at=at,
-            version=self.order.version + 1,
-        )
-        return OrderUpdate(self.order, cancelled)
-
-    def recognise(self, record: Record) -> IdempotencyMatch | Rejection | Change:
-        return Cancellation(self.order.order_id).recognise(record)
-
-    def is_same_request(self, other: Change) -> bool:
-        return isinstance(other, Cancellation)
+def _typed(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
+    """Attributes as they are compared: for Python `true` equals 1."""
+    return {name: (type(value), value) for name, value in attributes.items()}
 
 
 def _taken(line: OrderLine, product: Product | None) -> OrderLine:
@@ -324,30 +241,12 @@ def _taken(line: OrderLine, product: Product | None) -> OrderLine:
     )
 
 
-def _given_back(line: OrderLine, product: Product | None) -> OrderLine:
-    """A line of a cancelled order. Its version tells the books that the units came back, and when."""
-    if product is None or not _is_incarnation(product, line):
-        return line
-    return replace(line, returned_version=product.version)
+def as_order(record: Record) -> OrderRecord:
+    """A record that is an order's.
 
-
-def _is_incarnation(product: Product | None, line: OrderLine) -> bool:
-    """Whether a product is the one that an order's line was taken from."""
-    return product is not None and product.created_at == line.product_created_at
-
-
-def _order(record: Record) -> OrderRecord:
+    Raises:
+        TypeError: It is another one.
+    """
     if not isinstance(record, OrderRecord):
         raise TypeError(f"{record.key} is no order")
     return record
-
-
-def _with_version(order: OrderRecord) -> OrderRecord:
-    """The same, if its version can be raised.
-
-    Raises:
-        CorruptItemError: It has none.
-    """
-    if not isinstance(order.version, int) or order.version < 1:
-        raise CorruptItemError(f"order {order.order_id} has no _version; repair the item")
-    return order

@@ -42,6 +42,8 @@ from inventory_orders.engine.outcomes import (
     ChangeStatus,
     CommitReport,
     Duplicates,
+    in_turns,
+    joined,
     returned,
 )
 from inventory_orders.engine.product_cache import ProductCache
@@ -116,6 +118,13 @@ class Committer:
         Returns:
             What became of each. Whatever goes wrong with DynamoDB is in there too; it raises nothing.
         """
+        turns = in_turns(changes)
+        reports = [
+            self._apply([changes[number] for number in turn], deadline, age) for turn in turns
+        ]
+        return joined(turns, reports) if len(turns) > 1 else reports[0]
+
+    def _apply(self, changes: Sequence[Change], deadline: Deadline, age: float) -> CommitReport:
         batch = _Batch(self, changes, deadline, age)
         try:
             batch.run()
@@ -235,7 +244,8 @@ class _Batch:
         unknown = [product_id for product_id in wanted if product_id not in self._products]
         about_records_alone = not all(change.product_ids for change in changes.values())
         if unknown or about_records_alone or engine.replays.are_expected:
-            self._read([*unknown, *changes])
+            # What a command may do hangs on where its order stands, so it must not be told by a stale copy.
+            self._read([*unknown, *changes], records_too=about_records_alone)
 
     def _round(self) -> None:
         """Plan what is pending, commit what can be, and learn from what could not."""
@@ -568,7 +578,11 @@ class _Batch:
         for decision in committed.decisions:
             change = decision.change
             if decision.rejection is not None:
-                outcome = ChangeOutcome(ChangeStatus.REJECTED, decision.rejection)
+                outcome = ChangeOutcome(
+                    ChangeStatus.REJECTED,
+                    decision.rejection,
+                    is_written_rejection=decision.has_record,
+                )
             else:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
@@ -859,10 +873,17 @@ class _Batch:
         if unknown:
             self._read(unknown)
 
-    def _read(self, keys: Sequence[str | RecordKey]) -> None:
+    def _read(self, keys: Sequence[str | RecordKey], *, records_too: bool = False) -> None:
         """Read products and records, and take over what was found."""
         try:
-            snapshot = read(self._client, self._engine.executor, keys, self._deadline, self._stats)
+            snapshot = read(
+                self._client,
+                self._engine.executor,
+                keys,
+                self._deadline,
+                self._stats,
+                records_too=records_too,
+            )
         except (ThrottledError, OutcomeUnknownError) as error:
             self._give_up_all(error.code, str(error))
             return
@@ -883,11 +904,14 @@ class _Batch:
         for key, record in snapshot.records.items():
             self._recognise(self._duplicates.first_by_key[key], record)
         for left_out in snapshot.unprocessed:
-            # Records are a hint, and go without.
             if isinstance(left_out, str):
                 self._give_up_product(
                     left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
                 )
+            elif records_too:
+                change = self._duplicates.first_by_key[left_out]  # type: ignore[index]  # no page
+                self._give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
+            # Elsewhere records are a hint, and go without.
 
     # ------------------------------------------------------------------ the answer
 

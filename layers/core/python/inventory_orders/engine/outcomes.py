@@ -41,6 +41,7 @@ class ChangeOutcome:
         cause: Why it was returned or found invalid, as a stable code; of a replay, why it changed nothing.
         detail: The same in words.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
+        is_written_rejection: Whether a rejection was written just now.
     """
 
     status: ChangeStatus
@@ -51,6 +52,7 @@ class ChangeOutcome:
     cause: str = ""
     detail: str = ""
     retry_after: float = 0.0
+    is_written_rejection: bool = False
 
 
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
@@ -75,6 +77,47 @@ class CommitReport:
     exhausted: tuple[bool, ...]
     stats: CommitStats
     failure: StoreError | None
+
+
+def in_turns(changes: Sequence[Change]) -> list[list[int]]:
+    """Of several changes with one record key that ask for different things, each gets a turn of its own.
+
+    Returns:
+        For each turn the numbers of its changes. There is one turn, unless `takes_turns` says otherwise.
+    """
+    turns: list[list[int]] = [[]]
+    asked: dict[RecordKey, list[Change]] = {}
+    for number, change in enumerate(changes):
+        turn = 0
+        if change.takes_turns:
+            before = asked.setdefault(change.record_key, [])
+            same = (n for n, other in enumerate(before) if change.is_same_request(other))
+            turn = next(same, len(before))
+            if turn == len(before):
+                before.append(change)
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(number)
+    return turns
+
+
+def joined(turns: Sequence[Sequence[int]], reports: Sequence[CommitReport]) -> CommitReport:
+    """The answer to all changes from those of their turns."""
+    outcomes = {
+        number: outcome
+        for turn, report in zip(turns, reports, strict=True)
+        for number, outcome in zip(turn, report.outcomes, strict=True)
+    }
+    stats = CommitStats()
+    for report in reports:
+        stats.add(report.stats)
+    return CommitReport(
+        outcomes=tuple(outcomes[number] for number in sorted(outcomes)),
+        retries=tuple(count for report in reports for count in report.retries),
+        exhausted=tuple(given_up for report in reports for given_up in report.exhausted),
+        stats=stats,
+        failure=next((r.failure for r in reports if r.failure is not None), None),
+    )
 
 
 class Duplicates:

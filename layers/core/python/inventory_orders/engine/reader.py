@@ -39,8 +39,18 @@ def read(
     keys: Sequence[Key],
     deadline: Deadline,
     stats: CommitStats,
+    *,
+    records_too: bool = False,
 ) -> Snapshot:
     """Read products (by their ids), records and pages (by their keys), and again what was left out or failed.
+
+    Args:
+        client: Sends the requests.
+        executor: Sends them side by side.
+        keys: What to read.
+        deadline: No request begins after it.
+        stats: What it takes is added here.
+        records_too: Whether records are read with strong consistency, too.
 
     Returns:
         What was found; `unprocessed` is what DynamoDB left out of every answer.
@@ -57,7 +67,7 @@ def read(
         def request() -> None:
             nonlocal missing, answers
             try:
-                answer = client.store.read(missing)
+                answer = client.store.read(missing, records_too=records_too)
             except ThrottledError:
                 # If nothing but what is throttled is left to ask for, this is how DynamoDB leaves it out.
                 if not answers:

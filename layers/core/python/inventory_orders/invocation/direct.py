@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -98,6 +101,21 @@ def of_outcome(outcome: ChangeOutcome, id_reused_code: str) -> Answer:
         case ChangeStatus.INVALID:
             raise PoisonMessageError(outcome.cause, outcome.detail)
     return {"result": outcome.status.name}
+
+
+def of_order(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
+    """Where an order stands, as the answers show it.
+
+    Raises:
+        InventoryOrdersError: For `answer`.
+    """
+    record = client.call(lambda: client.store.get_record(OrderKey(order_id)), deadline)
+    shown: Answer = {"orderId": order_id}
+    if isinstance(record, OrderRecord):
+        shown |= {"status": record.status, "version": record.version}
+        if record.expires_at is not None:
+            shown["expiresAt"] = record.expires_at
+    return shown
 
 
 def of_product(product: Product) -> Answer:

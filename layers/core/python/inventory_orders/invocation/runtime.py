@@ -39,9 +39,12 @@ class Settings:
         stock_adjustments_table: `STOCK_ADJUSTMENTS_TABLE_NAME`.
         allotments_table: `ALLOTMENTS_TABLE_NAME`.
         lanes: `LANES`: at most so many lanes; 0 where it is absent.
+        hold_seconds: `HOLD_SECONDS`: how long the stock of an order that says nothing is held without payment; None
+            where it is absent.
         queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
+        expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
     """
 
     products_table: str
@@ -49,8 +52,10 @@ class Settings:
     stock_adjustments_table: str
     allotments_table: str
     lanes: int
+    hold_seconds: int | None
     queue: Queue | None
     fifo_queue: Queue | None
+    expiry_queue: Queue | None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -86,8 +91,10 @@ class Settings:
             stock_adjustments_table=required("STOCK_ADJUSTMENTS_TABLE_NAME"),
             allotments_table=required("ALLOTMENTS_TABLE_NAME"),
             lanes=whole_number("LANES"),
+            hold_seconds=whole_number("HOLD_SECONDS") or None,
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
+            expiry_queue=queue("EXPIRY_"),
         )
 
 
@@ -107,6 +114,11 @@ def prepare() -> None:
     _atomic_decrement(settings)
     if settings.queue is not None:
         _queues(settings)
+
+
+def hold_seconds() -> int | None:
+    """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
+    return Settings.from_environment().hold_seconds
 
 
 def store() -> Store:
@@ -131,6 +143,18 @@ def queues() -> Queues:
         ConfigurationError: It names none.
     """
     return _queues(Settings.from_environment())
+
+
+def expiry_queues() -> Queues:
+    """The queue of holds that end.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    if settings.expiry_queue is None:
+        raise ConfigurationError("the environment variable EXPIRY_QUEUE_URL is not set")
+    return Queues(_queues(settings).client, settings.expiry_queue)
 
 
 @cache

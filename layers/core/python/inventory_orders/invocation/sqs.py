@@ -52,6 +52,7 @@ class Message:
         receive_count: Deliveries so far, this one included.
         first_received: Unix second of its first delivery; None if SQS does not say.
         group: `MessageGroupId` if it came through a FIFO queue, else None.
+        sent: Unix second at which it was sent; None if SQS does not say.
     """
 
     message_id: str
@@ -60,6 +61,7 @@ class Message:
     receive_count: int
     first_received: float | None
     group: str | None
+    sent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,17 @@ class Queues:
         if message.group is not None and self.fifo is not None:
             return self.fifo
         return self.standard
+
+
+def waiting(queues: Queues) -> int:
+    """About how many messages wait in a standard queue; 0 if SQS does not say."""
+    try:
+        answer = queues.client.get_queue_attributes(
+            QueueUrl=queues.standard.url, AttributeNames=["ApproximateNumberOfMessages"]
+        )
+    except (BotoCoreError, ClientError):
+        return 0
+    return int(answer.get("Attributes", {}).get("ApproximateNumberOfMessages", 0))
 
 
 class SqsCalls:

@@ -121,11 +121,11 @@ class SqsBatch(Generic[T]):
         """
         return cls(read_messages(event), queues, time_left)
 
-    def parse(self, parse: Callable[[str, str | None], T]) -> list[T]:
+    def parse(self, parse: Callable[[Message], T]) -> list[T]:
         """Read every message. Poison leaves here: it is dead-lettered, or returned with all behind it in its group.
 
         Args:
-            parse: Reads one message from its body and its group. Raises PoisonMessageError.
+            parse: Reads one message. Raises PoisonMessageError.
 
         Returns:
             What the other messages ask for, in their order.
@@ -134,7 +134,7 @@ class SqsBatch(Generic[T]):
         poison: dict[Message, PoisonMessageError] = {}
         for message in self._messages:
             try:
-                contents[message] = parse(message.body, message.group)
+                contents[message] = parse(message)
             except PoisonMessageError as error:
                 poison[message] = error
         unsent = self._calls.send_dead_letters(poison)
@@ -297,6 +297,15 @@ def read_messages(event: object) -> list[Message]:
         ) from error
 
 
+def comes_from(event: object, queues: Queues) -> bool:
+    """Whether a batch is of a standard queue. All of its messages are of one queue."""
+    records = event.get("Records") if isinstance(event, dict) else None
+    first = records[0] if isinstance(records, list) and records else None
+    source = first.get("eventSourceARN") if isinstance(first, dict) else None
+    name = queues.standard.url.rsplit("/", 1)[-1]
+    return isinstance(source, str) and source.rsplit(":", 1)[-1] == name
+
+
 def _read_message(record: Mapping[str, Any]) -> Message:
     source = _text(record, "eventSource")
     if source != "aws:sqs":
@@ -307,7 +316,8 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receipt_handle=_text(record, "receiptHandle"),
         body=_text(record, "body"),
         receive_count=_receive_count(attributes),
-        first_received=_first_received(attributes),
+        first_received=_seconds(attributes, "ApproximateFirstReceiveTimestamp"),
+        sent=_seconds(attributes, "SentTimestamp"),
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
         group=(
             _text(attributes, "MessageGroupId")
@@ -332,9 +342,9 @@ def _receive_count(attributes: Mapping[str, Any]) -> int:
         return 1
 
 
-def _first_received(attributes: Mapping[str, Any]) -> float | None:
+def _seconds(attributes: Mapping[str, Any], name: str) -> float | None:
     try:
-        return int(attributes["ApproximateFirstReceiveTimestamp"]) / 1000
+        return int(attributes[name]) / 1000
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 

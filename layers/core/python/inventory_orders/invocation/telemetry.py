@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
@@ -17,7 +18,8 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.domain.order_command import Action, OrderCommand, Transition
+from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
 
@@ -44,17 +46,13 @@ logger = Logger()
 metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
 
 
-def emit_orders(batch: SqsBatch[Order], report: CommitReport) -> None:
-    """Count a batch of orders, and log every message that did not simply go through."""
-    ends = Counter(result.disposition for result in batch.results)
-    outcomes = [result.outcome for result in batch.results]
-    placed = sum(outcome is not None and isinstance(outcome.applied, Order) for outcome in outcomes)
-    _count("OrdersPlaced", placed)
-    _count("OrdersReplayed", ends[Disposition.REPLAYED])
+def emit_orders(report: CommitReport) -> None:
+    """Count what became of orders."""
+    outcomes = report.outcomes
+    _count("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
+    _count("OrdersReplayed", sum(outcome.status is ChangeStatus.REPLAYED for outcome in outcomes))
     reasons = Counter(
-        outcome.rejection.reason
-        for outcome in outcomes
-        if outcome is not None and outcome.rejection is not None
+        outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
     )
     _count("OrdersRejected", reasons.total())
     for reason, count in reasons.items():
@@ -65,13 +63,35 @@ def emit_orders(batch: SqsBatch[Order], report: CommitReport) -> None:
             metric.add_dimension("reason", reason.value)
     for orders in report.stats.changes_per_transaction:
         _count("OrdersPerTransaction", orders)
-    emit_messages(batch)
     emit_report(report)
 
 
-def emit_changes(batch: SqsBatch[T], report: CommitReport) -> None:
-    """Count a batch of adjustments or cancellations, and log every message that did not simply go through."""
-    emit_messages(batch)
+_TAKEN = {
+    Action.CONFIRM: "OrdersConfirmed",
+    Action.FULFIL: "OrdersFulfilled",
+    Action.CANCEL: "OrdersCancelled",
+    Action.EXPIRE: "OrdersExpired",
+    Action.RETURN: "OrdersReturned",
+}
+"""The metric that counts how often an action was carried out."""
+
+
+def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
+    """Count what commands did to orders, and say how late holds expired."""
+    done = [outcome.applied for outcome in report.outcomes if outcome.applied is not None]
+    transitions = [change for change in done if isinstance(change, Transition)]
+    for action, count in Counter(change.command.action for change in transitions).items():
+        _count(_TAKEN[action], count)
+    in_vain = sum(
+        command.action is Action.CONFIRM and outcome.is_written_rejection
+        for command, outcome in zip(commands, report.outcomes, strict=True)
+    )
+    if in_vain:
+        _count("ConfirmationsRejected", in_vain)
+    for change in transitions:
+        if change.command.action is Action.EXPIRE and change.order.expires_at is not None:
+            late = now - datetime.fromisoformat(change.order.expires_at)
+            metrics.add_metric("ExpiryDelay", MetricUnit.Seconds, late.total_seconds())
     emit_report(report)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,9 @@ from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.order import Cancellation, Order
+from inventory_orders.domain.change import MOST_ATTRIBUTES_SIZE
+from inventory_orders.domain.order import Order, added_up
+from inventory_orders.domain.order_command import Action, OrderCommand, Return
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
@@ -30,22 +32,48 @@ MOST_AHEAD = timedelta(minutes=15)
 _SCHEMAS = Path(__file__).parent / "schemas"
 
 
-def parse_order(body: str, group: str | None = None) -> Order:
+def parse_order(body: str, group: str | None = None, default_hold: int | None = None) -> Order:
     """Read an order.
 
     Args:
         body: The message as it was sent.
         group: Its `MessageGroupId`, if it came through a FIFO queue.
+        default_hold: Seconds for which the stock of an order that says nothing is held without payment.
 
     Raises:
         PoisonMessageError: It is no order and never will be.
     """
-    document = _validated(body, "order")
+    return _order(strict_json(body), group, default_hold)
+
+
+def parse_order_event(event: object, default_hold: int | None = None) -> Order:
+    """Read the event of a direct invocation: an order, with or without `"action": "place"`.
+
+    Raises:
+        PoisonMessageError: It is no order; says what to fix.
+    """
+    document = _as_json(event)
+    if not isinstance(document, dict) or "orderId" not in document:
+        raise PoisonMessageError(
+            "UNSUPPORTED_EVENT",
+            f"the event must be {json_schema('order')['description']}, or a batch of SQS messages; "
+            "see events/ for samples",
+        )
+    if document.get("action") == "place":
+        del document["action"]
+    return _order(document, None, default_hold)
+
+
+def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
+    _validate(document, "order", None)
     order = Order.of(
         document["orderId"],
         document["userId"],
-        ((line["productId"], line["quantity"]) for line in document["items"]),
+        _lines(document),
         group,
+        hold_seconds=document.get("holdSeconds"),
+        default_hold=default_hold,
+        attributes=document.get("attributes"),
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise PoisonMessageError(
@@ -54,18 +82,45 @@ def parse_order(body: str, group: str | None = None) -> Order:
             f"{len(order.quantities)}; split it into several orders",
             "items",
         )
-    for product_id, quantity in order.quantities.items():
+    _check_sums(order.quantities)
+    _check_size(order.attributes)
+    return order
+
+
+def _lines(document: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    return ((line["productId"], line["quantity"]) for line in document["items"])
+
+
+def _check_sums(quantities: Mapping[str, int]) -> None:
+    for product_id, quantity in quantities.items():
         if quantity > MAX_QUANTITY:
             raise PoisonMessageError(
                 "SCHEMA_VIOLATION",
                 f"items: the lines of {product_id} add up to {quantity:,} units; at most {MAX_QUANTITY:,} "
-                "may be ordered at once",
+                "may be in one message",
                 "items",
             )
-    return order
 
 
-def parse_adjustment(body: str, group: str | None = None) -> Adjustment:  # noqa: ARG001
+def _check_size(attributes: Mapping[str, Any]) -> None:
+    try:
+        size = len(json.dumps(attributes, ensure_ascii=False).encode()) if attributes else 0
+    except UnicodeEncodeError:
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION",
+            "attributes: a text has half of a surrogate pair, which is no character; correct it",
+            "attributes",
+        ) from None
+    if size > MOST_ATTRIBUTES_SIZE:
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION",
+            f"attributes: may have at most {MOST_ATTRIBUTES_SIZE:,} bytes as JSON, but has {size:,}; keep what is "
+            "longer in a place of your own",
+            "attributes",
+        )
+
+
+def parse_adjustment(body: str) -> Adjustment:
     """Read an adjustment.
 
     Raises:
@@ -77,13 +132,50 @@ def parse_adjustment(body: str, group: str | None = None) -> Adjustment:  # noqa
     )
 
 
-def parse_cancellation(body: str, group: str | None = None) -> Cancellation:  # noqa: ARG001
+def parse_cancellation(body: str) -> OrderCommand:
     """Read a cancellation.
 
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    return Cancellation(_validated(body, "cancellation")["orderId"])
+    return OrderCommand(_validated(body, "cancellation")["orderId"], Action.CANCEL)
+
+
+def parse_expiry(body: str, now: datetime) -> OrderCommand:
+    """Read the message that an order's hold ends.
+
+    Raises:
+        PoisonMessageError: It is none and never will be.
+    """
+    return OrderCommand(_validated(body, "expiry")["orderId"], Action.EXPIRE, timestamp(now))
+
+
+def parse_order_command(body: str, sent: datetime) -> OrderCommand:
+    """Read a command that takes an order through its life.
+
+    Args:
+        body: The message as it was sent.
+        sent: When it was sent.
+
+    Raises:
+        PoisonMessageError: It is none and never will be.
+    """
+    return order_command(_command(strict_json(body), "change_orders", None), sent)
+
+
+def order_command(document: Mapping[str, Any], sent: datetime) -> OrderCommand:
+    """A validated document as a command.
+
+    Raises:
+        PoisonMessageError: Its lines add up to more than a message may hold.
+    """
+    order_id, action = document["orderId"], Action(document["action"])
+    returned = None
+    if action is Action.RETURN:
+        quantities = added_up(_lines(document))
+        _check_sums(quantities)
+        returned = Return(document["returnId"], quantities, document["restock"])
+    return OrderCommand(order_id, action, timestamp(sent), returned)
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
@@ -136,15 +228,22 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
     Raises:
         PoisonMessageError: It is no such command; says what to fix.
     """
-    commands = json_schema("commands")[function]
+    return _command(_as_json(event), function, default)
+
+
+def _as_json(event: object) -> Any:
+    """An event as it would be read from a message."""
     try:
-        document = strict_json(json.dumps(event))
+        return strict_json(json.dumps(event))
     except (RecursionError, ValueError):
         raise PoisonMessageError(
             "INVALID_JSON", "the event is nested too deeply, or a number in it is absurdly long"
         ) from None
-    if not isinstance(document, dict):
-        document = {}
+
+
+def _command(given: Any, function: str, default: str | None) -> dict[str, Any]:
+    commands = json_schema("commands")[function]
+    document: dict[str, Any] = given if isinstance(given, dict) else {}
     if default is not None:
         document = {"action": default, **document}
     action = document.get("action")

@@ -97,8 +97,8 @@ class Snapshot:
     Attributes:
         products: By id, None where there is no such product; strongly consistent.
         unreadable: What is wrong, by id, with products that break the table's contract.
-        records: By key, where they exist, or the error that reading one raised. Eventually consistent, so a hint: a
-            record that is here is durable, one that is not may exist all the same.
+        records: By key, where they exist, or the error that reading one raised. Unless they were asked for with strong
+            consistency, a hint: a record that is here is durable, one that is not may exist all the same.
         pages: By key, strongly consistent; one that was never written has version 0 and an epoch to be written with.
         unprocessed: Keys that DynamoDB left out; ask for them again.
     """
@@ -143,8 +143,12 @@ class Store:
         self._tables = dict(tables)
         self._table_of = {name: table for table, name in self._tables.items()}
 
-    def read(self, keys: Sequence[Key]) -> Snapshot:
+    def read(self, keys: Sequence[Key], *, records_too: bool = False) -> Snapshot:
         """Read products (by their ids), records and pages (by their keys), at most `BATCH_GET_LIMIT` together.
+
+        Args:
+            keys: What to read.
+            records_too: Whether records are read with strong consistency, too. That costs twice as much.
 
         Raises:
             StoreError: The request failed.
@@ -153,7 +157,7 @@ class Store:
         request: dict[str, Any] = {}
         for (table, _), key in wanted.items():
             entry = request.setdefault(self._tables[table], {"Keys": []})
-            if table in (Table.PRODUCTS, Table.ALLOTMENTS):
+            if records_too or table in (Table.PRODUCTS, Table.ALLOTMENTS):
                 entry["ConsistentRead"] = True
             entry["Keys"].append(key_item(key))
         response = _call(self._client.batch_get_item, RequestItems=request)

@@ -17,6 +17,8 @@ from inventory_orders.domain.allotments import Holding, LaneLease, Page, PageKey
 from inventory_orders.domain.change import (
     AdjustmentKey,
     AdjustmentRecord,
+    ConfirmationRejection,
+    LineReturn,
     OrderKey,
     OrderLine,
     OrderRecord,
@@ -67,8 +69,11 @@ _OWN_OF_PRODUCT = {
 }
 _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "returnedVersion"),
-    *("lanePage", "laneVersion"),
+    *("lanePage", "laneVersion", "returned"),
 }
+
+EXPIRY_SHARDS = 32
+"""Parts of the index of holds: holds that end together are written to as many partitions."""
 
 Key = str | RecordKey | PageKey
 """Names a product (by its id), a record or a page."""
@@ -253,6 +258,14 @@ def record_row(record: Record) -> Row:
                 "createdAt": record.created_at,
                 "lastUpdatedAt": record.last_updated_at,
                 "_version": record.version,
+                "holdSeconds": record.hold_seconds,
+                "expiresAt": record.expires_at,
+                "expiryShard": None if record.expires_at is None else _shard(record.order_id),
+                "confirmedAt": record.confirmed_at,
+                "fulfilledAt": record.fulfilled_at,
+                "confirmationRejected": _confirmation_row(record.confirmation_rejected),
+                "attributes": dict(record.attributes) or None,
+                "pseudonymisedAt": record.pseudonymised_at,
             }
         )
     return _without_none(
@@ -296,6 +309,13 @@ def read_order(row: Row) -> OrderRecord:
         last_updated_at=row.get("lastUpdatedAt", ""),
         reason=row.get("reason"),
         shortage=_read_shortage(row.get("shortage")),
+        hold_seconds=row.get("holdSeconds"),
+        expires_at=row.get("expiresAt"),
+        confirmed_at=row.get("confirmedAt"),
+        fulfilled_at=row.get("fulfilledAt"),
+        confirmation_rejected=_read_confirmation(row.get("confirmationRejected")),
+        attributes=_mapping(row.get("attributes")),
+        pseudonymised_at=row.get("pseudonymisedAt"),
     )
 
 
@@ -320,6 +340,32 @@ def _shortage_row(shortage: Shortage) -> Row:
     }
 
 
+def expiry_shard(number: int) -> str:
+    """The name of a part of the index of holds."""
+    return f"{number:02d}"
+
+
+def _shard(order_id: str) -> str:
+    return expiry_shard(zlib.crc32(order_id.encode()) % EXPIRY_SHARDS)
+
+
+def _confirmation_row(rejected: ConfirmationRejection | None) -> Row | None:
+    return None if rejected is None else {"at": rejected.at, "reason": rejected.reason}
+
+
+def _read_confirmation(row: Row | None) -> ConfirmationRejection | None:
+    return None if row is None else ConfirmationRejection(row["at"], row["reason"])
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """A map, or nothing."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no map")
+    return value
+
+
 def _read_shortage(row: Row | None) -> Shortage | None:
     return None if row is None else Shortage(row["productId"], row["wanted"], row["available"])
 
@@ -335,6 +381,17 @@ def _line_row(line: OrderLine) -> Row:
             "lanePage": line.lane_page,
             "laneVersion": line.lane_version,
             "returnedVersion": line.returned_version,
+            "returned": {
+                return_id: _without_none(
+                    {
+                        "quantity": came.quantity,
+                        "restock": came.restock,
+                        "returnedVersion": came.returned_version,
+                    }
+                )
+                for return_id, came in line.returned.items()
+            }
+            or None,
         }
     )
 
@@ -351,6 +408,10 @@ def _read_line(line: Row) -> OrderLine:
         lane_page=line.get("lanePage"),
         lane_version=line.get("laneVersion"),
         returned_version=line.get("returnedVersion"),
+        returned={
+            return_id: LineReturn(came["quantity"], came["restock"], came.get("returnedVersion"))
+            for return_id, came in _mapping(line.get("returned")).items()
+        },
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
 

@@ -1,0 +1,365 @@
+"""Commands that take an order through its life, and what each means where the order stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from inventory_orders.domain.change import (
+    Change,
+    ConfirmationRejection,
+    IdempotencyMatch,
+    LineReturn,
+    NewRecord,
+    OrderKey,
+    OrderLine,
+    OrderRecord,
+    OrderStatus,
+    OrderUpdate,
+    Record,
+    Rejection,
+    RejectionReason,
+    TouchesNoStock,
+)
+from inventory_orders.domain.order import as_order
+from inventory_orders.domain.product import Product, Products
+from inventory_orders.errors import CorruptItemError
+
+
+class Action(StrEnum):
+    """What can be asked of an order."""
+
+    CONFIRM = "confirm"
+    """It is paid."""
+    FULFIL = "fulfil"
+    """It was handed over."""
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    """Its hold has ended."""
+    RETURN = "return"
+    """Some of it came back after it was handed over."""
+
+
+_OVER = {
+    OrderStatus.REJECTED: RejectionReason.ORDER_REJECTED,
+    OrderStatus.CANCELLED: RejectionReason.ORDER_CANCELLED,
+    OrderStatus.EXPIRED: RejectionReason.ORDER_EXPIRED,
+}
+"""Why nothing more can become of an order that holds no stock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """What came back.
+
+    Attributes:
+        return_id: Given by the sender: the idempotency key, within the order.
+        quantities: Units by product id.
+        restock: Whether they can be sold again.
+    """
+
+    return_id: str
+    quantities: Mapping[str, int] = field(hash=False)
+    restock: bool
+
+
+Meaning = IdempotencyMatch | Rejection | Change
+"""What an order's record means for a command: an answer, or the change that carries it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCommand(TouchesNoStock):
+    """What is asked of an order of which nothing is known yet. Without a record a cancellation leaves a tombstone.
+
+    Attributes:
+        order_id: The order.
+        action: What is asked.
+        sent_at: When it was sent; of an expiry, the moment at which it is looked at.
+        returned: What came back, with `Action.RETURN`.
+        group: None: commands may be applied in any order.
+    """
+
+    order_id: str
+    action: Action
+    sent_at: str = field(default="", compare=False)
+    returned: Return | None = None
+    group: str | None = None
+
+    @property
+    def record_key(self) -> OrderKey:
+        return OrderKey(self.order_id)
+
+    @property
+    def stores_rejection(self) -> bool:
+        return False
+
+    @property
+    def takes_turns(self) -> bool:
+        return True
+
+    @property
+    def record_size(self) -> int:
+        return 600
+
+    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
+        match self.action:
+            case Action.CANCEL:
+                return None
+            case Action.EXPIRE:
+                return Rejection(RejectionReason.NOT_HELD, self.order_id)
+            case _:
+                return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
+
+    def record(self, rejection: Rejection | None, after: Products, at: str) -> NewRecord:  # noqa: ARG002
+        tombstone = OrderRecord(
+            self.order_id,
+            None,
+            (),
+            OrderStatus.CANCELLED,
+            version=1,
+            created_at=at,
+            last_updated_at=at,
+        )
+        return NewRecord(tombstone)
+
+    def recognise(self, record: Record) -> Meaning:
+        order = as_order(record)
+        try:
+            status = OrderStatus(order.status)
+        except ValueError:
+            return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
+        match self.action:
+            case Action.CONFIRM:
+                return self._confirm(order, status)
+            case Action.FULFIL:
+                return self._fulfil(order, status)
+            case Action.CANCEL:
+                return self._cancel(order, status)
+            case Action.EXPIRE:
+                return self._expire(order, status)
+            case Action.RETURN:
+                return self._return(order, status)
+
+    def is_same_request(self, other: Change) -> bool:
+        return self == other
+
+    # ------------------------------------------------------------------ what it means, by status
+
+    def _confirm(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
+            return IdempotencyMatch.SAME_REQUEST
+        if status is OrderStatus.PENDING:
+            if order.expires_at is None or self.sent_at <= _end_of_hold(order):
+                return self._to(OrderStatus.CONFIRMED, order)
+            return self._confirmed_in_vain(order, RejectionReason.HOLD_ENDED)
+        if status is not OrderStatus.REJECTED and order.confirmed_at is not None:
+            return IdempotencyMatch.SAME_REQUEST
+        return self._confirmed_in_vain(order, _OVER[status])
+
+    def _confirmed_in_vain(self, order: OrderRecord, reason: RejectionReason) -> Meaning:
+        """The rejection of a confirmation. It must not vanish, because somebody has paid: the row tells, once."""
+        rejection = Rejection(reason, order.order_id)
+        if order.confirmation_rejected is not None:
+            return rejection
+        return Transition(self, order.with_sound_version(), order.status, rejected=rejection)
+
+    def _fulfil(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        match status:
+            case OrderStatus.PENDING:
+                return Rejection(RejectionReason.NOT_CONFIRMED, order.order_id)
+            case OrderStatus.CONFIRMED:
+                return self._to(OrderStatus.FULFILLED, order)
+            case OrderStatus.FULFILLED:
+                return IdempotencyMatch.SAME_REQUEST
+            case _:
+                return Rejection(_OVER[status], order.order_id)
+
+    def _cancel(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        match status:
+            case OrderStatus.PENDING | OrderStatus.CONFIRMED:
+                return self._to(OrderStatus.CANCELLED, order, _units_held(order))
+            case OrderStatus.FULFILLED:
+                return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
+            case OrderStatus.REJECTED:
+                return Rejection(RejectionReason.ORDER_REJECTED, order.order_id)
+            case _:
+                return IdempotencyMatch.SAME_REQUEST
+
+    def _expire(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        if status is OrderStatus.EXPIRED:
+            return IdempotencyMatch.SAME_REQUEST
+        if status is not OrderStatus.PENDING or order.expires_at is None:
+            return Rejection(RejectionReason.NOT_HELD, order.order_id)
+        if self.sent_at <= _end_of_hold(order):
+            return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
+        return self._to(OrderStatus.EXPIRED, order, _units_held(order))
+
+    def _return(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        if self.returned is None:
+            raise ValueError(f"it is not said what of order {order.order_id} came back")
+        if status in _OVER:
+            return Rejection(_OVER[status], order.order_id)
+        if status is not OrderStatus.FULFILLED:
+            return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
+        return_id, quantities = self.returned.return_id, self.returned.quantities
+        before = {
+            line.product_id: line.returned[return_id]
+            for line in order.lines
+            if return_id in line.returned
+        }
+        if before:
+            same = {product_id: came.quantity for product_id, came in before.items()}
+            restocked = {came.restock for came in before.values()}
+            if same == quantities and restocked == {self.returned.restock}:
+                return IdempotencyMatch.SAME_REQUEST
+            return IdempotencyMatch.OTHER_REQUEST
+        delivered = _units_held(order)
+        for line in order.lines:
+            delivered[line.product_id] -= sum(came.quantity for came in line.returned.values())
+        for product_id, quantity in quantities.items():
+            if quantity > delivered.get(product_id, 0):
+                return Rejection(RejectionReason.NOT_DELIVERED, product_id)
+        return self._to(OrderStatus.FULFILLED, order, quantities if self.returned.restock else None)
+
+    def _to(
+        self,
+        status: OrderStatus,
+        order: OrderRecord,
+        gives_back: Mapping[str, int] | None = None,
+    ) -> Change:
+        return Transition(self, order.with_sound_version(), status, gives_back or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A stored order on its way to where a command takes it.
+
+    What goes back into stock goes to the incarnations of products that it was taken from.
+
+    Attributes:
+        command: The command.
+        order: As stored.
+        status: Where the order stands afterwards.
+        gives_back: Units by product id that go back into stock.
+        rejected: Why the command comes for nothing, if the row has to tell.
+    """
+
+    command: OrderCommand
+    order: OrderRecord
+    status: str
+    gives_back: Mapping[str, int] = field(default_factory=dict, hash=False)
+    rejected: Rejection | None = None
+
+    @property
+    def record_key(self) -> OrderKey:
+        return self.order.key
+
+    @property
+    def product_ids(self) -> Collection[str]:
+        return self.gives_back.keys()
+
+    @property
+    def group(self) -> str | None:
+        return self.command.group
+
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def stores_rejection(self) -> bool:
+        return True
+
+    @property
+    def takes_turns(self) -> bool:
+        return True
+
+    @property
+    def record_size(self) -> int:
+        came_back = self.command.returned
+        more = (
+            0 if came_back is None else len(came_back.quantities) * (len(came_back.return_id) + 80)
+        )
+        return self.order.size + more
+
+    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
+        return self.rejected
+
+    def deltas(self, products: Products) -> Mapping[str, int]:
+        return {
+            line.product_id: self.gives_back[line.product_id]
+            for line in self.order.lines
+            if line.product_id in self.gives_back
+            and _is_incarnation(products[line.product_id], line)
+        }
+
+    def record(self, rejection: Rejection | None, after: Products, at: str) -> OrderUpdate:
+        changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
+        if rejection is not None:
+            changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
+        else:
+            changed["status"] = self.status
+            changed["lines"] = tuple(
+                self._line(line, after.get(line.product_id)) for line in self.order.lines
+            )
+            if self.command.action is Action.CONFIRM:
+                changed["confirmed_at"] = at
+            elif self.command.action is Action.FULFIL:
+                changed["fulfilled_at"] = at
+            # A hold ends with the status that it belongs to.
+            changed["expires_at"] = None
+        return OrderUpdate(self.order, replace(self.order, **changed))
+
+    def _line(self, line: OrderLine, product: Product | None) -> OrderLine:
+        """A line as it is afterwards. A version tells the books that units came back, and when."""
+        is_back = line.product_id in self.gives_back and _is_incarnation(product, line)
+        version = product.version if is_back and product is not None else None
+        came_back = self.command.returned
+        if came_back is None:
+            return line if version is None else replace(line, returned_version=version)
+        quantity = came_back.quantities.get(line.product_id)
+        if quantity is None:
+            return line
+        entry = LineReturn(quantity, came_back.restock, version)
+        return replace(line, returned={**line.returned, came_back.return_id: entry})
+
+    def recognise(self, record: Record) -> Meaning:
+        return self.command.recognise(record)
+
+    def is_same_request(self, other: Change) -> bool:
+        return self.command.is_same_request(other)
+
+
+def _units_held(order: OrderRecord) -> dict[str, int]:
+    """Units by product id that an order took.
+
+    Raises:
+        CorruptItemError: A line does not say.
+    """
+    for line in order.lines:
+        if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
+            raise CorruptItemError(
+                f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
+                "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
+            )
+    return {line.product_id: line.quantity for line in order.lines}
+
+
+def _end_of_hold(order: OrderRecord) -> str:
+    """When an order's hold ends, which it must have.
+
+    Raises:
+        CorruptItemError: It is no time.
+    """
+    if not isinstance(order.expires_at, str):
+        raise CorruptItemError(
+            f"order {order.order_id} has an expiresAt that is no text; repair the item"
+        )
+    return order.expires_at
+
+
+def _is_incarnation(product: Product | None, line: OrderLine) -> bool:
+    """Whether a product is the one that an order's line was taken from."""
+    return product is not None and product.created_at == line.product_created_at

@@ -1,0 +1,58 @@
+"""What the handlers of cancellations, commands and expiries share: what outcomes mean, and the answer to one command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.change import OrderKey, RejectionReason
+from inventory_orders.domain.order_command import Action, OrderCommand, Transition
+from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.sqs_batch import QueueRules
+from inventory_orders.invocation.telemetry import emit_commands
+
+RULES = QueueRules(
+    id_reused_code="RETURN_ID_REUSED",
+    # The order may be on its way; the hold ends soon.
+    may_be_early=frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED}),
+    # Acknowledged, the command would be lost; returned, it would come back in vain.
+    poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
+)
+
+
+def carry_out(
+    command: OrderCommand, context: Any, *, leave_tombstone: bool = False
+) -> direct.Answer:
+    """Carry out one command at once.
+
+    Args:
+        command: The command.
+        context: Of the invocation.
+        leave_tombstone: Whether an order that is not there yet is cancelled beforehand.
+
+    Returns:
+        An answer with `result`, the `orderId`, and what went back into stock; or with what to do.
+
+    Raises:
+        InventoryOrdersError: For `direct.answer`.
+    """
+    engine, deadline = runtime.committer(), runtime.deadline(context)
+    client, key = engine.client, OrderKey(command.order_id)
+    needs_order = command.action is Action.CANCEL and not leave_tombstone
+    if needs_order and client.call(lambda: client.store.get_record(key), deadline) is None:
+        hint = "with leaveTombstone, cancel_orders would cancel it before it arrives"
+        return {"orderId": command.order_id} | direct.rejected(
+            "UNKNOWN_ORDER", f"there is no order {command.order_id}; {hint}"
+        )
+    report = engine.apply([command], deadline)
+    emit_commands([command], report, SystemClock().now())
+    (outcome,) = report.outcomes
+    result: direct.Answer = {"orderId": command.order_id}
+    result |= direct.of_outcome(outcome, RULES.id_reused_code)
+    if isinstance(outcome.applied, Transition):
+        gives_back = outcome.applied.gives_back
+        result["status"] = outcome.applied.status
+        result["stockReturned"] = {
+            product_id: gives_back[product_id] for product_id in outcome.after
+        }
+    return result
