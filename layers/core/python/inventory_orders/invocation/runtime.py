@@ -7,18 +7,22 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.holds import SentHolds, nothing_sent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import Queue, Queues
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -112,8 +116,8 @@ def prepare() -> None:
     except ConfigurationError:
         return
     _atomic_decrement(settings)
-    if settings.queue is not None:
-        _queues(settings)
+    if settings.queue is not None or settings.expiry_queue is not None:
+        _sqs_client(settings)
 
 
 def hold_seconds() -> int | None:
@@ -142,7 +146,10 @@ def queues() -> Queues:
     Raises:
         ConfigurationError: It names none.
     """
-    return _queues(Settings.from_environment())
+    settings = Settings.from_environment()
+    if settings.queue is None:
+        raise ConfigurationError("the environment variable QUEUE_URL is not set")
+    return Queues(_sqs_client(settings), settings.queue, settings.fifo_queue)
 
 
 def expiry_queues() -> Queues:
@@ -154,7 +161,13 @@ def expiry_queues() -> Queues:
     settings = Settings.from_environment()
     if settings.expiry_queue is None:
         raise ConfigurationError("the environment variable EXPIRY_QUEUE_URL is not set")
-    return Queues(_queues(settings).client, settings.expiry_queue)
+    return Queues(_sqs_client(settings), settings.expiry_queue)
+
+
+@cache
+def sent_holds() -> SentHolds:
+    """The holds that this process has sent lately."""
+    return nothing_sent()
 
 
 @cache
@@ -185,11 +198,8 @@ def _atomic_decrement(settings: Settings) -> AtomicDecrement:
 
 
 @cache
-def _queues(settings: Settings) -> Queues:
-    if settings.queue is None:
-        raise ConfigurationError("the environment variable QUEUE_URL is not set")
-    client = boto3.client("sqs", config=sqs.CLIENT_CONFIG)
-    return Queues(client, settings.queue, settings.fifo_queue)
+def _sqs_client(settings: Settings) -> SQSClient:  # noqa: ARG001 - another environment, another client
+    return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
 
 
 def time_left(context: Any) -> Callable[[], float]:
