@@ -156,9 +156,7 @@ def test_a_hold_that_was_prolonged_is_sent_anew(shop):
     assert shop.sweep()["holds"] == 1
 
 
-def test_a_shard_of_many_pages_is_sent_whole_and_pages_of_all_shards_take_turns(
-    shop, monkeypatch
-):
+def test_a_shard_of_many_pages_is_sent_whole_and_pages_of_all_shards_take_turns(shop, monkeypatch):
     monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 3)
     for number in range(200):
         shop.hold(f"o-{number}", 10 + number / 10)
@@ -238,7 +236,7 @@ def test_a_hold_without_a_time_is_named_and_the_others_are_sent(shop):
     for number in range(20):
         shop.hold(f"o-{number}", 10)
     shop.put({"orderId": "broken", "expiryShard": "05", "expiresAt": "2026"})
-    with pytest.raises(SweepError, match="^order broken has an expiresAt that is no time; repair"):
+    with pytest.raises(SweepError, match=r"^order broken has an expiresAt that is no time"):
         shop.sweep()
     assert len(shop.sent()) == 20
 

@@ -15,7 +15,7 @@ from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Se
 
 
 class EmptyQueues:
-    """Answers requests for dead letters only once all five queues were asked, and all tables and queues are empty."""
+    """Answers requests for dead letters only once all queues were asked, and all tables and queues are empty."""
 
     def __init__(self):
         self.waited = []

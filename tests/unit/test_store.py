@@ -51,9 +51,7 @@ def read_product(store, product_id="p"):
     return store.read([product_id]).products[product_id]
 
 
-def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(
-    each_store, monkeypatch
-):
+def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store, monkeypatch):
     monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 3)
     ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
     ends = {order_id: f"2026-01-01T00:00:{n:02}.000000+00:00" for n, order_id in enumerate(ids)}
