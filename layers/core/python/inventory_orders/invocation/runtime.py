@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
+from inventory_orders.announcing import bus
+from inventory_orders.announcing.bus import Bus
+from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.holds import SentHolds, nothing_sent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
@@ -49,6 +52,8 @@ class Settings:
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
+        event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
+        undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
     """
 
     products_table: str
@@ -60,6 +65,8 @@ class Settings:
     queue: Queue | None
     fifo_queue: Queue | None
     expiry_queue: Queue | None
+    event_bus: str | None = None
+    undeliverable_events: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -99,6 +106,8 @@ class Settings:
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
             expiry_queue=queue("EXPIRY_"),
+            event_bus=values.get("EVENT_BUS_NAME"),
+            undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
         )
 
 
@@ -114,6 +123,11 @@ def prepare() -> None:
     try:
         settings = Settings.from_environment()
     except ConfigurationError:
+        return
+    if settings.event_bus is not None:
+        # It needs no tables: it is handed their rows.
+        _bus(settings)
+        _sqs_client(settings)
         return
     _atomic_decrement(settings)
     if settings.queue is not None or settings.expiry_queue is not None:
@@ -170,6 +184,21 @@ def sent_holds() -> SentHolds:
     return nothing_sent()
 
 
+def publisher() -> tuple[Publisher, UndeliverableEvents]:
+    """What puts events on the bus of the environment, and the queue of what it cannot put there.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    if settings.undeliverable_events is None:
+        raise ConfigurationError(
+            "the environment variable UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
+        )
+    queue = UndeliverableEvents(_sqs_client(settings), settings.undeliverable_events)
+    return Publisher(_bus(settings), queue.park, SystemClock()), queue
+
+
 @cache
 def executor() -> Executor | None:
     """What runs reads and transactions side by side."""
@@ -195,6 +224,13 @@ def _committer(settings: Settings) -> Committer:
 @cache
 def _atomic_decrement(settings: Settings) -> AtomicDecrement:
     return AtomicDecrement(_committer(settings))
+
+
+@cache
+def _bus(settings: Settings) -> Bus:
+    if settings.event_bus is None:
+        raise ConfigurationError("the environment variable EVENT_BUS_NAME is not set")
+    return Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
 
 
 @cache

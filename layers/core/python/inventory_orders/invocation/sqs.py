@@ -1,7 +1,8 @@
-"""The only code that talks to SQS: dead letters, the delay of returned messages, and messages for later."""
+"""The only code that talks to SQS: dead letters, delays, messages for later, and events that nobody can publish."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,12 @@ from inventory_orders.errors import PoisonMessageError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
+    from mypy_boto3_sqs.type_defs import (
+        MessageAttributeValueTypeDef,
+        SendMessageBatchRequestEntryTypeDef,
+    )
+
+    from inventory_orders.announcing.publisher import Undeliverable
 
 # What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
 CLIENT_CONFIG = Config(
@@ -198,17 +204,65 @@ class SqsCalls:
         return []
 
 
+class UndeliverableEvents:
+    """The queue of what cannot be published.
+
+    Args:
+        client: An SQS client; `CLIENT_CONFIG` is meant for it.
+        url: The queue's.
+
+    Attributes:
+        errors: What SQS did not do, for the log.
+    """
+
+    def __init__(self, client: SQSClient, url: str) -> None:
+        self._client = client
+        self._url = url
+        self.errors: list[str] = []
+
+    def park(self, event: Undeliverable) -> bool:
+        """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
+        return self._send(event, event.body) or (
+            len(event.body) > _BYTES_PER_CALL
+            and self._send(event, json.dumps({"id": event.id, "bytes": len(event.body)}))
+        )
+
+    def _send(self, event: Undeliverable, body: str) -> bool:
+        try:
+            self._client.send_message(
+                QueueUrl=self._url,
+                MessageBody=body,
+                MessageAttributes=_attributes(event.code, event.message, event.id),
+            )
+        except (BotoCoreError, ClientError) as error:
+            self.errors.append(str(error))
+            return False
+        return True
+
+
+def _attributes(
+    code: str, message: str, original_id: str
+) -> dict[str, MessageAttributeValueTypeDef]:
+    """Why a message is where it is, for machines and for people."""
+    said = {
+        "errorCode": printable(code),
+        "errorMessage": printable(message),
+        "originalMessageId": printable(original_id),
+    }
+    return {
+        # SQS takes no empty one.
+        name: {"DataType": "String", "StringValue": text or "?"}
+        for name, text in said.items()
+    }
+
+
 def _dead_letter_entry(
     entry_id: str, message: Message, error: PoisonMessageError
 ) -> SendMessageBatchRequestEntryTypeDef:
     entry: SendMessageBatchRequestEntryTypeDef = {
         "Id": entry_id,
         "MessageBody": message.body,
-        "MessageAttributes": {
-            "errorCode": {"DataType": "String", "StringValue": error.code},
-            "errorMessage": {"DataType": "String", "StringValue": printable(error.message)},
-            "originalMessageId": {"DataType": "String", "StringValue": message.message_id},
-        },
+        "MessageAttributes": _attributes(error.code, error.message, message.message_id),
     }
     if message.group is not None:
         entry["MessageGroupId"] = message.group
