@@ -235,18 +235,36 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema only."""
-    from inventory_orders.store.rows import KEYS  # noqa: PLC0415
+    """Create a table with its key schema, and with the index that the service itself reads."""
+    from inventory_orders.store.rows import KEYS, Table  # noqa: PLC0415
 
     keys = KEYS[table]
-    schema: list[KeySchemaElementTypeDef] = [{"AttributeName": keys[0], "KeyType": "HASH"}]
-    schema += [{"AttributeName": key, "KeyType": "RANGE"} for key in keys[1:]]
+    of_index = ("expiryShard", "expiresAt") if table is Table.ORDERS else ()
+    index: Any = {
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": "byExpiry",
+                "KeySchema": _key_schema(of_index),
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            }
+        ]
+    }
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-        KeySchema=schema,
+        AttributeDefinitions=[
+            {"AttributeName": key, "AttributeType": "S"} for key in (*keys, *of_index)
+        ],
+        KeySchema=_key_schema(keys),
+        **(index if of_index else {}),
     )
+
+
+def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
+    return [
+        {"AttributeName": key, "KeyType": "RANGE" if number else "HASH"}
+        for number, key in enumerate(keys)
+    ]
 
 
 @contextlib.contextmanager

@@ -76,7 +76,7 @@ Sweep                    | sqs:SendMessage         | ExpiryQueue                
 # DynamoDB asks for the actions within a transaction one by one.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
-PlaceOrders    | dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem                     | Orders           | role
+PlaceOrders    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 PlaceOrders    | USE_LANES                                                                      | Allotments       | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                                         | StockAdjustments | role
