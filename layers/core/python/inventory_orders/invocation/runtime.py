@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -116,14 +117,15 @@ def prepare() -> None:
         settings = Settings.from_environment()
     except ConfigurationError:
         return
-    if settings.event_bus is not None:
-        # It needs no tables: it is handed their rows.
-        _bus(settings)
-        _undeliverable_client()
-        return
     _atomic_decrement(settings)
     if settings.queue is not None:
         _queues(settings)
+
+
+def prepare_to_announce() -> None:
+    """The same for the function that announces outcomes. It needs no tables: it is handed their rows."""
+    with suppress(ConfigurationError):
+        publisher()
 
 
 def store() -> Store:
