@@ -1,5 +1,7 @@
 """The life of an order: what each command does where the order stands, and how the handlers take it."""
 
+import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from zlib import crc32
@@ -19,8 +21,15 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand, Return
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import OutcomeUnknownError
-from inventory_orders.store.rows import decode, encode
+from inventory_orders.invocation import runtime
+from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
+from inventory_orders.store.rows import Table, decode, encode
+from local.invoke import FakeContext, load_handler
+from operations import emf
+from simulated_aws import ServiceError
 from tests.support.memory_store import Bench, Fault, product, statuses
+from tests.support.messages import event_of_received, order_body
+from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.tables_in_memory import tables_in_memory
 
 APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
@@ -567,3 +576,324 @@ def test_a_command_whose_order_no_read_answers_for_is_returned(tables):
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
     assert order_row(tables)["status"] == "PENDING", "and no tombstone is tried on a guess"
+
+
+# ---------------------------------------------------------------- through queues, and directly
+
+QUEUES_OF = {
+    "place_orders": {"": "Order"},
+    "change_orders": {"": "OrderCommand", "EXPIRY_": "Expiry"},
+}
+FEEDS = {"Order": "place_orders", "OrderCommand": "change_orders", "Expiry": "change_orders"}
+
+
+class Desk:
+    """The handlers of orders and commands, with their queues."""
+
+    def __init__(self, tables, monkeypatch):
+        self.tables, self.sqs, self._patch = tables, tables.aws.sqs, monkeypatch
+        for name in FEEDS:
+            dead_letters = self.sqs.create(f"{name}Dead")
+            self.sqs.create(name, dead_letters=dead_letters, max_receive_count=1000)
+        for table in Table:
+            monkeypatch.setenv(f"{table.name}_TABLE_NAME", table.value)
+        # Threads would not wait in virtual time.
+        monkeypatch.setattr(runtime, "executor", lambda: None)
+        for function in QUEUES_OF:
+            self._enter(function)
+        self._handlers = {function: load_handler(function) for function in QUEUES_OF}
+
+    def _enter(self, function):
+        for prefix, name in QUEUES_OF[function].items():
+            queue = self.sqs.queues[name]
+            self._patch.setenv(f"{prefix}QUEUE_URL", queue.url)
+            self._patch.setenv(f"{prefix}DEAD_LETTER_QUEUE_URL", queue.dead_letters.url)
+
+    def invoke(self, function, event):
+        self._enter(function)
+        handler = self._handlers[function]
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler(event, FakeContext(function))
+
+    def send(self, name, *bodies):
+        for body in bodies:
+            text = body if isinstance(body, str) else json.dumps(body)
+            request = {"QueueUrl": self.sqs.queues[name].url, "MessageBody": text}
+            self.sqs.answer("SendMessage", request)
+
+    def deliver(self, name, change=lambda records: records):
+        """Deliver what is visible, up to ten messages. Returns how many were returned."""
+        queue = self.sqs.queues[name]
+        request = {"QueueUrl": queue.url, "MaxNumberOfMessages": 10}
+        request["MessageSystemAttributeNames"] = ["All"]
+        event = event_of_received(self.sqs.answer("ReceiveMessage", request)["Messages"], queue.arn)
+        event["Records"] = change(event["Records"])
+        answer = self.invoke(FEEDS[name], event)
+        returned = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for record in event["Records"]:
+            if record["messageId"] not in returned:
+                handle = {"QueueUrl": queue.url, "ReceiptHandle": record["receiptHandle"]}
+                self.sqs.answer("DeleteMessage", handle)
+        return len(returned)
+
+    def dead_letters(self, name):
+        letters = self.sqs.queues[f"{name}Dead"].messages
+        return [message.attributes["errorCode"]["StringValue"] for message in letters]
+
+    def place(self, order_id="o", **more):
+        return self.invoke("place_orders", order_body(order_id, {"p": 2, "q": 3}) | more)
+
+    def ask(self, action, order_id="o", **more):
+        return self.invoke("change_orders", {"action": action, "orderId": order_id} | more)
+
+    def wait(self, seconds):
+        self.tables.clock.sleep(seconds)
+
+    def status(self, order_id="o"):
+        return order_row(self.tables, order_id)["status"]
+
+
+def asked(action, order_id="o", **more):
+    return {"action": action, "orderId": order_id} | more
+
+
+CAME = {"returnId": "rt-1", "items": [{"productId": "q", "quantity": 1}] * 2, "restock": True}
+
+
+@pytest.fixture
+def desk(tables, monkeypatch):
+    forget_what_handlers_made()
+    yield Desk(tables, monkeypatch)
+    forget_what_handlers_made()
+
+
+def test_a_confirmation_that_was_sent_in_time_counts_however_long_the_queue_is(desk):
+    desk.place(holdSeconds=60)
+    desk.send("OrderCommand", asked("confirm"))
+    desk.wait(3600)
+    assert desk.deliver("OrderCommand") == 0
+    assert desk.status() == "CONFIRMED"
+
+
+def test_a_confirmation_that_was_sent_too_late_is_told_in_the_row(desk):
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("OrderCommand", asked("confirm"))
+    assert desk.deliver("OrderCommand") == 0
+    row = order_row(desk.tables)
+    assert (row["status"], row["confirmationRejected"]["reason"]) == ("PENDING", "HOLD_ENDED")
+    assert desk.dead_letters("OrderCommand") == [], "it is an answer"
+
+
+def without_sent(records):
+    for record in records:
+        del record["attributes"]["SentTimestamp"]
+    return records
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1, "CONFIRMED"), (61, "PENDING")])
+def test_a_confirmation_of_an_unknown_time_counts_as_sent_when_it_arrives(desk, seconds, status):
+    desk.place(holdSeconds=60)
+    desk.send("OrderCommand", asked("confirm"))
+    desk.wait(seconds)
+    assert desk.deliver("OrderCommand", without_sent) == 0
+    assert desk.status() == status
+
+
+def test_commands_of_one_delivery_count_in_the_order_in_which_they_were_sent(desk):
+    desk.place(holdSeconds=60)
+    for seconds, action in ((1, "confirm"), (1, "fulfil"), (60, "confirm")):
+        desk.wait(seconds)
+        desk.send("OrderCommand", asked(action))
+    assert desk.deliver("OrderCommand", lambda records: records[::-1]) == 0
+    assert desk.status() == "FULFILLED"
+    assert "confirmationRejected" not in order_row(desk.tables)
+
+
+def test_early_commands_wait_for_their_order_but_a_cancellation_leaves_a_tombstone(desk):
+    early = [asked("confirm"), asked("fulfil"), asked("return", **CAME), asked("cancel", "gone")]
+    desk.send("OrderCommand", *early)
+    assert desk.deliver("OrderCommand") == 3
+    assert "userId" not in order_row(desk.tables, "gone")
+    desk.place()
+    desk.wait(60)
+    assert desk.deliver("OrderCommand") == 0
+    assert desk.status() == "FULFILLED"
+    assert desk.tables.stock("q") == 9
+
+
+@pytest.mark.parametrize("name", ["OrderCommand", "Expiry"])
+def test_what_stays_early_is_dead_lettered_in_the_end(desk, name):
+    desk.place(holdSeconds=604_800)
+    early = asked("confirm", "never") if name == "OrderCommand" else {"orderId": "o"}
+    desk.send(name, early)
+    for _ in range(EARLY_DELIVERIES - 1):
+        assert desk.deliver(name) == 1
+        assert desk.dead_letters(name) == []
+        desk.wait(LONGEST_DELAY_SECONDS)
+    assert desk.deliver(name) == 0
+    code = {"OrderCommand": "UNKNOWN_ORDER", "Expiry": "HOLD_NOT_ENDED"}[name]
+    assert desk.dead_letters(name) == [code]
+    assert desk.status() == "PENDING"
+
+
+def test_expiries_come_from_their_own_queue_and_poison_goes_to_its_own(desk):
+    """The body of a cancellation looks the same: the queue tells."""
+    desk.place("held", holdSeconds=60)
+    desk.place("kept")
+    desk.wait(61)
+    poison = ("{", {"orderId": ""}, asked("expire", "held"))
+    desk.send("Expiry", {"orderId": "held"}, {"orderId": "held"}, {"orderId": "kept"}, *poison)
+    desk.send("Expiry", {"orderId": "unknown"})
+    assert desk.deliver("Expiry") == 0
+    assert (desk.status("held"), desk.status("kept")) == ("EXPIRED", "PENDING")
+    assert desk.dead_letters("Expiry") == ["INVALID_JSON", *["SCHEMA_VIOLATION"] * 2]
+    desk.send("OrderCommand", {"orderId": "kept"}, asked("expire", "kept"))
+    assert desk.deliver("OrderCommand") == 0
+    assert desk.dead_letters("OrderCommand") == ["UNSUPPORTED_EVENT"] * 2
+    assert desk.tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_commands_that_can_never_succeed_are_dead_lettered_by_name(desk):
+    desk.place()
+    for action in ("confirm", "fulfil"):
+        desk.ask(action)
+    desk.ask("return", **CAME)
+    desk.place("foreign")
+    items = desk.tables.aws.dynamodb.tables["Orders"].items
+    items["foreign",] = items["foreign",] | {"status": {"S": "PACKED"}}
+    desk.send(
+        "OrderCommand",
+        asked("return", **CAME | {"restock": False}),
+        asked("confirm", "foreign"),
+        asked("return", **CAME),
+        asked("return", returnId="rt-2", restock=True),
+        asked("cancel"),
+    )
+    assert desk.deliver("OrderCommand") == 0
+    codes = ["SCHEMA_VIOLATION", "RETURN_ID_REUSED", "UNKNOWN_ORDER_STATUS"]
+    assert desk.dead_letters("OrderCommand") == codes
+    assert desk.tables.stock("q") == 10 - 3 - 3 + 2
+
+
+@pytest.mark.parametrize("are_hidden", [False, True])
+@pytest.mark.parametrize("commands", [500, 501])
+def test_a_hold_does_not_expire_while_a_confirmation_may_wait(desk, commands, are_hidden):
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("OrderCommand", *[asked("cancel", "gone")] * commands)
+    if are_hidden:
+        for message in desk.sqs.queues["OrderCommand"].messages:
+            message.visible_at, message.receive_count = desk.tables.clock.now() + 900, 1
+    desk.send("Expiry", {"orderId": "o"})
+    waits = commands > 500
+    assert desk.deliver("Expiry") == waits
+    assert desk.status() == ("PENDING" if waits else "EXPIRED")
+    if waits:
+        (expiry,) = desk.sqs.queues["Expiry"].messages
+        assert expiry.visible_at - desk.tables.clock.now() >= 9
+        desk.sqs.queues["OrderCommand"].messages.clear()
+        desk.wait(10)
+        assert desk.deliver("Expiry") == 0
+        assert desk.status() == "EXPIRED"
+
+
+def test_a_hold_does_not_expire_while_nobody_knows_what_waits(desk):
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("Expiry", {"orderId": "o"})
+
+    def refuse(operation, _):
+        if operation == "GetQueueAttributes":
+            raise ServiceError("AccessDenied", "not authorized")
+
+    desk.tables.before = refuse
+    assert desk.deliver("Expiry") == 1
+    assert desk.status() == "PENDING"
+
+
+def test_commands_are_answered_directly_at_once(desk):
+    unknown = {name: desk.ask(name) for name in ("confirm", "fulfil", "cancel")}
+    unknown["return"] = desk.ask("return", **CAME)
+    assert {(a["result"], a["reason"]) for a in unknown.values()} == {("REFUSED", "UNKNOWN_ORDER")}
+    desk.place(holdSeconds=60)
+    done = {"orderId": "o", "result": "APPLIED"}
+    nothing = {"stockReturned": {}}
+    assert desk.ask("fulfil")["reason"] == "NOT_CONFIRMED"
+    assert desk.ask("confirm") == done | nothing | {"status": "CONFIRMED"}
+    assert desk.ask("confirm") == {"orderId": "o", "result": "REPLAYED"}
+    assert desk.ask("fulfil") == done | nothing | {"status": "FULFILLED"}
+    assert desk.ask("cancel")["reason"] == "ORDER_FULFILLED"
+    back = done | {"status": "FULFILLED"}
+    assert desk.ask("return", **CAME) == back | {"stockReturned": {"q": 2}}
+    damaged = CAME | {"returnId": "rt-2", "restock": False, "items": CAME["items"][:1]}
+    assert desk.ask("return", **damaged) == back | nothing
+    assert desk.ask("return", **CAME)["result"] == "REPLAYED"
+    assert desk.ask("return", **CAME | {"restock": False})["errorCode"] == "RETURN_ID_REUSED"
+    assert desk.ask("return", **CAME | {"returnId": "rt-3"})["reason"] == "NOT_DELIVERED"
+    desk.place("late", holdSeconds=60)
+    desk.wait(61)
+    assert desk.ask("confirm", "late")["reason"] == "HOLD_ENDED"
+    both = {"status": "CANCELLED", "stockReturned": {"p": 2, "q": 3}}
+    assert desk.ask("cancel", "late") == done | both | {"orderId": "late"}
+    for action in ("expire", "place", None):
+        assert desk.ask(action)["errorCode"] == "UNSUPPORTED_EVENT"
+    assert desk.tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_an_order_is_answered_directly_at_once(desk, monkeypatch):
+    monkeypatch.setenv("HOLD_SECONDS", "600")
+    placed = desk.place(action="place", attributes={"channel": "phone"})
+    assert placed == {
+        "result": "APPLIED",
+        "orderId": "o",
+        "status": "PENDING",
+        "version": 1,
+        "expiresAt": order_row(desk.tables)["expiresAt"],
+    }
+    assert "holdSeconds" not in order_row(desk.tables), "the setting's hold is not the sender's"
+    replayed = desk.place(attributes={"channel": "phone"})
+    assert replayed == placed | {"result": "REPLAYED"}
+    assert desk.place(attributes={"channel": "web"})["errorCode"] == "ORDER_ID_REUSED"
+    short = desk.place("short", items=[{"productId": "p", "quantity": 9}])
+    assert (short["result"], short["reason"]) == ("REFUSED", "INSUFFICIENT_STOCK")
+    assert (short["status"], short["version"]) == ("REJECTED", 1)
+    wrong = desk.place("wrong", holdSeconds=59)
+    assert (wrong["errorCode"], wrong["field"]) == ("SCHEMA_VIOLATION", "holdSeconds")
+    assert desk.invoke("place_orders", {"action": "place"})["errorCode"] == "UNSUPPORTED_EVENT"
+
+    def throttle(operation, _):
+        if operation == "TransactWriteItems":
+            raise ServiceError("ThrottlingException", "Rate exceeded")
+
+    desk.tables.before = throttle
+    later = desk.place("later")
+    assert (later["result"], later["orderId"]) == ("RETRY_LATER", "later")
+    desk.tables.before = lambda *_: None
+    assert desk.place("later")["result"] == "APPLIED"
+
+
+def test_what_became_of_orders_is_counted_once(desk, capsys):
+    for order_id in ("o", "held", "late"):
+        desk.place(order_id, holdSeconds=60)
+    capsys.readouterr()
+    desk.send("OrderCommand", *[asked("confirm")] * 2, asked("fulfil"), asked("return", **CAME))
+    desk.deliver("OrderCommand")
+    desk.wait(70)
+    desk.send("OrderCommand", *[asked("confirm", "late")] * 2)
+    desk.send("OrderCommand", asked("cancel", "late"), asked("confirm", "late"))
+    desk.deliver("OrderCommand")
+    desk.send("Expiry", *[{"orderId": "held"}] * 2, {"orderId": "late"})
+    desk.deliver("Expiry")
+    desk.ask("confirm", "held")
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    counted = {
+        name: sum(emf.values_of(samples, name))
+        for name in ("Confirmed", "Fulfilled", "Returned", "Cancelled", "Expired")
+        for name in (f"Orders{name}",)
+    }
+    assert counted == dict.fromkeys(counted, 1)
+    rejected = emf.values_of(samples, "ConfirmationsRejected")
+    assert rejected == [1, 1], "of `late` when its hold was over, and of `held` when it was expired"
+    (delay,) = emf.values_of(samples, "ExpiryDelay")
+    assert 9 < delay < 12
