@@ -14,6 +14,7 @@ from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from infra import assets
+from infra.events import Events
 from infra.queues import QueuePair, Queues
 from infra.settings import QueueSettings, Settings
 from infra.tables import Tables
@@ -29,6 +30,7 @@ class Functions(Construct):
         settings: Settings,
         tables: Tables,
         queues: Queues,
+        events: Events,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
@@ -62,7 +64,12 @@ class Functions(Construct):
             self.place_orders.add_environment("HOLD_SECONDS", str(settings.hold_seconds))
         self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
         # UpdateItem: if the cancellation came first, the order fills in its tombstone.
-        self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem", "UpdateItem"])
+        # GetItem: to tell who places one order directly where it stands.
+        self._allow(
+            self.place_orders,
+            tables.orders,
+            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
+        )
         self._allow(self.place_orders, tables.allotments, _USE_LANES)
 
         self.adjust_stock = self._function(
@@ -144,6 +151,13 @@ class Functions(Construct):
         self._allow(self.sweep, tables.allotments, _USE_LANES)
         self.sweep_schedule = self._every_minute(self.sweep, "Sweep", {"action": "sweep"})
 
+        self.publish_events = self._function(
+            "publish_events", "PublishEvents", "Announces what became of orders and products", {}
+        )
+        events.announce(
+            self.publish_events, queues.undeliverable_events, tables.orders, tables.products
+        )
+
     @property
     def all(self) -> dict[str, lambda_.Function]:
         """The functions by construct id."""
@@ -155,6 +169,7 @@ class Functions(Construct):
             "ManageProducts": self.manage_products,
             "CountStock": self.count_stock,
             "Sweep": self.sweep,
+            "PublishEvents": self.publish_events,
         }
 
     def _function(

@@ -18,10 +18,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.functions import Functions
-from infra.queues import QueuePair, Queues
+from infra.queues import Queues
 from infra.settings import Settings
 from infra.tables import Tables
 
@@ -40,8 +41,13 @@ HEALTHY_RETRY_SUCCESS = 0.99
 # With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
 MOST_DRAWS_LOST = 0.25
 
+MOST_EXPIRY_DELAY_SECONDS = 10
+
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
+
+# Outcomes are published within a second or two. What is too old at 23 hours is given up, so this is long before.
+LATE_EVENTS_SECONDS = 300
 
 # What an alarm makes of silence, by what it watches. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/
 # alarms-and-missing-data.html
@@ -63,6 +69,8 @@ _SILENCE = {
     # Nothing is drawn: nothing is lost. Nothing came back for a corrupt page: none was met, or nobody orders.
     "DrawsLost": cloudwatch.TreatMissingData.NOT_BREACHING,
     "CorruptPage": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Reported with invocations of what reads a stream.
+    "IteratorAge": cloudwatch.TreatMissingData.NOT_BREACHING,
     # Reported with invocations.
     "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
     "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
@@ -82,10 +90,8 @@ _MINUTE = Duration.minutes(1)
 _FIVE_MINUTES = Duration.minutes(5)
 _GREEN, _RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
 _BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
-_PALETTE = (
-    *(_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY),
-    *("#17becf", "#e377c2", "#bcbd22"),
-)
+_PINK, _OLIVE, _TEAL = "#e377c2", "#bcbd22", "#17becf"
+_PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY, _PINK, _OLIVE, _TEAL)
 _WIDTH = 24
 
 
@@ -112,6 +118,7 @@ class Monitoring(Construct):
         super().__init__(scope, construct_id)
         self._service = settings.service_name
         self._queues = queues.all
+        self._undeliverable = queues.undeliverable_events
         self._functions = functions.all
         self._tables: dict[str, dynamodb.TableV2] = {
             "Products": tables.products,
@@ -154,6 +161,8 @@ class Monitoring(Construct):
         )
         for section in (
             self._flow,
+            self._life,
+            self._events,
             self._contention,
             self._lanes,
             self._efficiency,
@@ -186,11 +195,14 @@ class Monitoring(Construct):
             period=period,
         )
 
+    def _iterator_age(self, statistic: str) -> cloudwatch.Metric:
+        """How old the changes are that the publisher is handed, in milliseconds."""
+        return self._of_function(
+            self._functions["PublishEvents"], "IteratorAge", statistic, "oldest change", _ORANGE
+        )
+
     @staticmethod
-    def _of_queue(
-        pair: QueuePair, name: str, label: str, color: str, *, dead: bool = False
-    ) -> cloudwatch.Metric:
-        queue = pair.dead_letters if dead else pair.queue
+    def _of_queue(queue: sqs.Queue, name: str, label: str, color: str) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace="AWS/SQS",
             metric_name=name,
@@ -239,7 +251,7 @@ class Monitoring(Construct):
 
     def _each_queue(self, name: str, *, dead: bool = False) -> list[cloudwatch.Metric]:
         return [
-            self._of_queue(pair, name, label, color, dead=dead)
+            self._of_queue(pair.dead_letters if dead else pair.queue, name, label, color)
             for label, pair, color in _painted(self._queues)
         ]
 
@@ -261,7 +273,7 @@ class Monitoring(Construct):
         for name, pair in self._queues.items():
             self._alarm(
                 f"{name}DeadLetters",
-                self._of_queue(pair, "ApproximateNumberOfMessagesVisible", name, _RED, dead=True),
+                self._of_queue(pair.dead_letters, "ApproximateNumberOfMessagesVisible", name, _RED),
                 0,
                 f"Messages of {name} were dead-lettered: they can never succeed, or were delivered too often. First: "
                 "read errorCode and errorMessage of the dead letters (inventory-orders status). They say what the "
@@ -269,7 +281,7 @@ class Monitoring(Construct):
             )
             self._alarm(
                 f"{name}OldestMessage",
-                self._of_queue(pair, "ApproximateAgeOfOldestMessage", name, _ORANGE),
+                self._of_queue(pair.queue, "ApproximateAgeOfOldestMessage", name, _ORANGE),
                 OLDEST_MESSAGE_SECONDS,
                 f"A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check "
                 "whether the function runs (errors, throttles), then why messages are returned (cause in its log).",
@@ -332,12 +344,28 @@ class Monitoring(Construct):
             periods=4,
             breaching=1,
         )
+        self._alarm(
+            "UndeliverableEvents",
+            self._of_queue(
+                self._undeliverable, "ApproximateNumberOfMessagesVisible", "undeliverable", _RED
+            ),
+            0,
+            "Outcomes could not be published, so nobody hears of them. First: read errorCode and errorMessage in "
+            "UndeliverableEventsQueue. Repair what they say, then announce these orders again (inventory-orders announce).",
+        )
+        self._alarm(
+            "PublishEventsIteratorAge",
+            self._iterator_age("Maximum"),
+            1000 * LATE_EVENTS_SECONDS,
+            "Outcomes are published more than 5 minutes late: the bus refuses them, or the function fails. Nothing is lost "
+            "for 23 hours. First: read why in the log of PublishEvents (refusals).",
+            periods=3,
+        )
         for name, function in self._functions.items():
-            follows = (
-                "units may stay in lanes, and holds may not end, until it is repaired"
-                if name == "Sweep"
-                else "its messages return after the visibility timeout"
-            )
+            follows = {
+                "Sweep": "units may stay in lanes, and holds may not end, until it is repaired",
+                "PublishEvents": "the stream hands it the same changes again, and the next ones wait",
+            }.get(name, "its messages return after the visibility timeout")
             self._alarm(
                 f"{name}Errors",
                 self._of_function(function, "Errors", "Sum", name, _RED),
@@ -532,6 +560,91 @@ class Monitoring(Construct):
                 [self._metric("LowStock", "Sum", "low or out of stock", _ORANGE)],
                 "per period",
                 width=12,
+            ),
+        )
+
+    def _events(self) -> None:
+        self._heading(
+            "Do others hear of it?",
+            "What becomes of orders and products is published on the bus, each order's outcomes in their order. **Changes "
+            "get older** and events are refused: look at the bus. **Undeliverable** events stay in their queue until "
+            "somebody acts: nobody else hears of them.",
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Events",
+                [
+                    self._metric("EventsPublished", "Sum", "published", _GREEN),
+                    self._metric("EventsRefused", "Sum", "refused, sent again", _ORANGE),
+                    self._metric("EventsUndeliverable", "Sum", "undeliverable", _RED),
+                ],
+                "per period",
+                width=6,
+            ),
+            self._graph(
+                "From the outcome until it is published",
+                [
+                    self._metric("EventDelay", "p50", "p50", _GREEN),
+                    self._metric("EventDelay", "p99", "p99", _RED),
+                ],
+                "ms",
+                width=6,
+            ),
+            self._graph(
+                "Age of the changes",
+                [self._iterator_age("Maximum")],
+                "ms",
+                width=6,
+                line=(1000 * LATE_EVENTS_SECONDS, "late"),
+            ),
+            self._graph(
+                "Undeliverable events",
+                [
+                    self._of_queue(
+                        self._undeliverable,
+                        "ApproximateNumberOfMessagesVisible",
+                        "waiting for somebody",
+                        _RED,
+                    )
+                ],
+                "messages",
+                width=6,
+            ),
+        )
+
+    def _life(self) -> None:
+        self._heading(
+            "What becomes of placed orders?",
+            "A hold ends on time if expiries are **3 to 10 s late**: later, look at the age of ExpiryQueue and at the sweep. "
+            "While very many commands wait, holds do not expire, since a payment may be among them. **Confirmed in vain** "
+            "are orders to refund: their rows say why.",
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Steps",
+                [
+                    self._metric("OrdersConfirmed", "Sum", "confirmed", _GREEN),
+                    self._metric("OrdersFulfilled", "Sum", "fulfilled", _BLUE),
+                    self._metric("OrdersCancelled", "Sum", "cancelled", _GREY),
+                    self._metric("OrdersExpired", "Sum", "expired", _ORANGE),
+                    self._metric("OrdersReturned", "Sum", "returns", _PURPLE),
+                ],
+                "per period",
+            ),
+            self._graph(
+                "How long after its end a hold expires",
+                [
+                    self._metric("ExpiryDelay", "p50", "p50", _GREEN),
+                    self._metric("ExpiryDelay", "p99", "p99", _ORANGE),
+                    self._metric("ExpiryDelay", "Maximum", "latest", _RED),
+                ],
+                "seconds",
+                line=(MOST_EXPIRY_DELAY_SECONDS, "p99 healthy below 10 s"),
+            ),
+            self._graph(
+                "Confirmed in vain",
+                [self._metric("ConfirmationsRejected", "Sum", "to refund", _RED)],
+                "per period",
             ),
         )
 

@@ -49,6 +49,9 @@ class Queues(Construct):
             "OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders"
         )
         self.expiries = self._pair("ExpiryQueue", "ExpiryDeadLetterQueue", "change_orders")
+        self.undeliverable_events = self._queue(
+            "UndeliverableEventsQueue", fifo=False, retention=_DEAD_LETTER_RETENTION
+        )
 
     @property
     def all(self) -> dict[str, QueuePair]:

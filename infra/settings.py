@@ -199,7 +199,7 @@ MOST_LANES = 95
 _STAGE = re.compile("[a-z0-9-]{1,20}")
 _FUNCTIONS = {
     *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
-    *("change_orders", "sweep"),
+    *("change_orders", "sweep", "publish_events"),
 }
 _QUEUES = {
     *("OrderQueue", "OrderQueueFifo", "StockQueue", "CancellationQueue", "CatalogueQueue"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Stack, Tags
 from constructs import Construct
 
+from infra.events import Events
 from infra.functions import Functions
 from infra.monitoring import Monitoring
 from infra.queues import Queues
@@ -24,7 +25,8 @@ class InventoryOrdersStack(Stack):
         )
         tables = Tables(self, "Tables", settings)
         queues = Queues(self, "Queues", settings)
-        functions = Functions(self, "Functions", settings, tables, queues)
+        events = Events(self, "Events", settings)
+        functions = Functions(self, "Functions", settings, tables, queues, events)
         monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions)
         Tags.of(self).add("service", settings.service_name)
 
@@ -43,6 +45,8 @@ class InventoryOrdersStack(Stack):
             "CatalogueDeadLetterQueueUrl": queues.catalogue.dead_letters.queue_url,
             "OrderCommandDeadLetterQueueUrl": queues.commands.dead_letters.queue_url,
             "ExpiryDeadLetterQueueUrl": queues.expiries.dead_letters.queue_url,
+            "UndeliverableEventsQueueUrl": queues.undeliverable_events.queue_url,
+            "EventBusName": events.bus.event_bus_name,
             "ProductsTableName": tables.products.table_name,
             "OrdersTableName": tables.orders.table_name,
             "StockAdjustmentsTableName": tables.stock_adjustments.table_name,

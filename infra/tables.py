@@ -8,6 +8,9 @@ from constructs import Construct
 
 from infra.settings import Settings
 
+# What has happened follows from the row before and after.
+_BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
+
 
 class Tables(Construct):
     """Products, Orders, StockAdjustments and Allotments: on demand, encrypted, with point-in-time recovery for 35 days."""
@@ -15,11 +18,11 @@ class Tables(Construct):
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self.products = self._table("Products", "productId")
+        self.products = self._table("Products", "productId", stream=_BOTH_IMAGES)
         self.orders = self._table(
             "Orders",
             "orderId",
-            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,
+            stream=_BOTH_IMAGES,
             indexes=[
                 dynamodb.GlobalSecondaryIndexPropsV2(
                     index_name="byUser",

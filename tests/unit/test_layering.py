@@ -28,14 +28,19 @@ MAY_IMPORT = {
     ),
     "inventory_orders.products": (*BASICS, "inventory_orders.store", "inventory_orders.engine"),
     "inventory_orders.messages": BASICS,
+    "inventory_orders.announcing": BASICS,
     "inventory_orders.invocation": (
         *BASICS,
         *("inventory_orders.store", "inventory_orders.engine", "inventory_orders.products"),
+        "inventory_orders.announcing",
     ),
-    "inventory_orders.invocation.sqs": ("inventory_orders.errors",),
+    "inventory_orders.invocation.sqs": (
+        *("inventory_orders.errors", "inventory_orders.announcing.publisher"),
+    ),
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
         *("inventory_orders.engine.outcomes", "inventory_orders.engine.sweep"),
+        "inventory_orders.engine.holds",
         *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
     ),
@@ -54,9 +59,10 @@ MAY_IMPORT = {
 # Library -> the modules that may import it. All others may be imported anywhere.
 CONFINED = {
     "aws_cdk": ("infra", "app", "tests"),
-    # In the package DynamoDB and SQS have one door each.
+    # In the package DynamoDB, SQS and EventBridge have one door each.
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
+        "inventory_orders.announcing.bus",
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "boto3": (
@@ -156,6 +162,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.store.rows", "inventory_orders.engine.committer"),
         ("inventory_orders.engine.committer", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
+        ("inventory_orders.announcing.publisher", "botocore.exceptions"),
         ("inventory_orders.clock", "operations.audit"),
         ("operations.audit", "local.endpoint"),
         ("local.stack", "cli"),

@@ -49,6 +49,18 @@ class CorruptItemError(InventoryOrdersError):
         self.code = code
 
 
+class CannotAnnounceError(InventoryOrdersError):
+    """A row does not say what has happened to it: somebody else wrote it.
+
+    Attributes:
+        code: `UNREADABLE_ROW` or `UNKNOWN_ORDER_STATUS`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class StoreError(InventoryOrdersError):
     """A request to DynamoDB failed.
 

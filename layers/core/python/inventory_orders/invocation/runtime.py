@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 
+from inventory_orders.announcing import bus
+from inventory_orders.announcing.bus import Bus
+from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.holds import SentHolds, nothing_sent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -45,6 +53,8 @@ class Settings:
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
+        event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
+        undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
     """
 
     products_table: str
@@ -56,6 +66,8 @@ class Settings:
     queue: Queue | None
     fifo_queue: Queue | None
     expiry_queue: Queue | None
+    event_bus: str | None = None
+    undeliverable_events: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -95,6 +107,8 @@ class Settings:
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
             expiry_queue=queue("EXPIRY_"),
+            event_bus=values.get("EVENT_BUS_NAME"),
+            undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
         )
 
 
@@ -112,13 +126,19 @@ def prepare() -> None:
     except ConfigurationError:
         return
     _atomic_decrement(settings)
-    if settings.queue is not None:
-        _queues(settings)
+    if settings.queue is not None or settings.expiry_queue is not None:
+        _sqs_client(settings)
 
 
 def hold_seconds() -> int | None:
     """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
     return Settings.from_environment().hold_seconds
+
+
+def prepare_to_announce() -> None:
+    """The same for the function that announces outcomes. It needs no tables: it is handed their rows."""
+    with suppress(ConfigurationError):
+        publisher()
 
 
 def store() -> Store:
@@ -142,7 +162,10 @@ def queues() -> Queues:
     Raises:
         ConfigurationError: It names none.
     """
-    return _queues(Settings.from_environment())
+    settings = Settings.from_environment()
+    if settings.queue is None:
+        raise ConfigurationError("the environment variable QUEUE_URL is not set")
+    return Queues(_sqs_client(settings), settings.queue, settings.fifo_queue)
 
 
 def expiry_queues() -> Queues:
@@ -154,7 +177,28 @@ def expiry_queues() -> Queues:
     settings = Settings.from_environment()
     if settings.expiry_queue is None:
         raise ConfigurationError("the environment variable EXPIRY_QUEUE_URL is not set")
-    return Queues(_queues(settings).client, settings.expiry_queue)
+    return Queues(_sqs_client(settings), settings.expiry_queue)
+
+
+@cache
+def sent_holds() -> SentHolds:
+    """The holds that this process has sent lately."""
+    return nothing_sent()
+
+
+def publisher() -> tuple[Publisher, UndeliverableEvents]:
+    """What puts events on the bus of the environment, and the queue of what it cannot put there.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    if settings.undeliverable_events is None:
+        raise ConfigurationError(
+            "the environment variable UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
+        )
+    queue = UndeliverableEvents(_sqs_client(settings), settings.undeliverable_events)
+    return Publisher(_bus(settings), queue.park, SystemClock()), queue
 
 
 @cache
@@ -185,11 +229,15 @@ def _atomic_decrement(settings: Settings) -> AtomicDecrement:
 
 
 @cache
-def _queues(settings: Settings) -> Queues:
-    if settings.queue is None:
-        raise ConfigurationError("the environment variable QUEUE_URL is not set")
-    client = boto3.client("sqs", config=sqs.CLIENT_CONFIG)
-    return Queues(client, settings.queue, settings.fifo_queue)
+def _bus(settings: Settings) -> Bus:
+    if settings.event_bus is None:
+        raise ConfigurationError("the environment variable EVENT_BUS_NAME is not set")
+    return Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
+
+
+@cache
+def _sqs_client(settings: Settings) -> SQSClient:  # noqa: ARG001 - another environment, another client
+    return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
 
 
 def time_left(context: Any) -> Callable[[], float]:

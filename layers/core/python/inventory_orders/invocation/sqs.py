@@ -1,10 +1,12 @@
-"""The only code that talks to SQS: dead letters, and the delay of returned messages."""
+"""The only code that talks to SQS: dead letters, delays, messages for later, and events that nobody can publish."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
@@ -14,7 +16,12 @@ from inventory_orders.errors import PoisonMessageError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
+    from mypy_boto3_sqs.type_defs import (
+        MessageAttributeValueTypeDef,
+        SendMessageBatchRequestEntryTypeDef,
+    )
+
+    from inventory_orders.announcing.publisher import Undeliverable
 
 # What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
 CLIENT_CONFIG = Config(
@@ -32,6 +39,7 @@ _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
 _BYTES_PER_CALL = 262_144
 _MAX_ERROR_MESSAGE = 512
+_LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,28 @@ class SqsCalls:
                 sent |= {batch[int(entry_id)] for entry_id in taken}
         return poison.keys() - sent
 
+    def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
+        """Send messages to the standard queue, for later.
+
+        Args:
+            bodies: At most 10, each with the Unix second before which nobody is to see it; SQS hides it for 15 minutes at
+                the most.
+
+        Returns:
+            The numbers of those that SQS took.
+        """
+        now = time.time()
+        entries = [
+            {
+                "Id": str(index),
+                "MessageBody": body,
+                "DelaySeconds": min(_LONGEST_DELAY_SECONDS, max(0, ceil(at - now))),
+            }
+            for index, (body, at) in enumerate(bodies)
+        ]
+        url = self._queues.standard.url
+        return {int(entry_id) for entry_id in self._call("send_message_batch", url, entries)}
+
     def delay(self, seconds: Mapping[Message, int]) -> None:
         """Hide messages for so many seconds each, from now on.
 
@@ -175,17 +205,65 @@ class SqsCalls:
         return []
 
 
+class UndeliverableEvents:
+    """The queue of what cannot be published.
+
+    Args:
+        client: An SQS client; `CLIENT_CONFIG` is meant for it.
+        url: The queue's.
+
+    Attributes:
+        errors: What SQS did not do, for the log.
+    """
+
+    def __init__(self, client: SQSClient, url: str) -> None:
+        self._client = client
+        self._url = url
+        self.errors: list[str] = []
+
+    def park(self, event: Undeliverable) -> bool:
+        """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
+        return self._send(event, event.body) or (
+            len(event.body) > _BYTES_PER_CALL
+            and self._send(event, json.dumps({"id": event.id, "bytes": len(event.body)}))
+        )
+
+    def _send(self, event: Undeliverable, body: str) -> bool:
+        try:
+            self._client.send_message(
+                QueueUrl=self._url,
+                MessageBody=body,
+                MessageAttributes=_attributes(event.code, event.message, event.id),
+            )
+        except (BotoCoreError, ClientError) as error:
+            self.errors.append(str(error))
+            return False
+        return True
+
+
+def _attributes(
+    code: str, message: str, original_id: str
+) -> dict[str, MessageAttributeValueTypeDef]:
+    """Why a message is where it is, for machines and for people."""
+    said = {
+        "errorCode": printable(code),
+        "errorMessage": printable(message),
+        "originalMessageId": printable(original_id),
+    }
+    return {
+        # SQS takes no empty one.
+        name: {"DataType": "String", "StringValue": text or "?"}
+        for name, text in said.items()
+    }
+
+
 def _dead_letter_entry(
     entry_id: str, message: Message, error: PoisonMessageError
 ) -> SendMessageBatchRequestEntryTypeDef:
     entry: SendMessageBatchRequestEntryTypeDef = {
         "Id": entry_id,
         "MessageBody": message.body,
-        "MessageAttributes": {
-            "errorCode": {"DataType": "String", "StringValue": error.code},
-            "errorMessage": {"DataType": "String", "StringValue": printable(error.message)},
-            "originalMessageId": {"DataType": "String", "StringValue": message.message_id},
-        },
+        "MessageAttributes": _attributes(error.code, error.message, message.message_id),
     }
     if message.group is not None:
         entry["MessageGroupId"] = message.group

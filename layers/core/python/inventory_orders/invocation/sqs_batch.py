@@ -31,7 +31,7 @@ Handler = Callable[[Any, Any], dict[str, Any]]
 
 
 class UnsupportedEventError(InventoryOrdersError):
-    """The handler was invoked with something that is not a batch of SQS messages."""
+    """The handler was invoked with something that is not a batch of what it takes."""
 
 
 class Disposition(Enum):

@@ -17,6 +17,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
+from inventory_orders.announcing.publisher import Report
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand, Transition
 from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
@@ -194,6 +195,30 @@ def emit_stats(
                 "productStatus": product.status.value,
             },
         )
+
+
+def emit_events(report: Report, queue_errors: Sequence[str]) -> None:
+    """Count what became of events, and log each that nobody will hear of."""
+    _count("EventsPublished", len(report.published))
+    if report.refusals:
+        _count("EventsRefused", len(report.refusals))
+    if report.undeliverable:
+        _count("EventsUndeliverable", len(report.undeliverable))
+    for seconds in report.delays:
+        metrics.add_metric("EventDelay", MetricUnit.Milliseconds, seconds * 1000)
+    for parked in report.undeliverable:
+        # The message quotes the row, so it stays out of the log.
+        logger.error("event parked", extra={"eventId": parked.id, "errorCode": parked.code})
+    if queue_errors:
+        logger.error("SQS did not carry out requests", extra={"errors": queue_errors})
+    fields: dict[str, object] = {"published": len(report.published)}
+    if report.refusals:
+        fields["refusals"] = dict(Counter(refusal.code for refusal in report.refusals))
+        fields["detail"] = report.refusals[-1].message
+    if report.left:
+        logger.warning("not all events published", extra=fields | {"left": report.left})
+    else:
+        logger.info("events published", extra=fields)
 
 
 def _log_message(result: MessageResult[T]) -> None:

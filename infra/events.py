@@ -1,0 +1,120 @@
+"""The bus that outcomes are announced on, and how changes of the tables reach the function that announces them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from aws_cdk import Duration, Names
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.settings import Settings
+
+
+class Events(Construct):
+    """The event bus of one stage."""
+
+    def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
+        super().__init__(scope, construct_id)
+        self.bus = events.EventBus(
+            self,
+            "EventBus",
+            event_bus_name=settings.stack_name,
+            description=f"What becomes of orders and products, stage {settings.stage}",
+        )
+
+    def announce(
+        self,
+        function: lambda_.Function,
+        undeliverable: sqs.Queue,
+        orders: dynamodb.TableV2,
+        products: dynamodb.TableV2,
+    ) -> None:
+        """Have a function announce the changes of both tables.
+
+        Args:
+            function: It raises until it has published all of a batch, or parked it in `undeliverable`.
+            undeliverable: Takes what can never be published.
+            orders: Each change is announced, if it is news.
+            products: Only a change of status is.
+        """
+        function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
+        function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)
+        self._listen(function, undeliverable, orders, None)
+        self._listen(function, undeliverable, products, _CHANGES_OF_STATUS)
+        for action, resource in (
+            ("events:PutEvents", self.bus.event_bus_arn),
+            # Lambda too sends to it, with the role of the function.
+            # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
+            ("sqs:SendMessage", undeliverable.queue_arn),
+        ):
+            function.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+
+    def _listen(
+        self,
+        function: lambda_.Function,
+        undeliverable: sqs.Queue,
+        table: dynamodb.TableV2,
+        filters: list[Mapping[str, object]] | None,
+    ) -> None:
+        mapping = function.add_event_source_mapping(
+            f"DynamoDBEventSource:{Names.node_unique_id(table.node)}",
+            event_source_arn=table.table_stream_arn,
+            # LATEST can miss changes while the mapping is created or updated.
+            # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
+            starting_position=lambda_.StartingPosition.TRIM_HORIZON,
+            batch_size=BATCH_SIZE,
+            # Several batches of a shard at once; one after the other still for each item.
+            # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
+            parallelization_factor=4,
+            # A batch that fails is repeated, halved, until its records are too old: a stream keeps them for 24 hours.
+            # What is given up then leaves a note of where it was in the stream, and the shard goes on.
+            # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
+            bisect_batch_on_error=True,
+            retry_attempts=-1,
+            max_record_age=Duration.hours(23),
+            filters=filters,
+        )
+        # The CDK's own way lets the role do more than send.
+        resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
+        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+            on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
+                destination=undeliverable.queue_arn
+            )
+        )
+        function.add_to_role_policy(
+            iam.PolicyStatement(actions=_READ_STREAM, resources=[table.table_stream_arn or ""])
+        )
+
+
+BATCH_SIZE = 100
+
+
+def _change(before: list[str], after: str) -> Mapping[str, object]:
+    """A change of a product's status, as a filter has it."""
+    images = {"OldImage": before, "NewImage": [after]}
+    pattern = {image: {"status": {"S": statuses}} for image, statuses in images.items()}
+    return lambda_.FilterCriteria.filter({"dynamodb": pattern})
+
+
+# What the function would announce; a sale, or a claim, that leaves the status as it is does not even invoke it.
+# docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html
+_CHANGES_OF_STATUS = [
+    _change(["ACTIVE"], "LOW_STOCK"),
+    _change(["ACTIVE", "LOW_STOCK"], "OUT_OF_STOCK"),
+    _change(["OUT_OF_STOCK"], "LOW_STOCK"),
+    _change(["LOW_STOCK", "OUT_OF_STOCK"], "ACTIVE"),
+]
+
+# docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
+_READ_STREAM = [
+    "dynamodb:DescribeStream",
+    "dynamodb:GetRecords",
+    "dynamodb:GetShardIterator",
+    "dynamodb:ListStreams",
+]

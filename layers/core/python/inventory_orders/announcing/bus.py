@@ -1,0 +1,141 @@
+"""The only code that talks to EventBridge: puts events on the bus, and says which of them it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+# The publisher decides about repetitions, so the client makes none.
+CLIENT_CONFIG = Config(
+    connect_timeout=1,
+    read_timeout=3,
+    retries={"total_max_attempts": 1, "mode": "standard"},
+    tcp_keepalive=True,
+)
+WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
+
+MOST_ENTRIES = 10
+"""docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
+
+MOST_BYTES = 262_144
+"""All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html."""
+
+# Codes that say nothing about the event: nobody is let in at this rate, or by this role.
+# docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
+_NOT_THE_EVENT = {"ThrottlingException", "Throttling", "RequestLimitExceeded"}
+
+# What a call gets as a whole, though one of its entries may be to blame.
+_INVALID_CALL = {"ValidationException", "ValidationError", "InvalidParameterValue", "413"}
+
+
+class EventBridge(Protocol):
+    """As much of a client of EventBridge as the bus needs."""
+
+    def put_events(self, *, Entries: Sequence[Any]) -> Any:  # noqa: N803 - as boto3 has it
+        """Put at most ten events on their buses."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is put on the bus.
+
+    Attributes:
+        source: Who says it.
+        detail_type: What has happened.
+        detail: JSON.
+    """
+
+    source: str
+    detail_type: str
+    detail: str
+
+    @property
+    def size(self) -> int:
+        """Bytes, as EventBridge counts them.
+
+        docs.aws.amazon.com/eventbridge/latest/userguide/calculate-putevents-entry-size.html
+        """
+        return sum(len(text.encode()) for text in (self.source, self.detail_type, self.detail))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the bus did not take an entry, or perhaps did not: the answer may have been lost.
+
+    Attributes:
+        code: EventBridge's, or the name of the client's exception.
+        message: In words.
+        alone: Whether the entry has to be sent alone, to find out whether it is to blame.
+    """
+
+    code: str
+    message: str
+    alone: bool = False
+
+    @property
+    def may_be_the_events_fault(self) -> bool:
+        """Whether the event itself can be the reason."""
+        return self.code not in _NOT_THE_EVENT
+
+
+class Bus:
+    """One event bus.
+
+    Args:
+        client: `CLIENT_CONFIG` is meant for it.
+        name: The bus.
+    """
+
+    def __init__(self, client: EventBridge, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def put(self, entries: Sequence[Entry]) -> list[Refusal | None]:
+        """Send one call. Returns for each entry None if the bus has taken it, else why not."""
+        request = [
+            {
+                "EventBusName": self._name,
+                "Source": entry.source,
+                "DetailType": entry.detail_type,
+                "Detail": entry.detail,
+            }
+            for entry in entries
+        ]
+        try:
+            answers = self._client.put_events(Entries=request)["Entries"]
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            return [Refusal(code, str(error), alone=code in _INVALID_CALL)] * len(entries)
+        except BotoCoreError as error:
+            return [Refusal(type(error).__name__, str(error))] * len(entries)
+        # A refusal stands among the answers; the call as a whole has succeeded.
+        return [
+            None
+            if "ErrorCode" not in answer
+            else Refusal(answer["ErrorCode"], answer.get("ErrorMessage", ""))
+            for answer in answers
+        ]
+
+
+def calls_of(entries: Sequence[tuple[Entry, bool]]) -> Iterator[list[int]]:
+    """Split entries into what one call takes, by their indexes. Of each: whether it has to be sent alone."""
+    call: list[int] = []
+    room = 0
+    for index, (entry, alone) in enumerate(entries):
+        if alone:
+            yield [index]
+            continue
+        if call and (len(call) == MOST_ENTRIES or entry.size >= room):
+            yield call
+            call = []
+        if not call:
+            room = MOST_BYTES
+        call.append(index)
+        room -= entry.size
+    if call:
+        yield call

@@ -1,0 +1,240 @@
+"""Publishes events: each until the bus has taken it, and those of one subject one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from inventory_orders.announcing.bus import MOST_BYTES, Bus, Entry, Refusal, calls_of
+from inventory_orders.clock import Clock, Deadline, timestamp
+from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, plain_number
+from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.retry import RetryPolicy
+
+MOST_REFUSALS = 10
+"""So often the bus refuses an event, while it takes others, before the event is to blame. At a bus that fails every second
+time by itself that happens to one in a thousand; it takes some three seconds."""
+
+EVENT_TOO_LARGE = "EVENT_TOO_LARGE"
+
+PROBE = "PublisherProbe"
+"""An event that says nothing. It is of the service's own source, so that a bus that refuses that refuses it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undeliverable:
+    """What can never be published as it is.
+
+    Attributes:
+        id: The event's, or that of the record that cannot be read.
+        body: All of it, as JSON.
+        code: Why.
+        message: The same in words.
+    """
+
+    id: str
+    body: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A change that says nothing about what has happened.
+
+    Attributes:
+        subject: What it is about, as far as is known.
+        id: That of the record.
+        record: All that is known.
+        error: What is wrong with it.
+    """
+
+    subject: str
+    id: str
+    record: Any
+    error: CannotAnnounceError
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the events.
+
+    Attributes:
+        published: Ids of those that the bus has taken.
+        delays: Seconds from their occurrence until then.
+        refusals: Code and message of each time that the bus refused one.
+        undeliverable: What was parked.
+        left: How many are neither published nor parked: time ran out.
+    """
+
+    published: list[str] = field(default_factory=list)
+    delays: list[float] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    undeliverable: list[Undeliverable] = field(default_factory=list)
+    left: int = 0
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An event on its way to the bus; or, once there is a verdict, to those that are parked."""
+
+    event: Event | None
+    entry: Entry | None
+    verdict: Undeliverable | None = None
+    refusals: int = 0
+    alone: bool = False
+
+
+class Publisher:
+    """Publishes events on a bus.
+
+    Args:
+        bus: The bus.
+        park: Keeps for good what cannot be published. Returns whether it has.
+        clock: Source of time.
+        policy: How to wait after a refusal.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        park: Callable[[Undeliverable], bool],
+        clock: Clock,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self._bus = bus
+        self._park = park
+        self._clock = clock
+        self._policy = policy or RetryPolicy(base=0.05)
+
+    def publish(self, news: Iterable[Event | Unreadable], deadline: Deadline) -> Report:
+        """Publish until all is published or parked, or until the time is over.
+
+        An event whose answer is lost is sent again, so it may be there twice; no later event of its subject is sent
+        before it was taken.
+
+        Args:
+            news: In the order of its occurrence.
+            deadline: No call begins after it.
+        """
+        report = Report()
+        chains: dict[str, deque[_Pending]] = {}
+        for each in news:
+            chains.setdefault(each.subject, deque()).append(_pending(each))
+        failures = 0
+        while chains and deadline.remaining() > 0:
+            if self._round(chains, deadline, report):
+                failures = 0
+                continue
+            failures += 1
+            pause = self._policy.backoff(failures)
+            if pause >= deadline.remaining():
+                break
+            self._clock.sleep(pause)
+        report.left = sum(map(len, chains.values()))
+        return report
+
+    def _round(
+        self, chains: dict[str, deque[_Pending]], deadline: Deadline, report: Report
+    ) -> bool:
+        """Try the first of each chain once. Returns whether each was taken."""
+        heads = {subject: chain[0] for subject, chain in chains.items()}
+        refused: list[tuple[_Pending, Refusal]] = []
+        done: list[str] = []
+        for subject, pending in heads.items():
+            if pending.verdict is None or deadline.remaining() <= 0:
+                continue
+            if self._park(pending.verdict):
+                report.undeliverable.append(pending.verdict)
+                done.append(subject)
+        sent = [
+            (subject, p, p.entry) for subject, p in heads.items() if p.verdict is None and p.entry
+        ]
+        parked = len(done)
+        for call in calls_of([(entry, pending.alone) for _, pending, entry in sent]):
+            if deadline.remaining() <= 0:
+                break
+            answers = self._bus.put([sent[index][2] for index in call])
+            now = self._clock.now()
+            for index, refusal in zip(call, answers, strict=True):
+                subject, pending, _ = sent[index]
+                if refusal is not None:
+                    refused.append((pending, refusal))
+                    continue
+                done.append(subject)
+                if pending.event is not None:
+                    report.published.append(pending.event.id)
+                    report.delays += _delay(pending.event, now)
+        self._blame(refused, report, deadline, others_were_taken=len(done) > parked)
+        for subject in done:
+            chains[subject].popleft()
+            if not chains[subject]:
+                del chains[subject]
+        return len(done) == len(heads)
+
+    def _blame(
+        self,
+        refused: list[tuple[_Pending, Refusal]],
+        report: Report,
+        deadline: Deadline,
+        *,
+        others_were_taken: bool,
+    ) -> None:
+        """Count refusals against the events, if it is not the bus that is to blame."""
+        report.refusals += [refusal for _, refusal in refused]
+        suspects = [(pending, r) for pending, r in refused if r.may_be_the_events_fault]
+        for pending, refusal in suspects:
+            pending.alone = refusal.alone
+        if not others_were_taken and not (suspects and self._takes_a_probe(deadline)):
+            return
+        for pending, refusal in suspects:
+            pending.refusals += 1
+            if pending.refusals >= MOST_REFUSALS and pending.event and pending.entry:
+                pending.verdict = _verdict(
+                    pending.event, pending.entry, refusal.code, refusal.message
+                )
+
+    def _takes_a_probe(self, deadline: Deadline) -> bool:
+        """Whether the bus takes an event that says nothing."""
+        now = timestamp(self._clock.now())
+        metadata = {
+            "eventId": f"{PROBE}#{now}",
+            "occurredAt": now,
+            "schemaVersion": SCHEMA_VERSION,
+        }
+        probe = Entry(SOURCE, PROBE, _json({"metadata": metadata, "data": {}}))
+        return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
+
+
+def _pending(news: Event | Unreadable) -> _Pending:
+    if isinstance(news, Unreadable):
+        body = json.dumps({"record": news.record}, default=str)
+        error = news.error
+        return _Pending(None, None, Undeliverable(news.id, body, error.code, str(error)))
+    entry = Entry(SOURCE, news.type, _json(news.detail()))
+    if entry.size < MOST_BYTES:
+        return _Pending(news, entry)
+    message = f"the event has {entry.size:,} bytes; a bus takes less than {MOST_BYTES:,}. Read the row instead"
+    return _Pending(news, entry, _verdict(news, entry, EVENT_TOO_LARGE, message))
+
+
+def _verdict(event: Event, entry: Entry, code: str, message: str) -> Undeliverable:
+    whole = {"source": entry.source, "detail-type": entry.detail_type, "detail": event.detail()}
+    return Undeliverable(event.id, _json(whole), code, message)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, default=plain_number, separators=(",", ":"))
+
+
+def _delay(event: Event, now: datetime) -> list[float]:
+    """Seconds since an event occurred; none if its row does not say when that was."""
+    try:
+        occurred = datetime.fromisoformat(event.occurred_at)
+        return [max(0.0, (now - occurred).total_seconds())]
+    except (ValueError, TypeError):
+        return []

@@ -1,0 +1,282 @@
+"""Outcome events: what a change of a row tells the world.
+
+They follow from the row before and after the change alone, so the same change makes the same events whenever, and however
+often, it is announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from inventory_orders.domain.change import OrderStatus
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.errors import CannotAnnounceError
+
+Row = Mapping[str, Any]
+
+SOURCE = "inventory-orders"
+SCHEMA_VERSION = 1
+
+T = TypeVar("T")
+
+
+class EventType(StrEnum):
+    """What has happened: the `detail-type` on the bus."""
+
+    ORDER_PLACED = "OrderPlaced"
+    ORDER_REJECTED = "OrderRejected"
+    ORDER_CONFIRMED = "OrderConfirmed"
+    CONFIRMATION_REJECTED = "ConfirmationRejected"
+    ORDER_FULFILLED = "OrderFulfilled"
+    ORDER_CANCELLED = "OrderCancelled"
+    ORDER_EXPIRED = "OrderExpired"
+    ORDER_RETURNED = "OrderReturned"
+    PRODUCT_LOW_ON_STOCK = "ProductLowOnStock"
+    PRODUCT_OUT_OF_STOCK = "ProductOutOfStock"
+    PRODUCT_BACK_IN_STOCK = "ProductBackInStock"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One outcome.
+
+    Attributes:
+        type: What has happened.
+        subject: To what: the order's id, or the product's. Events of one subject are published one after the other.
+        id: The same whenever it is announced.
+        occurred_at: When the row was written.
+        data: The row as it was then, as far as others may see it.
+    """
+
+    type: EventType
+    subject: str
+    id: str
+    occurred_at: str
+    data: Mapping[str, Any]
+
+    def detail(self) -> dict[str, Any]:
+        """What consumers find under `detail`."""
+        metadata = {
+            "eventId": self.id,
+            "occurredAt": self.occurred_at,
+            "schemaVersion": SCHEMA_VERSION,
+        }
+        return {"metadata": metadata, "data": self.data}
+
+
+_OF_STATUS = {
+    OrderStatus.PENDING: EventType.ORDER_PLACED,
+    OrderStatus.REJECTED: EventType.ORDER_REJECTED,
+    OrderStatus.CANCELLED: EventType.ORDER_CANCELLED,
+    "CONFIRMED": EventType.ORDER_CONFIRMED,
+    "FULFILLED": EventType.ORDER_FULFILLED,
+    "EXPIRED": EventType.ORDER_EXPIRED,
+}
+
+_OF_PRODUCT_STATUSES = {
+    (ProductStatus.ACTIVE, ProductStatus.LOW_STOCK): EventType.PRODUCT_LOW_ON_STOCK,
+    (ProductStatus.ACTIVE, ProductStatus.OUT_OF_STOCK): EventType.PRODUCT_OUT_OF_STOCK,
+    (ProductStatus.LOW_STOCK, ProductStatus.OUT_OF_STOCK): EventType.PRODUCT_OUT_OF_STOCK,
+    (ProductStatus.OUT_OF_STOCK, ProductStatus.LOW_STOCK): EventType.PRODUCT_BACK_IN_STOCK,
+    (ProductStatus.OUT_OF_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
+    (ProductStatus.LOW_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
+}
+"""By status before and after. What begins or ends as DISCONTINUED is the shop's own doing, and no news to it."""
+
+
+def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
+    """The events of one change of an order's row, in their order.
+
+    A tombstone, which has no userId, announces nothing; an order that fills one in is new.
+
+    Args:
+        before: The row before the change; None if there was none.
+        after: The row after it; None if there is none.
+
+    Raises:
+        CannotAnnounceError: The row after the change breaks its table's contract.
+    """
+    if after is None or "userId" not in after:
+        return ()
+    if before is None or "userId" not in before:
+        before = {}
+    order, events = _order(after), []
+    if before.get("status") != order["status"]:
+        events.append(_order_event(_status_event(order), order))
+    rejected = order.get("confirmationRejected")
+    if rejected is not None and rejected != before.get("confirmationRejected"):
+        events.append(_order_event(EventType.CONFIRMATION_REJECTED, order))
+    new = sorted(_returns(order["items"]).items() - _returns(_items_of(before)).items())
+    for return_id, restock in new:
+        items = [
+            {"productId": item["productId"], "quantity": item["returned"][return_id]["quantity"]}
+            for item in order["items"]
+            if return_id in item.get("returned", {})
+        ]
+        returned = {"return": {"returnId": return_id, "restock": restock, "items": items}}
+        ending = f":{return_id}" if len(new) > 1 else ""
+        events.append(_order_event(EventType.ORDER_RETURNED, order | returned, ending))
+    return tuple(events)
+
+
+def of_order_as_it_stands(row: Row) -> Event | None:
+    """The event of an order's present status, with its row's present version; None for a tombstone.
+
+    Raises:
+        CannotAnnounceError: The row breaks its table's contract.
+    """
+    if "userId" not in row:
+        return None
+    order = _order(row)
+    return _order_event(_status_event(order), order)
+
+
+def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
+    """The events of one change of a product's row: at most one.
+
+    Args:
+        before: The row before the change; None if there was none.
+        after: The row after it; None if there is none.
+
+    Raises:
+        CannotAnnounceError: The row after the change breaks its table's contract.
+    """
+    if before is None or after is None:
+        return ()
+    kind = _OF_PRODUCT_STATUSES.get((before.get("status"), after.get("status")))  # type: ignore[arg-type]
+    if kind is None:
+        return ()
+    product = {
+        "productId": _take(after, "productId", str),
+        "status": _take(after, "status", str),
+        "previousStatus": before["status"],
+        "version": _version(after),
+        "stockCount": _take(after, "stockCount", int),
+        "lowStockThreshold": after.get("lowStockThreshold", 0),
+        "backorderLimit": after.get("backorderLimit", 0),
+        "createdAt": _take(after, "createdAt", str),
+        "lastUpdatedAt": _take(after, "lastUpdatedAt", str),
+        **{name: after[name] for name in ("name", "price") if name in after},
+    }
+    incarnation = f"{product['productId']}@{product['createdAt']}"
+    event_id = f"{incarnation}#{product['version']}#{kind}"
+    return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
+
+
+def _order_event(kind: EventType, order: Mapping[str, Any], ending: str = "") -> Event:
+    event_id = f"{order['orderId']}#{order['version']}#{kind}{ending}"
+    return Event(kind, order["orderId"], event_id, order["lastUpdatedAt"], order)
+
+
+def _status_event(order: Mapping[str, Any]) -> EventType:
+    status = order["status"]
+    if status not in _OF_STATUS:
+        raise CannotAnnounceError(
+            "UNKNOWN_ORDER_STATUS",
+            f"order {order['orderId']} has the status {status!a}, which is none of the service's own, so it cannot be said "
+            "what has happened to it",
+        )
+    return _OF_STATUS[status]
+
+
+# Told as they are, where the row has them.
+_OPTIONAL = {
+    "holdSeconds": int,
+    "expiresAt": str,
+    "confirmedAt": str,
+    "fulfilledAt": str,
+    "confirmationRejected": dict,
+    "reason": str,
+    "shortage": dict,
+    "attributes": dict,
+}
+
+
+def _order(row: Row) -> dict[str, Any]:
+    """An order as others may see it: without what only the books need."""
+    return {
+        "orderId": _take(row, "orderId", str),
+        "userId": _take(row, "userId", str),
+        "status": _take(row, "status", str),
+        "version": _version(row),
+        "items": [_item(item) for item in _take(row, "items", list)],
+        "createdAt": _take(row, "createdAt", str),
+        "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
+        **{name: _take(row, name, kind) for name, kind in _OPTIONAL.items() if name in row},
+    }
+
+
+def _item(item: object) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        raise CannotAnnounceError("UNREADABLE_ROW", f"items holds {item!r}, which is no line")
+    shown = {
+        "productId": _take(item, "productId", str),
+        "quantity": _take(item, "quantity", int),
+    }
+    if "returned" in item:
+        shown["returned"] = {
+            return_id: {
+                "quantity": _take(returned, "quantity", int),
+                "restock": _take(returned, "restock", bool),
+            }
+            for return_id, returned in _take(item, "returned", dict).items()
+        }
+    return shown
+
+
+def _items_of(before: Row) -> list[dict[str, Any]]:
+    """The lines of a row that was announced before. If it was not readable then, it says nothing now."""
+    try:
+        return [_item(item) for item in before.get("items", [])]
+    except (CannotAnnounceError, TypeError):
+        return []
+
+
+def _returns(items: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
+    """Whether the units of each return went back into stock, by its id."""
+    return {
+        return_id: returned["restock"]
+        for item in items
+        for return_id, returned in item.get("returned", {}).items()
+    }
+
+
+def _version(row: Row) -> int:
+    version = _take(row, "_version", int)
+    if version < 1:
+        raise CannotAnnounceError("UNREADABLE_ROW", f"_version is {version}; it begins with 1")
+    return version
+
+
+def _take(row: object, name: str, kind: type[T]) -> T:
+    """An attribute of a row.
+
+    Raises:
+        CannotAnnounceError: There is none of this type.
+    """
+    value = row.get(name) if isinstance(row, Mapping) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise CannotAnnounceError(
+            "UNREADABLE_ROW", f"{name} is {value!r}, not a {_KINDS[kind]}; repair the item"
+        )
+    return value
+
+
+_KINDS: Mapping[type, str] = {
+    str: "text",
+    int: "whole number",
+    bool: "boolean",
+    list: "list",
+    dict: "map",
+}
+
+
+def plain_number(value: object) -> float:
+    """A number that is not whole, as JSON has it: for `json.dumps`, which calls it with what it does not know."""
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} has no place in an event")

@@ -1,0 +1,71 @@
+"""A batch of changes from a table's stream: from its records to the events that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from inventory_orders.announcing.publisher import Unreadable
+from inventory_orders.domain.events import Event, of_order, of_product
+from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.invocation.sqs_batch import UnsupportedEventError
+from inventory_orders.store.rows import KEYS, Row, Table, decode
+
+
+def read_changes(event: object) -> Iterator[Event | Unreadable]:
+    """Read the events of a batch, in the order of the changes.
+
+    Raises:
+        UnsupportedEventError: It is not a batch of changes from a stream.
+    """
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise UnsupportedEventError(
+            'this function takes changes from the streams of the tables: {"Records": [{"dynamodb": ...}]}; see events/ for '
+            "samples"
+        )
+    for record in records:
+        try:
+            yield from _events_of(record)
+        except CannotAnnounceError as error:
+            yield Unreadable(_key(record), _id(record), record, error)
+
+
+_OF = {Table.ORDERS: of_order, Table.PRODUCTS: of_product}
+
+
+def _events_of(record: object) -> tuple[Event, ...]:
+    try:
+        change: Mapping[str, Any] = record["dynamodb"]  # type: ignore[index]
+        before, after = (_row(change.get(image)) for image in ("OldImage", "NewImage"))
+        (of,) = (of for table, of in _OF.items() if tuple(change["Keys"]) == KEYS[table])
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        StopIteration,
+    ) as error:
+        raise CannotAnnounceError(
+            "UNREADABLE_ROW",
+            f"the record holds no change of a row ({type(error).__name__}: {error})",
+        ) from error
+    return of(before, after)
+
+
+def _row(image: Mapping[str, Any] | None) -> Row | None:
+    return None if image is None else decode(image)
+
+
+def _key(record: object) -> str:
+    """What an unreadable record is about: the events before and after it keep their order beside it."""
+    try:
+        keys = record["dynamodb"]["Keys"]  # type: ignore[index]
+        return " ".join(str(value["S"]) for value in keys.values())
+    except (KeyError, TypeError, AttributeError):
+        return ""
+
+
+def _id(record: object) -> str:
+    return str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
