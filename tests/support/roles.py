@@ -59,11 +59,11 @@ def name_batches_as_the_embedded_aws_does(aws: Aws) -> None:
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """Find the stack output that names a resource."""
+    """Find the stack output that names a resource, without its ending."""
     (name,) = {
         output
         for output, value in aws.outputs.items()
-        if output.endswith(("TableName", "QueueUrl", "QueueFifoUrl", "LogGroupName"))
+        if output.endswith(("TableName", "QueueUrl", "QueueFifoUrl", "LogGroupName", "BusName"))
         and arn.removesuffix(":*").endswith(
             (f":{value}", f"/{value}", f":{value.rsplit('/', 1)[-1]}")
         )
