@@ -131,7 +131,7 @@ def _plenty() -> Iterator[Figure]:
                 *(f"{workload}, {_workers(workers)}", workload, workers),
                 Conditions(
                     window=seconds,
-                    warm_up=10.0 if workload == "real" and workers >= 16 else 5.0,
+                    warm_up=10.0 if (workload, workers) == ("real", 16) else 5.0,
                     warm=True,
                     batch=BATCH,
                     endless=True,
@@ -429,7 +429,9 @@ def _plot(known: Sequence[Figure]) -> None:
                 if figure.title == f"{workload}, {_workers(figure.workers)}"
                 and (results := kept.get(_name(figure, today=today)))
             }
-            axis.plot(points.keys(), points.values(), color=colour, marker="o", ms=4, label=label)
+            axis.plot(
+                *(list(points), list(points.values())), color=colour, marker="o", ms=4, label=label
+            )
         axis.set(title=f"{title}: orders/s by workers", xscale="log", yscale="log")
         axis.set_xticks([1, 8, 16, 50], ["1", "8", "16", "50"])
         axis.set_xticks([], minor=True)

@@ -71,7 +71,7 @@ def test_zipf_has_best_sellers_and_a_long_tail():
     assert {len(workload.quantities(order_id)) for order_id in workload.bodies} == {1, 2, 3, 4, 5}
 
 
-def test_real_orders_have_plenty_or_just_enough_and_exclude_orders_too_large_for_a_transaction(
+def test_real_orders_have_plenty_or_just_enough_and_fit_into_a_transaction(
     tmp_path,
 ):
     file = tmp_path / "baskets.csv.gz"
