@@ -87,7 +87,8 @@ class StrictSqs:
         assert 1 <= len(Entries) <= 10
         assert len({entry["Id"] for entry in Entries}) == len(Entries)
         taken = [entry for entry in Entries if not self.fails and self.accepts(entry)]
-        self.dead_letters += [(QueueUrl, entry) for entry in taken]
+        if QueueUrl.startswith("dead_letters"):
+            self.dead_letters += [(QueueUrl, entry) for entry in taken]
         return {
             "Successful": [{"Id": entry["Id"]} for entry in taken],
             "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
@@ -103,7 +104,7 @@ class StrictSqs:
 
     @staticmethod
     def accepts(entry):
-        attributes = [value["StringValue"] for value in entry["MessageAttributes"].values()]
+        attributes = [value["StringValue"] for value in entry.get("MessageAttributes", {}).values()]
         texts = [entry["MessageBody"], *attributes]
         allowed = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
         return (
