@@ -115,6 +115,11 @@ class Queue:
         self.closed = False
         self.open: dict[str, Message] = {}
 
+    @property
+    def visible(self) -> int:
+        """How many messages wait that have been sent or returned since the start."""
+        return len(self._again)
+
     def take(self, most: int) -> list[Message]:
         """Wait for messages and take them; none if all have ended or the queue is closed."""
         while not self.closed:

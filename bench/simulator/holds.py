@@ -248,9 +248,12 @@ class Holds(Simulation):
     def _answer_sqs(
         self, worker: Worker, operation: str, request: dict[str, Any]
     ) -> dict[str, Any]:
-        if operation != "SendMessageBatch" or not request["QueueUrl"].endswith("/Expiry"):
+        asked = operation if request["QueueUrl"].endswith("/Expiry") else ""
+        if asked not in ("SendMessageBatch", "GetQueueAttributes"):
             return super()._answer_sqs(worker, operation, request)
         self._scheduler.sleep(self._region.queue())
+        if asked == "GetQueueAttributes":
+            return {"Attributes": {"ApproximateNumberOfMessages": str(self._expiries.visible)}}
         messages = []
         for entry in request["Entries"]:
             self._sent += 1
