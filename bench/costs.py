@@ -216,7 +216,7 @@ class Standing:
 
 
 STANDING = (
-    Standing("custom metrics", 30, prices.CUSTOM_METRIC_MONTH),
+    Standing("custom metrics", 37, prices.CUSTOM_METRIC_MONTH),
     Standing("alarms", 45, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 6, EMPTY_POLLS * prices.SQS_REQUEST),

@@ -121,7 +121,10 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
         answer = handler.lambda_handler(event, FakeContext(name))
         dead_letters = [
             f"{dead_letter.code}: {dead_letter.message}"
-            for variable in ("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL")
+            for variable in (
+                *("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL"),
+                "UNDELIVERABLE_EVENTS_QUEUE_URL",
+            )
             for dead_letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
         ]
     return Invocation(answer, logs.getvalue(), dead_letters)
@@ -224,6 +227,7 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
         "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
         "EXPIRY_QUEUE_URL": "ExpiryQueue",
         "EXPIRY_DEAD_LETTER_QUEUE_URL": "ExpiryDeadLetterQueue",
+        "UNDELIVERABLE_EVENTS_QUEUE_URL": "UndeliverableEventsQueue",
     }.items():
         created = (
             sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})
@@ -231,7 +235,8 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
             else sqs.create_queue(QueueName=name)
         )
         environment[variable] = created["QueueUrl"]
-    return environment
+    boto3.client("events").create_event_bus(Name="Bus")
+    return environment | {"EVENT_BUS_NAME": "Bus"}
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:

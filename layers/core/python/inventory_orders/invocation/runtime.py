@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -124,11 +125,6 @@ def prepare() -> None:
         settings = Settings.from_environment()
     except ConfigurationError:
         return
-    if settings.event_bus is not None:
-        # It needs no tables: it is handed their rows.
-        _bus(settings)
-        _sqs_client(settings)
-        return
     _atomic_decrement(settings)
     if settings.queue is not None or settings.expiry_queue is not None:
         _sqs_client(settings)
@@ -137,6 +133,12 @@ def prepare() -> None:
 def hold_seconds() -> int | None:
     """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
     return Settings.from_environment().hold_seconds
+
+
+def prepare_to_announce() -> None:
+    """The same for the function that announces outcomes. It needs no tables: it is handed their rows."""
+    with suppress(ConfigurationError):
+        publisher()
 
 
 def store() -> Store:

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
@@ -94,15 +94,16 @@ class Queues:
         return self.standard
 
 
-def waiting(queues: Queues) -> int:
-    """About how many messages wait in a standard queue; 0 if SQS does not say."""
+def waiting(queues: Queues) -> float:
+    """About how many messages of a standard queue are not done with, delivered or not; infinite if SQS does not say."""
     try:
         answer = queues.client.get_queue_attributes(
-            QueueUrl=queues.standard.url, AttributeNames=["ApproximateNumberOfMessages"]
+            QueueUrl=queues.standard.url,
+            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )
     except (BotoCoreError, ClientError):
-        return 0
-    return int(answer.get("Attributes", {}).get("ApproximateNumberOfMessages", 0))
+        return inf
+    return sum(int(number) for number in answer.get("Attributes", {}).values())
 
 
 class SqsCalls:
