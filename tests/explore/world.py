@@ -16,6 +16,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -51,12 +52,13 @@ TABLES = {
     "StockAdjustments": ("productId", "adjustmentId"),
     "Allotments": ("page",),
 }
-# Function -> its queue. The name of the dead-letter queue is derived from it.
+# Function -> its queues, by the prefix of their environment variables. The names of the dead-letter queues are derived.
 QUEUES = {
-    "place_orders": ("Order", "OrderFifo.fifo"),
-    "adjust_stock": ("Stock",),
-    "cancel_orders": ("Cancellation",),
-    "manage_products": ("Catalogue",),
+    "place_orders": {"": "Order", "FIFO_": "OrderFifo.fifo"},
+    "adjust_stock": {"": "Stock"},
+    "cancel_orders": {"": "Cancellation"},
+    "change_orders": {"": "OrderCommand", "EXPIRY_": "Expiry"},
+    "manage_products": {"": "Catalogue"},
 }
 
 Place = tuple[str, tuple[str, ...]]
@@ -254,6 +256,7 @@ class World:
         self.history: list[Change] = []
         self.last: dict[Place, dict[str, Any] | None] = {}
         self.sent: dict[str, tuple[str, dict[str, Any], str | None]] = {}
+        self.sent_at: dict[str, float] = {}
         self.answers: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self.lock_owners: dict[Place, str] = {}
         self.closing = False
@@ -270,7 +273,7 @@ class World:
         for name, keys in TABLES.items():
             self.model.dynamodb.answer("CreateTable", _table_request(name, keys))
         for queues in QUEUES.values():
-            for name in queues:
+            for name in queues.values():
                 dead = self.model.sqs.create(f"{name.removesuffix('.fifo')}Dead{_end(name)}")
                 self.model.sqs.create(name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT)
         handlers.enter(self)
@@ -341,6 +344,11 @@ class World:
         correction |= {"productCreatedAt": held.created_at, "productVersion": 1}
         self.put("StockAdjustments", correction | {"reason": "CORRECTION", "appliedAt": ""})
 
+    def moment(self, seconds: float = 0.0) -> str:
+        """The time in so many seconds, as rows have it."""
+        moment = datetime.fromtimestamp(self.clock.seconds + seconds, UTC)
+        return moment.isoformat(timespec="microseconds")
+
     def deliver(
         self,
         name: str,
@@ -348,6 +356,8 @@ class World:
         *bodies: Any,
         group: str | None = None,
         environment: str = "",
+        through: str = "",
+        waits: float = 0.0,
     ) -> None:
         """Start an event source, which passes one batch of messages to a function.
 
@@ -357,8 +367,10 @@ class World:
             bodies: The message bodies.
             group: `MessageGroupId`, for the FIFO queue.
             environment: The process whose execution environment it has; its own if not given.
+            through: Prefix of the function's queue.
+            waits: Seconds for which the messages wait in the queue.
         """
-        queue = self.model.sqs.queues[QUEUES[function][0 if group is None else 1]]
+        queue = self.model.sqs.queues[QUEUES[function][through if group is None else "FIFO_"]]
         for body in bodies:
             entry: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
             if group is not None:
@@ -368,6 +380,8 @@ class World:
                 }
             sent = self.model.sqs.answer("SendMessage", entry)
             self.sent[sent["MessageId"]] = (function, body, group)
+            self.sent_at[sent["MessageId"]] = self.clock.seconds
+        self.clock.seconds += waits
         messages = self._receive(queue)
         self._start(name, function, (function, queue, messages), environment or name)
 
@@ -457,7 +471,7 @@ class World:
             raise ViolationError(f"{function} returned messages that are not of its batch")
         for message in messages:
             if message["MessageId"] not in failed:
-                self.check_acknowledged(message["MessageId"])
+                self.check_acknowledged(message["MessageId"], process)
                 self.model.sqs.answer(
                     "DeleteMessage",
                     {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]},
@@ -518,8 +532,10 @@ class World:
                 # Whoever asks gets it, so it does not matter who asks first.
                 request, writes = _without_line(request), writes - {DEPOT_LEASE}
         else:
-            queue = request["QueueUrl"].rsplit("/", 1)[-1]
-            reads, writes = frozenset(), frozenset({("queue", (queue,))})
+            queue = ("queue", (request["QueueUrl"].rsplit("/", 1)[-1],))
+            reads, writes = frozenset({queue}), frozenset()
+            if operation != "GetQueueAttributes":
+                reads, writes = writes, reads
         return Call(service, operation, request, reads, writes)
 
     # ------------------------------------------------------------------ steps
@@ -799,7 +815,7 @@ class World:
         waiting = [
             (max(message.visible_at for message in queue.messages), function, queue)
             for function, names in QUEUES.items()
-            for queue in (self.model.sqs.queues[name] for name in names)
+            for queue in (self.model.sqs.queues[name] for name in names.values())
             if queue.messages
         ]
         if not waiting:
@@ -835,6 +851,14 @@ class World:
         """Find one row."""
         return self._plain(self.model.dynamodb.tables[table].items.get(key))
 
+    def states(self, since: int, table: str, *key: str) -> list[dict[str, Any] | None]:
+        """List what a row was after so many writes, and whatever it has been since then."""
+        place = (table, key)
+        writes = [change for change in self.history if change.place == place]
+        before = [change for change in self.history[:since] if change.place == place]
+        first = before[-1].after if before else self._plain(self.initial[table].get(key))
+        return [first, *(change.after for change in writes[len(before) :])]
+
     def dead_letters(self, message_id: str) -> list[str]:
         """List the error codes with which a message was dead-lettered."""
         return [
@@ -845,9 +869,9 @@ class World:
             if message.attributes.get("originalMessageId", {}).get("StringValue") == message_id
         ]
 
-    def check_acknowledged(self, message_id: str) -> None:
-        """Check that an acknowledged message has a durable result."""
-        end = self.handlers.end_of(self, message_id)
+    def check_acknowledged(self, message_id: str, process: Process) -> None:
+        """Check that an acknowledged message has a durable result, or an answer that was true meanwhile."""
+        end = self.handlers.end_of(self, message_id, process.begun or 0)
         if end is None:
             function, body, _ = self.sent[message_id]
             raise ViolationError(f"{function} acknowledged {body} without a durable result")
@@ -951,14 +975,14 @@ class Handlers:
         """Make a handler that finds the queues of its function in the environment."""
         handler = module.lambda_handler
         variables = {}
-        for prefix, queue in zip(("", "FIFO_"), QUEUES.get(name, ()), strict=False):
+        for prefix, queue in QUEUES.get(name, {}).items():
             variables[f"{prefix}QUEUE_URL"] = _url(queue)
             variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(
                 f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
             )
 
         def invoked(event: Any, context: Any) -> Any:
-            for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
+            for variable in ("QUEUE_URL", "FIFO_QUEUE_URL", "EXPIRY_QUEUE_URL"):
                 os.environ.pop(variable, None)
             os.environ.update(variables)
             lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
