@@ -121,7 +121,10 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
         answer = handler.lambda_handler(event, FakeContext(name))
         dead_letters = [
             f"{dead_letter.code}: {dead_letter.message}"
-            for variable in ("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL")
+            for variable in (
+                *("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL"),
+                "UNDELIVERABLE_EVENTS_QUEUE_URL",
+            )
             for dead_letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
         ]
     return Invocation(answer, logs.getvalue(), dead_letters)
@@ -224,6 +227,7 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
         "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
         "EXPIRY_QUEUE_URL": "ExpiryQueue",
         "EXPIRY_DEAD_LETTER_QUEUE_URL": "ExpiryDeadLetterQueue",
+        "UNDELIVERABLE_EVENTS_QUEUE_URL": "UndeliverableEventsQueue",
     }.items():
         created = (
             sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})
@@ -231,22 +235,41 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
             else sqs.create_queue(QueueName=name)
         )
         environment[variable] = created["QueueUrl"]
-    return environment
+    boto3.client("events").create_event_bus(Name="Bus")
+    return environment | {"EVENT_BUS_NAME": "Bus"}
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema only."""
-    from inventory_orders.store.rows import KEYS  # noqa: PLC0415
+    """Create a table with its key schema, and with the index that the service itself reads."""
+    from inventory_orders.store.rows import KEYS, Table  # noqa: PLC0415
 
     keys = KEYS[table]
-    schema: list[KeySchemaElementTypeDef] = [{"AttributeName": keys[0], "KeyType": "HASH"}]
-    schema += [{"AttributeName": key, "KeyType": "RANGE"} for key in keys[1:]]
+    of_index = ("expiryShard", "expiresAt") if table is Table.ORDERS else ()
+    index: Any = {
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": "byExpiry",
+                "KeySchema": _key_schema(of_index),
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            }
+        ]
+    }
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-        KeySchema=schema,
+        AttributeDefinitions=[
+            {"AttributeName": key, "AttributeType": "S"} for key in (*keys, *of_index)
+        ],
+        KeySchema=_key_schema(keys),
+        **(index if of_index else {}),
     )
+
+
+def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
+    return [
+        {"AttributeName": key, "KeyType": "RANGE" if number else "HASH"}
+        for number, key in enumerate(keys)
+    ]
 
 
 @contextlib.contextmanager

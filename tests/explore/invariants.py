@@ -470,6 +470,85 @@ def _is_adjustment(row: dict[str, Any], asked: dict[str, Any]) -> bool:
     return (row["delta"], row["reason"]) == (delta, asked.get("reason", "DECREMENT"))
 
 
+_EVENTS = {
+    "PENDING": "OrderPlaced",
+    "REJECTED": "OrderRejected",
+    "CONFIRMED": "OrderConfirmed",
+    "FULFILLED": "OrderFulfilled",
+    "CANCELLED": "OrderCancelled",
+    "EXPIRED": "OrderExpired",
+}
+
+
+def check_event(world: World, event: dict[str, Any]) -> None:
+    """Check an event that the bus has taken: it tells what has happened, and overtakes none of its subject.
+
+    Raises:
+        ViolationError: It does not.
+    """
+    announced, happened = _announced(world), _happened(world)
+    event_id = event["metadata"]["eventId"]
+    for subject, ids in announced.items():
+        expected = happened.get(subject, [])
+        _require(
+            ids == expected[: len(ids)],
+            f"{event_id} was published: of {subject} that is {ids}, and what happened is {expected}",
+        )
+
+
+def _announced(world: World) -> dict[str, list[str]]:
+    """The ids of all events on the bus by what they are about, each where it was first."""
+    found: dict[str, list[str]] = {}
+    for event in world.bus:
+        event_id = event["metadata"]["eventId"]
+        subject = event["data"].get("orderId") or event["data"].get("productId")
+        ids = found.setdefault(str(subject), [])
+        # A probe is about nothing.
+        if subject is not None and event_id not in ids:
+            ids.append(event_id)
+    return found
+
+
+def _happened(world: World) -> dict[str, list[str]]:
+    """The ids of the events that have to be announced, from the changes of the rows."""
+    found: dict[str, list[str]] = {}
+    for change in world.history:
+        table, (subject, *_) = change.place
+        before, after = change.before or {}, change.after
+        if table not in world.streams or after is None:
+            continue
+        names = _news(before, after) if table == "Orders" else _product_news(before, after)
+        of = subject if table == "Orders" else f"{subject}@{after['createdAt']}"
+        found.setdefault(subject, []).extend(f"{of}#{after['_version']}#{name}" for name in names)
+    return found
+
+
+def _news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    if "userId" not in after:
+        return
+    # An order that fills its tombstone in is new.
+    before = before if "userId" in before else {}
+    if before.get("status") != after["status"]:
+        yield _EVENTS[after["status"]]
+    if before.get("confirmationRejected") != after.get("confirmationRejected"):
+        yield "ConfirmationRejected"
+    if _return_ids(before) != _return_ids(after):
+        yield "OrderReturned"
+
+
+def _return_ids(order: dict[str, Any]) -> set[str]:
+    return {return_id for line in order.get("items", ()) for return_id in line.get("returned", ())}
+
+
+def _product_news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    steps = [order.get("status") for order in (before, after)]
+    ranks = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE"]
+    if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:
+        is_better = ranks.index(steps[1]) > ranks.index(steps[0])
+        worse = "ProductOutOfStock" if steps[1] == "OUT_OF_STOCK" else "ProductLowOnStock"
+        yield "ProductBackInStock" if is_better else worse
+
+
 def check_end(world: World) -> None:
     """Check the end of a run.
 
@@ -480,7 +559,17 @@ def check_end(world: World) -> None:
 
     for message_id, (_, body, _) in world.sent.items():
         _require(end_of(world, message_id) is not None, f"{body} was lost")
+    announced = _announced(world)
+    for subject, expected in _happened(world).items():
+        _require(
+            announced.get(subject, []) == expected,
+            f"of {subject} was announced {announced.get(subject)}, and what happened is {expected}",
+        )
     for queue in world.model.sqs.queues.values():
+        _require(
+            queue.name != "Undeliverable" or not queue.messages,
+            f"{queue.messages} was taken for undeliverable",
+        )
         for message in queue.messages if "Dead" in queue.name else ():
             _require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
     if not world.crashes:

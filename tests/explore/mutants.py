@@ -76,6 +76,8 @@ RETURNS = "return against return"
 ONE_RETURN_ID = "two returns under one id"
 EARLY = "order against its early commands"
 ONE_BATCH = "commands of one order in one batch"
+LIFE_TOLD = "announcing an order's life"
+TOMBSTONE_TOLD = "announcing a tombstone filled in"
 
 DRAW = "draw against order by row"
 LAST_DRAW = "last unit to draw"
@@ -477,6 +479,45 @@ MUTANTS = (
         *("domain/order_command.py", "LineReturn(quantity, came_back.restock, version)"),
         "LineReturn(quantity, came_back.restock, None)",
         RETURNS,
+    ),
+    _mutant(
+        "event that the bus refuses taken for published",
+        *("announcing/bus.py", 'if "ErrorCode" not in answer'),
+        "if True",
+        LIFE_TOLD,
+        kind="refused",
+    ),
+    _mutant(
+        "call that the bus refuses taken for published",
+        *("announcing/bus.py", "return [Refusal(code, str(error), alone=code in _INVALID_CALL)]"),
+        "return [None]",
+        LIFE_TOLD,
+        kind="throttled",
+    ),
+    _mutant(
+        "an order's next event sent with the one before",
+        *("announcing/publisher.py", "chains.setdefault(each.subject, deque())"),
+        "chains.setdefault(each.id, deque())",
+        LIFE_TOLD,
+        kind="refused",
+    ),
+    Mutant(
+        "changes forgotten when time runs out",
+        (("functions/publish_events/handler.py", "    if report.left:\n", "    if False:\n"),),
+        (LIFE_TOLD,),
+        kind="time",
+    ),
+    _mutant(
+        "every change of an order announced as a new status",
+        *("domain/events.py", 'if before.get("status") != order["status"]:'),
+        "if True:",
+        LIFE_TOLD,
+    ),
+    _mutant(
+        "tombstone announced",
+        *("domain/events.py", 'if after is None or "userId" not in after:'),
+        "if after is None:",
+        TOMBSTONE_TOLD,
     ),
     _mutant(
         "page written whatever its version",

@@ -13,6 +13,7 @@ from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationE
 WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
 # The most telling ones, where runs are long: with lanes, and of batches of several commands.
 _TELLING = ("conflict", "lost", "crash", "crash-after")
+_OF_A_PUBLISHER = ("refused", "throttled", "lost", "crash", "crash-after", "time")
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 
 
@@ -553,6 +554,67 @@ def _is_fulfilled(world: World) -> None:
     _no_dead_letters(world)
 
 
+def _two_sweepers(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, -1.0)
+    for name in "AB":
+        world.client(name, "sweeps", _asks("sweep", {"action": "sweep"}))
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("confirm"))
+
+
+def _is_swept(world: World) -> None:
+    status = _row(world)["status"]
+    # What a sweeper could not send is sent with the next sweep, in a minute.
+    allowed = {"EXPIRED", "PENDING"} if world.faults_used else {"EXPIRED"}
+    require(status in allowed, f"it ended as {status}")
+    _check_units_of(world, "PENDING")
+
+
+def _sweep_and_confirm(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 1.0)
+    world.deliver("A", "change_orders", command("confirm"), waits=2.0)
+    world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("fulfil"))
+
+
+def _is_paid(world: World) -> None:
+    # Its message waits a while for those who have paid in time.
+    row = _row(world)
+    is_late = world.faults_used and row["status"] == "EXPIRED" and "confirmationRejected" in row
+    require("confirmedAt" in row or bool(is_late), f"it was paid in time, and ended as {row}")
+
+
+def _announced_life(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 600.0)
+    world.deliver("A", "cancel_orders", {"orderId": "o"})
+    world.deliver("B", "change_orders", command("confirm"), command("fulfil"))
+    world.follow("P", "Orders")
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _announced_tombstone(world: World, rivals: int) -> None:
+    world.product("p", 2)
+    world.deliver("A", "place_orders", order("o", p=2))
+    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    world.follow("P", "Orders")
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("confirm"))
+
+
+def _announced_stock(world: World, rivals: int) -> None:
+    world.product("p", 3, lowStockThreshold=1)
+    world.deliver("A", "place_orders", order("a", p=3))
+    world.deliver("B", "adjust_stock", receipt("r", "p", 1))
+    world.follow("P", "Products")
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
 def _by_hand_and_from_the_queue(world: World, rivals: int) -> None:
     world.product("p", 1)
     world.client("A", "places it by hand", _asks("place_orders", order("o", p=1)))
@@ -932,6 +994,21 @@ SCENARIOS = {
             check=_is_fulfilled,
             faults=(*_TELLING, "stale"),
         ),
+        Scenario("sweeper against sweeper", _two_sweepers, check=_is_swept),
+        Scenario("sweeper against confirmation in time", _sweep_and_confirm, check=_is_paid),
+        Scenario(
+            "announcing an order's life",
+            _announced_life,
+            jumps=(WORKING_SECONDS + 1.0,),
+            faults=_OF_A_PUBLISHER,
+        ),
+        Scenario(
+            "announcing a tombstone filled in",
+            _announced_tombstone,
+            jumps=(WORKING_SECONDS + 1.0,),
+            faults=_OF_A_PUBLISHER,
+        ),
+        Scenario("announcing stock", _announced_stock, faults=_OF_A_PUBLISHER),
         Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
         _with_lanes("draw against order by row", _draw_and_row),
         _with_lanes("last unit to draw", _last_unit_to_draw),

@@ -25,7 +25,7 @@ from tests.explore.world import Handlers, Step
 NO_FAULT = "no fault"
 KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "crash", "crash-after"),
-    *("stale", "again", "time"),
+    *("refused", "stale", "again", "time"),
 )
 _MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
 

@@ -52,14 +52,18 @@ TABLES = {
     "StockAdjustments": ("productId", "adjustmentId"),
     "Allotments": ("page",),
 }
+EXPIRIES = "Expiry"
+UNDELIVERABLE = "Undeliverable"
 # Function -> its queues, by the prefix of their environment variables. The names of the dead-letter queues are derived.
 QUEUES = {
     "place_orders": {"": "Order", "FIFO_": "OrderFifo.fifo"},
     "adjust_stock": {"": "Stock"},
     "cancel_orders": {"": "Cancellation"},
-    "change_orders": {"": "OrderCommand", "EXPIRY_": "Expiry"},
+    "change_orders": {"": "OrderCommand", "EXPIRY_": EXPIRIES},
     "manage_products": {"": "Catalogue"},
 }
+# Functions that raise on purpose, so that they are invoked again.
+RAISES = {"publish_events": "NotAllPublishedError", "sweep": "SweepError"}
 
 Place = tuple[str, tuple[str, ...]]
 
@@ -68,6 +72,10 @@ DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
 
 class ViolationError(AssertionError):
     """An invariant does not hold."""
+
+
+class GaveUpError(Exception):
+    """The function has raised on purpose."""
 
 
 class CrashedError(BaseException):
@@ -121,8 +129,15 @@ class Step:
             # Either of them may use up the faults that are left.
             return False
         return not (
-            self.writes & other.writes or self.writes & other.reads or self.reads & other.writes
+            self.writes & other.writes
+            or _meet(self.writes, other.reads)
+            or _meet(other.writes, self.reads)
         )
+
+
+def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
+    """Whether something is written that is read. A query reads whatever is in its table."""
+    return any(place in reads or (place[0], ()) in reads for place in writes)
 
 
 @dataclass(slots=True)
@@ -270,12 +285,15 @@ class World:
         self.environments = 0
         self.warm: dict[str, int] = {}
         self.stock: dict[str, list[Stock]] = {}
+        self.streams: dict[str, list[dict[str, Any]]] = {}
+        self.bus: list[dict[str, Any]] = []
         for name, keys in TABLES.items():
             self.model.dynamodb.answer("CreateTable", _table_request(name, keys))
         for queues in QUEUES.values():
             for name in queues.values():
                 dead = self.model.sqs.create(f"{name.removesuffix('.fifo')}Dead{_end(name)}")
                 self.model.sqs.create(name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT)
+        self.model.sqs.create(UNDELIVERABLE)
         handlers.enter(self)
         scenario.set_up(self, rivals)
         self.initial = {
@@ -399,6 +417,11 @@ class World:
         """Start a client, which invokes functions directly."""
         self._add(Process(name, what, lambda process: script(Client(self, process))))
 
+    def follow(self, name: str, table: str) -> None:
+        """Start the event source of a table's stream, which passes all changes from now on to `publish_events`."""
+        self.streams[table] = []
+        self._add(Process(name, f"announces {table}", lambda process: self._follow(process, table)))
+
     def _receive(self, queue: Queue) -> list[dict[str, Any]]:
         answer = self.model.sqs.answer(
             "ReceiveMessage",
@@ -454,6 +477,9 @@ class World:
             process.environment = self.environments
             raise
         except Exception as error:
+            if type(error).__name__ == RAISES.get(function):
+                self.trace.append(f"{process.name:4} raised {error}")
+                raise GaveUpError from error
             raise ViolationError(f"{function} raised {type(error).__name__}: {error}") from error
         finally:
             process.ends_at = float("inf")
@@ -480,6 +506,22 @@ class World:
             f"{process.name:4} answered: "
             + (f"{len(failed)} of {len(messages)} returned" if failed else "all done")
         )
+
+    def _follow(self, process: Process, table: str) -> None:
+        """Act as the event source of a stream: pass its changes on in their order, each until it is taken."""
+        taken = 0
+        while True:
+            request = {"Table": table, "From": taken}
+            records = self.on_call("streams", "GetRecords", request)["Records"]
+            try:
+                self.invoke(process, "publish_events", {"Records": records})
+            except GaveUpError:
+                continue
+            except CrashedError:
+                if self.closing:
+                    return
+                continue
+            taken += len(records)
 
     def on_call(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """Stop before an AWS call, and continue with the outcome that the explorer chooses."""
@@ -531,6 +573,11 @@ class World:
             if not self.scenario.line_works and DEPOT_LEASE in writes:
                 # Whoever asks gets it, so it does not matter who asks first.
                 request, writes = _without_line(request), writes - {DEPOT_LEASE}
+            writes |= {("stream", (name,)) for name, _ in writes if name in self.streams}
+        elif service == "streams":
+            reads, writes = frozenset({("stream", (request["Table"],))}), frozenset()
+        elif service == "events":
+            reads, writes = frozenset(), frozenset({("bus", ())})
         else:
             queue = ("queue", (request["QueueUrl"].rsplit("/", 1)[-1],))
             reads, writes = frozenset({queue}), frozenset()
@@ -547,7 +594,11 @@ class World:
         if last is not None and self._is_waiting(last):
             assert last.call is not None
             return [Step(Choice(last.name), last.call.reads, last.call.writes)]
-        running = [p for p in self.processes.values() if not p.is_over and p.call is not None]
+        running = [
+            p
+            for p in self.processes.values()
+            if not p.is_over and p.call is not None and not self._has_no_news(p)
+        ]
         for process in [p for p in running if not self._is_in_line(p)] or running:
             call = process.call
             assert call is not None
@@ -569,6 +620,15 @@ class World:
                     steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
         return steps
+
+    def _has_no_news(self, process: Process) -> bool:
+        """Whether a process waits for changes in a stream, and there are none."""
+        call = process.call
+        return (
+            call is not None
+            and call.service == "streams"
+            and len(self.streams[call.request["Table"]]) == call.request["From"]
+        )
 
     def _is_waiting(self, process: Process) -> bool:
         """Whether a process makes the same call once more that was refused so often."""
@@ -600,6 +660,8 @@ class World:
     def _faults(self, process: Process, step: Step) -> Iterator[Step]:
         call = process.call
         assert call is not None
+        if call.service == "streams":
+            return
 
         def fault(action: str, *, applied: bool, takes_time: bool = False) -> Step:
             return Step(
@@ -614,6 +676,8 @@ class World:
         yield fault("crash", applied=False)
         if call.operation in {"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem"}:
             yield fault("conflict", applied=False)
+        if call.operation == "PutEvents":
+            yield fault("refused", applied=True)
         if call.writes:
             yield fault("lost", applied=True, takes_time=True)
             yield fault("lost-twice", applied=True, takes_time=True)
@@ -715,6 +779,9 @@ class World:
             return ServiceError(
                 "TransactionCanceledException", extra={"CancellationReasons": reasons}
             )
+        if action == "refused":
+            # Of several, the first one: what stands behind it must not overtake it.
+            call.request["Entries"][0]["Refused"] = True
         if action == "stale":
             return self._note(process, call, "reads old rows", self._read_old(call))
         outcome = self._apply(process, call)
@@ -750,16 +817,24 @@ class World:
             for place in call.writes
             if place[0] in tables
         }
+        if call.service == "streams":
+            return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
+        if call.service == "events":
+            return self._put_events(call.request["Entries"])
         try:
             outcome: Any = self.model.answer(call.service, call.operation, call.request)
         except ServiceError as error:
             return error
+        if call.operation == "SendMessageBatch":
+            self._note_sent(call.request, outcome)
         number, changes = len(self.history) + 1, []
         for place, old in before.items():
             new = tables[place[0]].items.get(place[1])
             if new is not old and new != old:
                 self.last[place] = old
                 changes.append(Change(number, place, self._plain(old), self._plain(new), process))
+                if place[0] in self.streams:
+                    self.streams[place[0]].append(_record(place, old, new, number))
         self.history += changes
         if changes:
             try:
@@ -768,6 +843,30 @@ class World:
                 self._note(process, call, "breaks an invariant")
                 raise
         return outcome
+
+    def _put_events(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        """Put events on the bus, but for those that it refuses."""
+        answers = []
+        for entry in entries:
+            if entry.get("Refused"):
+                answers.append({"ErrorCode": "InternalFailure", "ErrorMessage": "try again"})
+                continue
+            event = json.loads(entry["Detail"])
+            self.bus.append(event)
+            answers.append({"EventId": f"{len(self.bus)}"})
+            self.handlers.check_event(self, event)
+        return {
+            "FailedEntryCount": sum("ErrorCode" in answer for answer in answers),
+            "Entries": answers,
+        }
+
+    def _note_sent(self, request: dict[str, Any], answer: dict[str, Any]) -> None:
+        """Note the messages that a function has sent to a queue which feeds another one."""
+        if request["QueueUrl"] == _url(EXPIRIES):
+            bodies = {entry["Id"]: json.loads(entry["MessageBody"]) for entry in request["Entries"]}
+            for entry in answer["Successful"]:
+                self.sent[entry["MessageId"]] = ("change_orders", bodies[entry["Id"]], None)
+                self.sent_at[entry["MessageId"]] = self.clock.seconds
 
     def _plain(self, item: dict[str, Any] | None) -> dict[str, Any] | None:
         return None if item is None else self.handlers.decode(item)
@@ -898,6 +997,8 @@ class Client:
         for _ in range(2):
             try:
                 answer: dict[str, Any] = self.world.invoke(self.process, function, command)
+            except GaveUpError:
+                continue
             except CrashedError:
                 if self.world.closing:
                     raise
@@ -940,23 +1041,32 @@ class Handlers:
             ORDERS_TABLE_NAME="Orders",
             STOCK_ADJUSTMENTS_TABLE_NAME="StockAdjustments",
             ALLOTMENTS_TABLE_NAME="Allotments",
+            EXPIRY_QUEUE_URL=_url(EXPIRIES),
+            EXPIRY_DEAD_LETTER_QUEUE_URL=_url(f"{EXPIRIES}Dead"),
+            EVENT_BUS_NAME="bus",
+            UNDELIVERABLE_EVENTS_QUEUE_URL=_url(UNDELIVERABLE),
             POWERTOOLS_METRICS_DISABLED="true",
         )
         logging.disable(logging.CRITICAL)
         self.clock = ManualClock()
         self.functions = {name: self._with_environment(name, load(name)) for name in names}
+        from inventory_orders.engine import holds
         from inventory_orders.invocation import runtime, telemetry
         from inventory_orders.store import rows
+
+        # A sweep asks each shard: of 32 questions that change nothing, 31 would only make every schedule longer.
+        rows.EXPIRY_SHARDS = holds.EXPIRY_SHARDS = 1
 
         self.encode, self.decode = rows.encode, rows.decode
         self.page_units = rows.page_units
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
+        self.check_event = invariants.check_event
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
         runtime.executor = lambda: None
-        for name in ("_committer", "_atomic_decrement"):
+        for name in ("_committer", "_atomic_decrement", "sent_holds"):
             setattr(runtime, name, self._remembered(getattr(runtime, name).__wrapped__))
         # Otherwise the retry quota would shrink from run to run.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
@@ -982,7 +1092,7 @@ class Handlers:
             )
 
         def invoked(event: Any, context: Any) -> Any:
-            for variable in ("QUEUE_URL", "FIFO_QUEUE_URL", "EXPIRY_QUEUE_URL"):
+            for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
                 os.environ.pop(variable, None)
             os.environ.update(variables)
             lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
@@ -1032,6 +1142,23 @@ def _end(name: str) -> str:
     return ".fifo" if name.endswith(".fifo") else ""
 
 
+def _record(
+    place: Place, old: dict[str, Any] | None, new: dict[str, Any] | None, number: int
+) -> dict[str, Any]:
+    """A change as a stream hands it over."""
+    images = {"OldImage": old, "NewImage": new}
+    keys = {name: {"S": value} for name, value in zip(TABLES[place[0]], place[1], strict=True)}
+    kind = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
+    return {
+        "eventID": f"record-{number}",
+        "eventName": kind,
+        "dynamodb": {
+            "Keys": keys,
+            **{image: item for image, item in images.items() if item is not None},
+        },
+    }
+
+
 def _without_line(request: dict[str, Any]) -> dict[str, Any]:
     """A write whose conditions on the depot's lease always hold."""
     entries = request.get("TransactItems", [{"Update": request}])
@@ -1045,14 +1172,27 @@ def _without_line(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:
+    of_index = ("expiryShard", "expiresAt") if name == "Orders" else ()
+    index = {
+        "IndexName": "byExpiry",
+        "KeySchema": _key_schema(of_index),
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
     return {
         "TableName": name,
-        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in keys],
-        "KeySchema": [
-            {"AttributeName": key, "KeyType": kind}
-            for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+        "AttributeDefinitions": [
+            {"AttributeName": key, "AttributeType": "S"} for key in (*keys, *of_index)
         ],
+        "KeySchema": _key_schema(keys),
+        "GlobalSecondaryIndexes": [index] if of_index else [],
     }
+
+
+def _key_schema(keys: Sequence[str]) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": key, "KeyType": kind}
+        for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+    ]
 
 
 def _short(outcome: Any) -> str:
