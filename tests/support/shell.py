@@ -89,6 +89,8 @@ class Shell:
             shlex.split(command),
             cwd=ROOT,
             env={**os.environ, "COLUMNS": "200"},
+            # The reader says yes to whatever is asked.
+            input="y\n",
             capture_output=True,
             text=True,
             check=False,
