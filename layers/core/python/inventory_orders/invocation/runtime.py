@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 
-from inventory_orders.announcing import bus
-from inventory_orders.announcing.bus import Bus
-from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
+from inventory_orders.invocation.sqs import Queue, Queues
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
-
-if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -122,12 +115,6 @@ def prepare() -> None:
         _queues(settings)
 
 
-def prepare_to_announce() -> None:
-    """The same for the function that announces outcomes. It needs no tables: it is handed their rows."""
-    with suppress(ConfigurationError):
-        publisher()
-
-
 def store() -> Store:
     """The tables of the environment."""
     return _store(Settings.from_environment())
@@ -150,21 +137,6 @@ def queues() -> Queues:
         ConfigurationError: It names none.
     """
     return _queues(Settings.from_environment())
-
-
-def publisher() -> tuple[Publisher, UndeliverableEvents]:
-    """What puts events on the bus of the environment, and the queue of what it cannot put there.
-
-    Raises:
-        ConfigurationError: The environment names none.
-    """
-    settings = Settings.from_environment()
-    if settings.undeliverable_events is None:
-        raise ConfigurationError(
-            "the environment variable UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
-        )
-    queue = UndeliverableEvents(_undeliverable_client(), settings.undeliverable_events)
-    return Publisher(_bus(settings), queue.park, SystemClock()), queue
 
 
 @cache
@@ -192,18 +164,6 @@ def _committer(settings: Settings) -> Committer:
 @cache
 def _atomic_decrement(settings: Settings) -> AtomicDecrement:
     return AtomicDecrement(_committer(settings))
-
-
-@cache
-def _bus(settings: Settings) -> Bus:
-    if settings.event_bus is None:
-        raise ConfigurationError("the environment variable EVENT_BUS_NAME is not set")
-    return Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
-
-
-@cache
-def _undeliverable_client() -> SQSClient:
-    return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -16,11 +16,13 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from inventory_orders.announcing.publisher import Report
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
+
+if TYPE_CHECKING:
+    from inventory_orders.announcing.publisher import Report
 
 NAMESPACE = "InventoryOrders"
 
