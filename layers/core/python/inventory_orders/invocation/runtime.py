@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from inventory_orders.announcing import bus
-from inventory_orders.announcing.bus import Bus
-from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.holds import SentHolds, nothing_sent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
@@ -25,8 +21,15 @@ from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
+# What one function alone needs, it imports when it needs it: the others start sooner.
+# ruff: noqa: PLC0415
+
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+    from inventory_orders.announcing.bus import Bus
+    from inventory_orders.announcing.publisher import Publisher
+    from inventory_orders.engine.holds import SentHolds
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -183,6 +186,8 @@ def expiry_queues() -> Queues:
 @cache
 def sent_holds() -> SentHolds:
     """The holds that this process has sent lately."""
+    from inventory_orders.engine.holds import nothing_sent
+
     return nothing_sent()
 
 
@@ -192,6 +197,8 @@ def publisher() -> tuple[Publisher, UndeliverableEvents]:
     Raises:
         ConfigurationError: The environment names none.
     """
+    from inventory_orders.announcing.publisher import Publisher
+
     settings = Settings.from_environment()
     if settings.undeliverable_events is None:
         raise ConfigurationError(
@@ -230,9 +237,11 @@ def _atomic_decrement(settings: Settings) -> AtomicDecrement:
 
 @cache
 def _bus(settings: Settings) -> Bus:
+    from inventory_orders.announcing import bus
+
     if settings.event_bus is None:
         raise ConfigurationError("the environment variable EVENT_BUS_NAME is not set")
-    return Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
+    return bus.Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
 
 
 @cache
