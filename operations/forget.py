@@ -14,7 +14,7 @@ from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import OrderRecord, OrderUpdate
 from inventory_orders.engine.retrying_client import CONDITION_FAILED, RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, Found, TransactionCancelledError
+from inventory_orders.errors import CorruptItemError, TransactionCancelledError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import Item, Table, read_record
 from operations.aws import Aws, get_items
@@ -131,40 +131,36 @@ class Forgetting:
                 self.clock.sleep(LOOK_AGAIN_SECONDS)
 
     def _pseudonymise(self, item: Item) -> None:
-        """Pseudonymise one order, unless it is already. Between the read and the write it may change."""
-        deadline = Deadline.after(_PATIENCE, self.clock)
+        """Pseudonymise one order, unless it is already. One that changes meanwhile is left to the next look."""
         try:
-            record: Any = read_record(item)
-            while record is not None and record.user_id == self.user_id:
-                update = OrderUpdate(record.with_sound_version(), self._forgotten(record))
-                record = self._write(update, deadline)
+            order: Any = read_record(item)
+            if order.user_id == self.user_id:
+                self._write(OrderUpdate(order.with_sound_version(), self._forgotten(order)))
         except CorruptItemError as error:
             self.problems[item["orderId"]["S"]] = str(error)
         self.on_progress()
 
-    def _write(self, update: OrderUpdate, deadline: Deadline) -> Found:
-        """Write one order. Returns how it is stored now.
+    def _write(self, update: OrderUpdate) -> None:
+        """Write one order, if it is as it was read.
 
         Raises:
             CorruptItemError: It breaks its table's contract.
             StoreError: DynamoDB failed.
         """
         action = self._client.store.record_action(update)
+        deadline = Deadline.after(_PATIENCE, self.clock)
         try:
             self._client.write([action], 0, deadline, CommitStats())
         except TransactionCancelledError as error:
             (reason,) = error.reasons
             if reason.code != CONDITION_FAILED:
                 raise
-            if isinstance(reason.found, CorruptItemError):
-                raise reason.found from None
             if reason.found == update.before:
                 raise CorruptItemError(
                     f"order {update.before.order_id} has no status; repair the item"
                 ) from None
-            return reason.found
-        self.done += 1
-        return update.after
+        else:
+            self.done += 1
 
     def _forgotten(self, order: OrderRecord) -> OrderRecord:
         at = timestamp(self.clock.now())
