@@ -1,6 +1,7 @@
 """The soak: ten thousand messages into the deployed stack while its workers are killed and DynamoDB fails.
 
-The exit status is 0 only if every message ended in exactly one place, the books balance, and faults did happen.
+Customers hear what is announced and answer with commands. The exit status is 0 only if every message ended in exactly one
+place, the books balance, each row's every status was announced, and faults did happen, to publishers and sweepers too.
 """
 
 import os
@@ -281,6 +282,7 @@ def summary(
 ) -> dict[str, Any]:
     """Make the content of `.local/soak.json`."""
     distinct = {(queue, m.body) for queue, messages in work.messages.items() for m in messages}
+    distinct |= {(queues.COMMANDS, message.body) for message in customers.commands}
     unexplained = sum(abs(entry.difference) for entry in books.accounts)
     samples = [
         sample
@@ -306,7 +308,7 @@ def summary(
         and auditor.is_right,
         "seed": seed,
         "seconds": round(run.seconds, 1),
-        "messagesSent": work.count,
+        "messagesSent": work.count + len(customers.commands),
         "distinctMessages": len(distinct),
         "commandsSent": len(customers.commands),
         "eventsHeard": dict(sorted(customers.events.items())),
@@ -382,7 +384,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         table.add_row(name, f"{value:,}", note)
     console.print(table)
     console.print(
-        "[bold green]Clean:[/] every message ended in exactly one place, and the books balance."
+        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, and each outcome was announced."
         if result["clean"]
         else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."
     )
