@@ -77,17 +77,25 @@ def zipf(count: int, seed: int) -> Workload:
     return Workload("zipf", "Zipf over 1,000 products", stock, dict(orders))
 
 
-def real_orders(count: int, path: Path = REAL_ORDERS) -> Workload | None:
-    """Read the first orders of a file that fit into one transaction, with stock for all. None without the file.
+def real_orders(count: int, path: Path = REAL_ORDERS, *, scarce: bool = False) -> Workload | None:
+    """Read the first orders of a file that fit into one transaction. None without the file.
 
     The data has no quantities, so a hash of order and product chooses 1 to 3.
+
+    Args:
+        count: How many orders.
+        path: The file.
+        scarce: Whether there is stock for just these orders, instead of plenty.
     """
     if not path.is_file():
         return None
     # One order in 35 has more than 99 products, which no contender can place in one transaction.
     messages = [m for m in read_baskets(path, "real", count + count // 10) if m.order_id][:count]
     bodies = {message.order_id: message.body for message in messages if message.order_id}
-    return Workload("real", "real orders", demand(messages), bodies)
+    stock = demand(messages)
+    if scarce:
+        return Workload("real-scarce", "real orders, little stock", stock, bodies)
+    return Workload("real", "real orders", dict.fromkeys(stock, PLENTY), bodies)
 
 
 def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str, int]]]:
@@ -166,12 +174,13 @@ def warm_up_order(worker: int) -> str:
     return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
 
 
-def sqs_event(messages: Sequence[tuple[str, int, float]]) -> dict[str, Any]:
+def sqs_event(messages: Sequence[tuple[str, int, float]], queue: str = "bench") -> dict[str, Any]:
     """Make the event that Lambda passes to a handler.
 
     Args:
         messages: Body, number of deliveries including this one, and Unix second of the first. The position becomes
             the `messageId`.
+        queue: Name of the queue that they come from.
     """
     return {
         "Records": [
@@ -188,7 +197,7 @@ def sqs_event(messages: Sequence[tuple[str, int, float]]) -> dict[str, Any]:
                 "messageAttributes": {},
                 "md5OfBody": "",
                 "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:bench",
+                "eventSourceARN": f"arn:aws:sqs:us-east-1:000000000000:{queue}",
                 "awsRegion": "us-east-1",
             }
             for position, (body, deliveries, first) in enumerate(messages)

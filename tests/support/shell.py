@@ -101,7 +101,7 @@ class Shell:
 
 def make_fresh(aws: Aws) -> None:
     """Leave in a stack what `make up` leaves: no order, no message, and the sample products."""
-    for name in queues.QUEUES + queues.DEAD_LETTERS:
+    for name in (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS):
         aws.sqs.purge_queue(QueueUrl=aws.outputs[name])
     for name in aws.tables.values():
         table = boto3.resource("dynamodb").Table(name)

@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -17,12 +17,14 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from inventory_orders.announcing.publisher import Report
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand, Transition
 from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
+
+if TYPE_CHECKING:
+    from inventory_orders.announcing.publisher import Report
 
 NAMESPACE = "InventoryOrders"
 
@@ -210,7 +212,8 @@ def emit_events(report: Report, queue_errors: Sequence[str]) -> None:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "errorCode": parked.code})
     if queue_errors:
-        logger.error("SQS did not carry out requests", extra={"errors": queue_errors})
+        errors = list(dict.fromkeys(queue_errors))
+        logger.error("SQS did not carry out requests", extra={"errors": errors})
     fields: dict[str, object] = {"published": len(report.published)}
     if report.refusals:
         fields["refusals"] = dict(Counter(refusal.code for refusal in report.refusals))
