@@ -1001,6 +1001,7 @@ SCENARIOS = {
             _announced_life,
             jumps=(WORKING_SECONDS + 1.0,),
             faults=_OF_A_PUBLISHER,
+            switches=2,
         ),
         Scenario(
             "announcing a tombstone filled in",
