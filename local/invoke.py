@@ -55,6 +55,8 @@ def is_good(answer: Any) -> bool:
     """Whether an answer says that everything is done: no refusal, no error, no message that was returned."""
     if not isinstance(answer, dict):
         return False
+    if "statusCode" in answer:
+        return int(answer["statusCode"]) < 400
     if "batchItemFailures" in answer:
         return not answer["batchItemFailures"]
     return "errorCode" not in answer and answer.get("result") not in ("REFUSED", "RETRY_LATER")
@@ -216,6 +218,8 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
     environment = {
         **{f"{table.name}_TABLE_NAME": table.value for table in Table},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
+        "CALLERS": "iam",
+        "SHOW_STOCK": "numbers",
     }
     for variable, name in {
         "QUEUE_URL": "Queue",
@@ -231,21 +235,33 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
             else sqs.create_queue(QueueName=name)
         )
         environment[variable] = created["QueueUrl"]
+    environment["ORDER_QUEUE_URL"] = environment["QUEUE_URL"]
     return environment
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema only."""
-    from inventory_orders.store.rows import KEYS  # noqa: PLC0415
+    """Create a table with its key schema, and the index by which orders are listed."""
+    from inventory_orders.store.rows import KEYS, Table  # noqa: PLC0415
 
     keys = KEYS[table]
     schema: list[KeySchemaElementTypeDef] = [{"AttributeName": keys[0], "KeyType": "HASH"}]
     schema += [{"AttributeName": key, "KeyType": "RANGE"} for key in keys[1:]]
+    by_user: dict[str, Any] = {
+        "IndexName": "byUser",
+        "KeySchema": [
+            {"AttributeName": "userId", "KeyType": "HASH"},
+            {"AttributeName": "createdAt", "KeyType": "RANGE"},
+        ],
+        "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
+    }
+    attributes = [*keys, *(("userId", "createdAt") if table is Table.ORDERS else ())]
+    indexes: Any = {"GlobalSecondaryIndexes": [by_user]} if table is Table.ORDERS else {}
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in attributes],
         KeySchema=schema,
+        **indexes,
     )
 
 

@@ -44,6 +44,7 @@ def forget_what_handlers_made() -> None:
         runtime._committer,
         runtime._atomic_decrement,
         runtime._queues,
+        runtime._order_intake,
     ):
         made_once.cache_clear()
 

@@ -18,7 +18,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
+from inventory_orders.invocation.sqs import OrderIntake, Queue, Queues, UndeliverableEvents
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
@@ -51,6 +51,7 @@ class Settings:
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
+        order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
         event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
     """
@@ -64,6 +65,7 @@ class Settings:
     queue: Queue | None
     fifo_queue: Queue | None
     expiry_queue: Queue | None
+    order_queue: str | None = None
     event_bus: str | None = None
     undeliverable_events: str | None = None
 
@@ -105,6 +107,7 @@ class Settings:
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
             expiry_queue=queue("EXPIRY_"),
+            order_queue=values.get("ORDER_QUEUE_URL"),
             event_bus=values.get("EVENT_BUS_NAME"),
             undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
         )
@@ -131,6 +134,9 @@ def prepare() -> None:
     _atomic_decrement(settings)
     if settings.queue is not None:
         _queues(settings)
+    if settings.order_queue is not None:
+        _order_intake(settings)
+        _committer(settings, patient=False)
 
 
 def hold_seconds() -> int | None:
@@ -143,9 +149,9 @@ def store() -> Store:
     return _store(Settings.from_environment())
 
 
-def committer() -> Committer:
+def committer(*, patient: bool = True) -> Committer:
     """The engine, on the tables of the environment."""
-    return _committer(Settings.from_environment())
+    return _committer(Settings.from_environment(), patient=patient)
 
 
 def atomic_decrement() -> AtomicDecrement:
@@ -160,6 +166,15 @@ def queues() -> Queues:
         ConfigurationError: It names none.
     """
     return _queues(Settings.from_environment())
+
+
+def order_intake() -> OrderIntake:
+    """The queue that the function sends orders to.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    return _order_intake(Settings.from_environment())
 
 
 def expiry_queues() -> Queues:
@@ -207,8 +222,9 @@ def _store(settings: Settings) -> Store:
 
 
 @cache
-def _committer(settings: Settings) -> Committer:
-    return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
+def _committer(settings: Settings, *, patient: bool = True) -> Committer:
+    lanes = settings.lanes if patient else 0
+    return Committer(_store(settings), executor=executor(), lanes=lanes, patient=patient)
 
 
 @cache
@@ -226,6 +242,13 @@ def _bus(settings: Settings) -> Bus:
 @cache
 def _undeliverable_client() -> SQSClient:
     return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
+
+
+@cache
+def _order_intake(settings: Settings) -> OrderIntake:
+    if settings.order_queue is None:
+        raise ConfigurationError("the environment variable ORDER_QUEUE_URL is not set")
+    return OrderIntake(boto3.client("sqs", config=sqs.CLIENT_CONFIG), settings.order_queue)
 
 
 @cache

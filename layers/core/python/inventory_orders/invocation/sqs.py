@@ -1,4 +1,4 @@
-"""The only code that talks to SQS: dead letters, the delay of returned messages, and events that nobody can publish."""
+"""The only code that talks to SQS: dead letters, the delay of returned messages, orders, and events that nobody can publish."""
 
 from __future__ import annotations
 
@@ -177,6 +177,31 @@ class SqsCalls:
                 ]
                 return [entry["Id"] for entry in answer.get("Successful", ())]
         return []
+
+
+class OrderIntake:
+    """Where orders are sent to be placed.
+
+    Args:
+        client: An SQS client; `CLIENT_CONFIG` is meant for it.
+        url: The queue's.
+    """
+
+    def __init__(self, client: SQSClient, url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def send(self, body: str) -> bool:
+        """Send one order. Returns whether SQS has it for sure; if not, it may have it all the same."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._client.send_message(QueueUrl=self._url, MessageBody=body)
+            except ConnectionClosedError:
+                continue
+            except (BotoCoreError, ClientError):
+                return False
+            return True
+        return False
 
 
 class UndeliverableEvents:
