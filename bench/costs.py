@@ -29,14 +29,15 @@ EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
 
 
 SWEEPS = HOURS_OF_A_MONTH * 60
-READ_UNITS_OF_A_SWEEP = 51.5 + 32 * 0.5
-"""Where nothing is to be done: 95 leases, there or not, the depot's four pages, and a query of each shard of holds. An idle
-lane adds four."""
+READ_UNITS_OF_LANES = 51.5
+"""Of a sweep that has nothing to do: 95 leases, there or not, and the depot's four pages. An idle lane adds four."""
+READ_UNITS_OF_HOLDS = 16
+"""Of a sweep that has nothing to do: a query of each of 32 shards. It adds half a unit for some 35 holds."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
     + SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES / 2 * prices.LAMBDA_GIGABYTE_SECOND
-    + READ_UNITS_OF_A_SWEEP * prices.READ_UNIT
+    + (READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS) * prices.READ_UNIT
 )
 
 
@@ -127,7 +128,7 @@ class Standing:
 
 
 STANDING = (
-    Standing("custom metrics", 30, prices.CUSTOM_METRIC_MONTH),
+    Standing("custom metrics", 37, prices.CUSTOM_METRIC_MONTH),
     Standing("alarms", 45, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 6, EMPTY_POLLS * prices.SQS_REQUEST),

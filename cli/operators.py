@@ -75,6 +75,8 @@ class AnyQueue(StrEnum):
     STOCK = "stock"
     CANCELLATION = "cancellation"
     CATALOGUE = "catalogue"
+    COMMAND = "command"
+    EXPIRY = "expiry"
 
 
 @app.command(rich_help_panel=PANEL)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from aws_cdk import Duration, Names
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -62,7 +62,7 @@ class Events(Construct):
         table: dynamodb.TableV2,
         filters: list[Mapping[str, object]] | None,
     ) -> None:
-        function.add_event_source_mapping(
+        mapping = function.add_event_source_mapping(
             f"DynamoDBEventSource:{Names.node_unique_id(table.node)}",
             event_source_arn=table.table_stream_arn,
             # LATEST can miss changes while the mapping is created or updated.
@@ -78,8 +78,14 @@ class Events(Construct):
             bisect_batch_on_error=True,
             retry_attempts=-1,
             max_record_age=Duration.hours(23),
-            on_failure=event_sources.SqsDlq(undeliverable),
             filters=filters,
+        )
+        # The CDK's own way lets the role do more than send.
+        resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
+        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+            on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
+                destination=undeliverable.queue_arn
+            )
         )
         function.add_to_role_policy(
             iam.PolicyStatement(actions=_READ_STREAM, resources=[table.table_stream_arn or ""])

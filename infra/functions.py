@@ -64,7 +64,12 @@ class Functions(Construct):
             self.place_orders.add_environment("HOLD_SECONDS", str(settings.hold_seconds))
         self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
         # UpdateItem: if the cancellation came first, the order fills in its tombstone.
-        self._allow(self.place_orders, tables.orders, ["BatchGetItem", "PutItem", "UpdateItem"])
+        # GetItem: to tell who places one order directly where it stands.
+        self._allow(
+            self.place_orders,
+            tables.orders,
+            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
+        )
         self._allow(self.place_orders, tables.allotments, _USE_LANES)
 
         self.adjust_stock = self._function(

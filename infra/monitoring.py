@@ -41,6 +41,8 @@ HEALTHY_RETRY_SUCCESS = 0.99
 # With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
 MOST_DRAWS_LOST = 0.25
 
+MOST_EXPIRY_DELAY_SECONDS = 10
+
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
 
@@ -159,6 +161,7 @@ class Monitoring(Construct):
         )
         for section in (
             self._flow,
+            self._life,
             self._events,
             self._contention,
             self._lanes,
@@ -606,6 +609,42 @@ class Monitoring(Construct):
                 ],
                 "messages",
                 width=6,
+            ),
+        )
+
+    def _life(self) -> None:
+        self._heading(
+            "What becomes of placed orders?",
+            "A hold ends on time if expiries are **3 to 10 s late**: later, look at the age of ExpiryQueue and at the sweep. "
+            "While very many commands wait, holds do not expire, since a payment may be among them. **Confirmed in vain** "
+            "are orders to refund: their rows say why.",
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Steps",
+                [
+                    self._metric("OrdersConfirmed", "Sum", "confirmed", _GREEN),
+                    self._metric("OrdersFulfilled", "Sum", "fulfilled", _BLUE),
+                    self._metric("OrdersCancelled", "Sum", "cancelled", _GREY),
+                    self._metric("OrdersExpired", "Sum", "expired", _ORANGE),
+                    self._metric("OrdersReturned", "Sum", "returns", _PURPLE),
+                ],
+                "per period",
+            ),
+            self._graph(
+                "How long after its end a hold expires",
+                [
+                    self._metric("ExpiryDelay", "p50", "p50", _GREEN),
+                    self._metric("ExpiryDelay", "p99", "p99", _ORANGE),
+                    self._metric("ExpiryDelay", "Maximum", "latest", _RED),
+                ],
+                "seconds",
+                line=(MOST_EXPIRY_DELAY_SECONDS, "p99 healthy below 10 s"),
+            ),
+            self._graph(
+                "Confirmed in vain",
+                [self._metric("ConfirmationsRejected", "Sum", "to refund", _RED)],
+                "per period",
             ),
         )
 

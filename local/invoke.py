@@ -123,7 +123,10 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
         answer = handler.lambda_handler(event, FakeContext(name))
         dead_letters = [
             f"{dead_letter.code}: {dead_letter.message}"
-            for variable in ("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL")
+            for variable in (
+                *("DEAD_LETTER_QUEUE_URL", "FIFO_DEAD_LETTER_QUEUE_URL"),
+                "UNDELIVERABLE_EVENTS_QUEUE_URL",
+            )
             for dead_letter in peek_dead_letters(boto3.client("sqs"), os.environ[variable], 100)
         ]
     return Invocation(answer, logs.getvalue(), dead_letters)
@@ -228,6 +231,7 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
         "FIFO_DEAD_LETTER_QUEUE_URL": "DeadLetterQueue.fifo",
         "EXPIRY_QUEUE_URL": "ExpiryQueue",
         "EXPIRY_DEAD_LETTER_QUEUE_URL": "ExpiryDeadLetterQueue",
+        "UNDELIVERABLE_EVENTS_QUEUE_URL": "UndeliverableEventsQueue",
     }.items():
         created = (
             sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})
@@ -235,34 +239,45 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
             else sqs.create_queue(QueueName=name)
         )
         environment[variable] = created["QueueUrl"]
-    environment["ORDER_QUEUE_URL"] = environment["QUEUE_URL"]
-    return environment
+    boto3.client("events").create_event_bus(Name="Bus")
+    more = {"EVENT_BUS_NAME": "Bus", "ORDER_QUEUE_URL": environment["QUEUE_URL"]}
+    return environment | more
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema, and the index by which orders are listed."""
+    """Create a table with its key schema, and with the indexes that the service itself reads."""
     from inventory_orders.store.rows import KEYS, Table  # noqa: PLC0415
 
     keys = KEYS[table]
-    schema: list[KeySchemaElementTypeDef] = [{"AttributeName": keys[0], "KeyType": "HASH"}]
-    schema += [{"AttributeName": key, "KeyType": "RANGE"} for key in keys[1:]]
-    by_user: dict[str, Any] = {
-        "IndexName": "byUser",
-        "KeySchema": [
-            {"AttributeName": "userId", "KeyType": "HASH"},
-            {"AttributeName": "createdAt", "KeyType": "RANGE"},
-        ],
-        "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
+    indexes = _INDEXES if table is Table.ORDERS else {}
+    attributes = dict.fromkeys([*keys, *(name for index in indexes.values() for name in index)])
+    of_indexes: Any = {
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": index,
+                "KeySchema": _key_schema(names),
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
+            }
+            for index, names in indexes.items()
+        ]
     }
-    attributes = [*keys, *(("userId", "createdAt") if table is Table.ORDERS else ())]
-    indexes: Any = {"GlobalSecondaryIndexes": [by_user]} if table is Table.ORDERS else {}
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in attributes],
-        KeySchema=schema,
-        **indexes,
+        KeySchema=_key_schema(keys),
+        **(of_indexes if indexes else {}),
     )
+
+
+_INDEXES = {"byUser": ("userId", "createdAt"), "byExpiry": ("expiryShard", "expiresAt")}
+
+
+def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:
+    return [
+        {"AttributeName": key, "KeyType": "RANGE" if number else "HASH"}
+        for number, key in enumerate(keys)
+    ]
 
 
 @contextlib.contextmanager

@@ -14,7 +14,9 @@ from operations.queues import POLL_SECONDS, TOO_MANY_DELIVERIES, DeadLetter, rea
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-MAY_SUCCEED_NOW = frozenset({TOO_MANY_DELIVERIES, "UNKNOWN_PRODUCT", "BELOW_FLOOR"})
+MAY_SUCCEED_NOW = frozenset(
+    {TOO_MANY_DELIVERIES, "UNKNOWN_PRODUCT", "BELOW_FLOOR", "UNKNOWN_ORDER", "HOLD_NOT_ENDED"}
+)
 """Causes outside the message, which may have been repaired since. All other causes lie in the message itself."""
 
 CAUSES = MAY_SUCCEED_NOW | {
@@ -24,6 +26,7 @@ CAUSES = MAY_SUCCEED_NOW | {
     "INVALID_JSON",
     "ORDER_ID_REUSED",
     "REFUSED_BY_DYNAMODB",
+    "RETURN_ID_REUSED",
     "SCHEMA_VIOLATION",
     "TOO_MANY_PRODUCTS",
     "UNKNOWN_ORDER_STATUS",

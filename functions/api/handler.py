@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from inventory_orders.api import orders, products
 from inventory_orders.api.access import Caller
 from inventory_orders.api.problems import ProblemError, of_error
-from inventory_orders.api.requests import Answer, Request
+from inventory_orders.api.requests import Answer, Request, is_request
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.events import plain_number
 from inventory_orders.errors import (
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.event_handler.exceptions import NotFoundError
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare()
+runtime.prepare_to_serve()
 
 app = APIGatewayHttpResolver()
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Answer one request.
 
     Args:
@@ -41,11 +41,14 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
         context: Of the invocation.
 
     Returns:
-        The answer, for API Gateway.
+        The answer, for API Gateway. Of another event, what to do.
 
     Raises:
         ConfigurationError: A setting is missing. The alarm on errors of this function is meant for it.
     """
+    if not is_request(event):
+        what = "the event must be a request of the HTTP API; see events/api.json"
+        return {"errorCode": "UNSUPPORTED_EVENT", "errorMessage": what, "field": ""}
     return app.resolve(event, context)
 
 
@@ -121,7 +124,7 @@ def _serve(work: Callable[[Request, Caller], Answer]) -> Response[str]:
     request = Request.of_event(app.current_event.raw_event)
     settings = ApiSettings.from_environment()
     try:
-        return _response(work(request, Caller.of(request.authorizer, settings)))
+        answer = work(request, Caller.of(request.authorizer, settings))
     except ConfigurationError:
         raise
     except InventoryOrdersError as error:
@@ -135,6 +138,8 @@ def _serve(work: Callable[[Request, Caller], Answer]) -> Response[str]:
         else:
             logger.info("request refused", extra=fields)
         return _response(Answer.of_problem(problem))
+    logger.info("request answered", extra={"status": answer.status})
+    return _response(answer)
 
 
 def _response(answer: Answer) -> Response[str]:

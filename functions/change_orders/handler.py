@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 runtime.prepare()
 
-# While more commands than that are waiting, holds do not expire: one of those may be a confirmation that was sent in
-# time. Fewer are taken within the seconds that pass between the end of a hold and its expiry.
+# While more commands than that are waiting, or were returned, or nobody knows, holds do not expire: one of those may be a
+# confirmation that was sent in time. Fewer are taken within the seconds that pass between the end of a hold and its
+# expiry.
 _MOST_WAITING = 500
 _WAIT_SECONDS = 10.0
 

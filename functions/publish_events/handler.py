@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inventory_orders.errors import InventoryOrdersError
 from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs_batch import answers_unsupported_events
 from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.invocation.telemetry import emit_events, logger, metrics
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare()
+runtime.prepare_to_announce()
 
 
 class NotAllPublishedError(InventoryOrdersError):
@@ -21,8 +22,12 @@ class NotAllPublishedError(InventoryOrdersError):
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def lambda_handler(event: object, context: LambdaContext) -> None:
+@answers_unsupported_events
+def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Publish the outcomes that a batch of changes holds.
+
+    Returns:
+        How many, for whoever invokes it by hand. Lambda looks only at whether it raises.
 
     Raises:
         NotAllPublishedError: Some are neither published nor parked. A partial response would say where to begin again,
@@ -34,3 +39,8 @@ def lambda_handler(event: object, context: LambdaContext) -> None:
     emit_events(report, undeliverable.errors)
     if report.left:
         raise NotAllPublishedError(f"{report.left} of {len(news)} events are not published")
+    return {
+        "result": "PUBLISHED",
+        "published": len(report.published),
+        "undeliverable": len(report.undeliverable),
+    }

@@ -1,27 +1,40 @@
-"""The sweep, once a minute: units that nobody uses go home."""
+"""The sweep, once a minute: holds that are about to end are sent to be expired, and units that nobody uses go home."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.engine.sweep import sweep
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.engine.holds import send_ending_holds
+from inventory_orders.engine.sweep import SweepError, sweep
 from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import parse_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from inventory_orders.engine.holds import Due, HoldsReport
 
 
 runtime.prepare()
 
+# Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
+_SHARE_OF_HOLDS = 0.7
+
+_ERRORS_SHOWN = 10
+
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Empty the lanes that nobody uses into the depot, and a depot that nobody uses into the rows of its products.
+    """Send holds that are about to end to be expired. Then empty the lanes that nobody uses, and the depot.
 
     Returns:
-        An answer with `result` and what was moved.
+        An answer with `result`, how many holds were sent, and what was moved.
 
     Raises:
         SweepError: Something has to be repaired. The alarm on errors of this function is meant for it.
@@ -31,9 +44,39 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     parse_command(event, "sweep")
-    report = sweep(runtime.store(), runtime.deadline(context))
-    done: direct.Answer = {"lanes": report.lanes, "products": report.products}
-    if report.unfinished:
-        done["unfinished"] = report.unfinished
+    deadline = runtime.deadline(context)
+    holds, problems = _send_holds(deadline, context)
+    try:
+        report = sweep(runtime.store(), deadline)
+    except SweepError as error:
+        problems.append(str(error))
+    if problems:
+        raise SweepError("; ".join(problems))
+    done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}
+    unfinished = [why for why in (holds.unfinished, report.unfinished) if why]
+    if unfinished:
+        done["unfinished"] = "; ".join(unfinished)
     logger.info("swept", extra=done)
     return {"result": "SWEPT"} | done
+
+
+def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
+    """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
+    share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
+    calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))
+
+    def send(some: Sequence[Due]) -> set[int]:
+        return calls.send([(json.dumps({"orderId": each.order_id}), each.at) for each in some])
+
+    report = send_ending_holds(
+        runtime.store(), send, runtime.sent_holds(), share, runtime.executor()
+    )
+    problems = list(report.problems)
+    errors = list(dict.fromkeys(calls.errors))[:_ERRORS_SHOWN]
+    if errors:
+        logger.error(
+            "SQS did not carry out requests", extra={"errors": errors, "holds": report.refused}
+        )
+    if report.refused and not report.sent:
+        problems.append(f"none of {report.refused} holds was sent: {'; '.join(errors)}")
+    return report, problems

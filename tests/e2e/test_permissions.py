@@ -61,6 +61,54 @@ def an_order(shop):
     return sqs_event(shop.order())
 
 
+def an_order_that_somebody_waits_for(shop):
+    return shop.order()
+
+
+def a_confirmation(shop):
+    shop.call("place_orders", an_order(shop))
+    return sqs_event({"action": "confirm", "orderId": shop.new_id})
+
+
+def a_confirmation_before_its_order(shop):
+    return sqs_event({"action": "confirm", "orderId": shop.new_id})
+
+
+def a_cancelling_command(shop):
+    shop.call("place_orders", an_order(shop))
+    return sqs_event({"action": "cancel", "orderId": shop.new_id})
+
+
+def a_cancelling_command_before_its_order(shop):
+    return sqs_event({"action": "cancel", "orderId": shop.new_id})
+
+
+def a_direct_cancelling_command(shop):
+    return {"action": "cancel", "orderId": shop.new_id}
+
+
+def an_expiry(shop, body):
+    return sqs_event(body, queue=shop.aws.outputs["ExpiryQueueUrl"].rsplit("/", 1)[-1])
+
+
+def poison_among_expiries(shop):
+    return an_expiry(shop, "poison")
+
+
+def a_hold(shop, seconds):
+    shop.call("place_orders", sqs_event(shop.order() | {"holdSeconds": seconds}))
+
+
+def an_expiry_before_its_time(shop):
+    a_hold(shop, 600)
+    return an_expiry(shop, {"orderId": shop.new_id})
+
+
+def a_hold_that_ends_soon(shop):
+    a_hold(shop, 60)
+    return {"action": "sweep"}
+
+
 def an_order_of_more_than_the_row_has(shop):
     shop.lend()
     return sqs_event(order_body(shop.new_id, {shop.new_id: 8}), group="g")
@@ -203,6 +251,7 @@ NEEDED_FOR = {
     ("place_orders", "dynamodb:BatchGetItem", "ProductsTable"): an_order,
     ("place_orders", "dynamodb:UpdateItem", "ProductsTable"): an_order,
     ("place_orders", "dynamodb:BatchGetItem", "OrdersTable"): an_order,
+    ("place_orders", "dynamodb:GetItem", "OrdersTable"): an_order_that_somebody_waits_for,
     ("place_orders", "dynamodb:PutItem", "OrdersTable"): an_order,
     (
         "place_orders",
@@ -240,6 +289,20 @@ NEEDED_FOR = {
         "sqs:ChangeMessageVisibility",
         "CancellationQueue",
     ): a_cancellation_of_a_leased_product,
+    ("change_orders", "dynamodb:BatchGetItem", "ProductsTable"): a_cancelling_command,
+    ("change_orders", "dynamodb:UpdateItem", "ProductsTable"): a_cancelling_command,
+    ("change_orders", "dynamodb:BatchGetItem", "OrdersTable"): a_confirmation,
+    ("change_orders", "dynamodb:GetItem", "OrdersTable"): a_direct_cancelling_command,
+    ("change_orders", "dynamodb:PutItem", "OrdersTable"): a_cancelling_command_before_its_order,
+    ("change_orders", "dynamodb:UpdateItem", "OrdersTable"): a_confirmation,
+    ("change_orders", "sqs:SendMessage", "OrderCommandDeadLetterQueue"): poison,
+    ("change_orders", "sqs:SendMessage", "ExpiryDeadLetterQueue"): poison_among_expiries,
+    (
+        "change_orders",
+        "sqs:ChangeMessageVisibility",
+        "OrderCommandQueue",
+    ): a_confirmation_before_its_order,
+    ("change_orders", "sqs:ChangeMessageVisibility", "ExpiryQueue"): an_expiry_before_its_time,
     (
         "manage_products",
         "dynamodb:BatchGetItem",
@@ -274,6 +337,8 @@ NEEDED_FOR = {
     },
     ("sweep", "dynamodb:BatchGetItem", "ProductsTable"): units_that_nobody_uses,
     ("sweep", "dynamodb:UpdateItem", "ProductsTable"): units_that_nobody_uses,
+    ("sweep", "dynamodb:Query", "OrdersTable/byExpiry"): a_hold_that_ends_soon,
+    ("sweep", "sqs:SendMessage", "ExpiryQueue"): a_hold_that_ends_soon,
 }
 
 

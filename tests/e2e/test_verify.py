@@ -146,6 +146,8 @@ def denied(aws, function, action, resource):
         ("rejects", "PlaceOrders", queues.STANDARD),
         ("hot", "PlaceOrders", queues.STANDARD),
         ("poison", "PlaceOrders", queues.STANDARD),
+        ("poison", "ChangeOrders", queues.COMMANDS),
+        ("poison", "ChangeOrders", queues.EXPIRIES),
         ("fifo", "PlaceOrders", queues.FIFO),
         ("cancels", "CancelOrders", queues.CANCELLATIONS),
         ("receives", "AdjustStock", queues.STOCK),

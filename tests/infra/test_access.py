@@ -35,6 +35,7 @@ lambda.amazonaws.com     | sts:AssumeRole          | ChangeOrdersRole        | t
 lambda.amazonaws.com     | sts:AssumeRole          | ManageProductsRole      | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | CountStockRole          | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | SweepRole               | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | PublishEventsRole       | trust policy
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
 SweepSchedule            | lambda:InvokeFunction   | Sweep                   | role
@@ -54,6 +55,16 @@ CancelOrders             | CONSUME                 | CancellationQueue       | r
 ManageProducts           | CONSUME                 | CatalogueQueue          | role
 ChangeOrders             | CONSUME                 | OrderCommandQueue       | role
 ChangeOrders             | CONSUME                 | ExpiryQueue             | role
+# docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
+Orders stream            | feeds                   | PublishEvents           | event source mapping
+Products stream          | feeds                   | PublishEvents           | event source mapping
+PublishEvents            | READ_STREAM             | Orders stream           | role
+PublishEvents            | READ_STREAM             | Products stream         | role
+PublishEvents            | events:PutEvents        | EventBus                | role
+# What a stream gives up, and what the function cannot publish.
+Orders stream            | gives up                | UndeliverableEventsQueue    | destination on failure
+Products stream          | gives up                | UndeliverableEventsQueue    | destination on failure
+PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue    | role
 # What SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
@@ -76,7 +87,7 @@ Sweep                    | sqs:SendMessage         | ExpiryQueue                
 # DynamoDB asks for the actions within a transaction one by one.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
-PlaceOrders    | dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem                     | Orders           | role
+PlaceOrders    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 PlaceOrders    | USE_LANES                                                                      | Allotments       | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                                         | StockAdjustments | role
@@ -101,6 +112,7 @@ ChangeOrders             | WRITE_LOG               | ChangeOrdersLogs        | r
 ManageProducts           | WRITE_LOG               | ManageProductsLogs      | role
 CountStock               | WRITE_LOG               | CountStockLogs          | role
 Sweep                    | WRITE_LOG               | SweepLogs               | role
+PublishEvents            | WRITE_LOG               | PublishEventsLogs       | role
 PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
 AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
 CancelOrders             | logs to                 | CancelOrdersLogs        | logging configuration
@@ -108,6 +120,7 @@ ChangeOrders             | logs to                 | ChangeOrdersLogs        | l
 ManageProducts           | logs to                 | ManageProductsLogs      | logging configuration
 CountStock               | logs to                 | CountStockLogs          | logging configuration
 Sweep                    | logs to                 | SweepLogs               | logging configuration
+PublishEvents            | logs to                 | PublishEventsLogs       | logging configuration
 # X-Ray has no resources to name. docs.aws.amazon.com/service-authorization/latest/reference/list_awsx-ray.html
 every function           | TRACE                   | *                       | role
 every function           | traces with             | X-Ray                   | tracing configuration
@@ -124,10 +137,12 @@ DynamoDB                 | encrypts                | every table             | S
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains a stream      | Orders                  | stream specification
+DynamoDB                 | maintains a stream      | Products                | stream specification
 """
 
 SHORT = {
     "CONSUME": "sqs:ReceiveMessage sqs:DeleteMessage sqs:GetQueueAttributes sqs:ChangeMessageVisibility",
+    "READ_STREAM": "dynamodb:DescribeStream dynamodb:GetRecords dynamodb:GetShardIterator dynamodb:ListStreams",
     "USE_LANES": "dynamodb:BatchGetItem dynamodb:UpdateItem dynamodb:ConditionCheckItem",
     "CHANGE_ROWS": "dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem dynamodb:DeleteItem",
     "WRITE_LOG": "logs:CreateLogStream logs:PutLogEvents",
@@ -182,13 +197,15 @@ class Access:
     def name(self, value):
         """The name in infra/ of what a reference names."""
         match value:
+            case {"Fn::GetAtt": [id_, "StreamArn"]}:
+                return f"{self.name(id_)} stream"
             case {"Ref": id_} | {"Fn::GetAtt": [id_, _]}:
                 return self.name(id_)
             case {"Fn::Join": ["", [{"Fn::GetAtt": _}, str(path)]]} if path.startswith("/index/"):
                 return path.removeprefix("/index/")
             case str() if value in self.resources:
                 short = value[:-8]
-                for part in ("Functions", "Tables", "Queues", "Monitoring"):
+                for part in ("Functions", "Tables", "Queues", "Monitoring", "Events"):
                     short = short.removeprefix(part)
                 return short
         return value if isinstance(value, str) else json.dumps(value)
@@ -276,8 +293,12 @@ class Access:
         )
 
     def mapping(self, _, properties):
-        queue = self.name(properties["EventSourceArn"])
-        self.add(queue, "feeds", self.name(properties["FunctionName"]), "event source mapping")
+        source = self.name(properties["EventSourceArn"])
+        self.add(source, "feeds", self.name(properties["FunctionName"]), "event source mapping")
+        for case, destination in properties.get("DestinationConfig", {}).items():
+            assert case == "OnFailure"
+            target = self.name(destination["Destination"])
+            self.add(source, "gives up", target, "destination on failure")
 
     def schedule(self, name, properties):
         target = properties["Target"]
@@ -307,6 +328,11 @@ class Access:
             self.name(properties["Endpoint"]),
             "subscription",
         )
+
+    def bus(self, name, properties):
+        """Without a policy of its own, only this account may put events on it."""
+        self.others(name, properties, "Policy", "KmsKeyIdentifier", "DeadLetterConfig")
+        self.others(name, properties, "EventSourceName", "LogConfig")
 
     def plain(self, name, properties):
         self.others(name, properties, "KmsKeyId", "KmsMasterKeyId", "ResourcePolicyDocument")
@@ -341,6 +367,7 @@ READERS = {
     "AWS::CloudWatch::Alarm": Access.alarm,
     "AWS::CloudWatch::Dashboard": Access.plain,
     "AWS::DynamoDB::GlobalTable": Access.table,
+    "AWS::Events::EventBus": Access.bus,
     "AWS::IAM::Policy": Access.policy,
     "AWS::IAM::Role": Access.role,
     "AWS::Lambda::EventInvokeConfig": Access.repetition,

@@ -147,6 +147,23 @@ def emitted(monkeypatch, capsys):
         store._client.put_item(TableName="Allotments", Item=corrupt)
         for order in (order_body(order_id, {"tea-hibiscus": 1}) for order_id in ("row", "held-up")):
             call("place_orders", sqs_event(order))
+        items = [{"productId": tea, "quantity": 1}]
+        for order_id in ("returned", "cancelled", "expired"):
+            call("place_orders", order_body(order_id, {tea: 1}) | {"holdSeconds": 60})
+        for action, order_id in (
+            *(("confirm", "returned"), ("fulfil", "returned"), ("cancel", "cancelled")),
+            ("confirm", "cancelled"),
+        ):
+            call("change_orders", {"action": action, "orderId": order_id})
+        came_back = {"returnId": "r", "items": items, "restock": True}
+        call("change_orders", {"action": "return", "orderId": "returned", **came_back})
+        store._client.update_item(
+            TableName="Orders",
+            Key={"orderId": {"S": "expired"}},
+            UpdateExpression="SET expiresAt = :then",
+            ExpressionAttributeValues={":then": {"S": _time(1)}},
+        )
+        call("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
 
@@ -182,11 +199,10 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
 
 def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
     shown = {dimensions.get("reason") for _, _, dimensions in metrics_of(widgets)} - {None}
-    others = {
-        *(RejectionReason.BELOW_FLOOR, RejectionReason.ORDER_REJECTED),
-        RejectionReason.UNKNOWN_ORDER_STATUS,
+    assert shown == {
+        *(RejectionReason.UNKNOWN_PRODUCT, RejectionReason.DISCONTINUED_PRODUCT),
+        RejectionReason.INSUFFICIENT_STOCK,
     }
-    assert shown == {reason.value for reason in set(RejectionReason) - others}
 
 
 def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(widgets):
@@ -208,6 +224,7 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     titles = [text.splitlines()[0] for text in headings]
     assert titles == [
         "## Are orders flowing?",
+        "## What becomes of placed orders?",
         "## Is there contention?",
         "## Do lanes help?",
         "## How efficient is it?",

@@ -24,14 +24,18 @@ def findings(stage, **changes):
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 @pytest.mark.parametrize("changes", [{}, {"alarmEmail": "ops@example.com"}], ids=["", "mailed"])
 def test_cdk_nag_finds_nothing(stage, changes):
-    assert findings(stage, **changes) == set()
+    # It takes a queue for one of dead letters if another queue, or an asynchronous function, has it for that. Of what
+    # event source mappings give up it does not know; test_access.py does.
+    dead_letters = f"InventoryOrders-{stage}/Queues/UndeliverableEventsQueue/Resource"
+    assert findings(stage, **changes) == {("AwsSolutions-SQS3", dead_letters)}
 
 
 def test_no_rule_of_cdk_nag_is_suppressed():
     """No rule is acknowledged anywhere, and the rules do check the stack."""
     sources = [ROOT / "app.py", *(ROOT / "infra").glob("*.py")]
     assert not [path for path in sources if re.search("acknowledge|cdk_nag", path.read_text())]
-    assert {rule for rule, _ in findings("dev", runtime="python3.11")} == {"AwsSolutions-L1"}
+    found = {rule for rule, _ in findings("dev", runtime="python3.11")}
+    assert found == {"AwsSolutions-L1", "AwsSolutions-SQS3"}
 
 
 @pytest.fixture(scope="module", params=["dev", "prod"])
@@ -56,7 +60,9 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
         targets = statement["Resource"]
         for target in targets if isinstance(targets, list) else [targets]:
             attribute = target["Fn::GetAtt"]
-            assert attribute[1] == "Arn", f"{logical_id}: {target} is more than one resource"
+            assert attribute[1] in ("Arn", "StreamArn"), (
+                f"{logical_id}: {target} is more than one resource"
+            )
 
 
 def test_production_is_protected_against_deletion():

@@ -1,5 +1,6 @@
 """The synthesised template: settings that the embedded AWS ignores."""
 
+import itertools
 import json
 import re
 
@@ -7,9 +8,12 @@ import pytest
 from aws_cdk.assertions import Template
 
 from infra.queues import MAX_RECEIVE_COUNT
+from inventory_orders.domain.events import of_product
+from inventory_orders.domain.product import ProductStatus
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import KEYS, Table
 from local import ROOT
+from tests.support.streams import product_row
 from tests.support.template import SETTINGS, resources, stack_of, synthesise
 
 
@@ -49,9 +53,11 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         assert "WarmThroughput" not in properties
 
 
-def test_the_orders_table_has_its_stream_and_its_indexes(dev):
+def test_the_tables_have_their_streams_and_their_indexes(dev):
+    for table in ("Orders", "Products"):
+        properties = by_name(dev, "AWS::DynamoDB::GlobalTable", table)["Properties"]
+        assert properties["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     properties = by_name(dev, "AWS::DynamoDB::GlobalTable", "Orders")["Properties"]
-    assert properties["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     indexes = {
         index["IndexName"]: (
             [key["AttributeName"] for key in index["KeySchema"]],
@@ -126,11 +132,16 @@ def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires(
         assert seconds <= properties["MessageRetentionPeriod"] / 2
 
 
-def test_event_sources_come_from_the_configuration(dev):
-    sources = [
-        source["Properties"]
-        for source in resources(dev, "AWS::Lambda::EventSourceMapping").values()
+def mappings(template, attribute):
+    """The mappings of queues ("Arn"), or those of streams ("StreamArn")."""
+    found = [
+        s["Properties"] for s in resources(template, "AWS::Lambda::EventSourceMapping").values()
     ]
+    return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
+
+
+def test_event_sources_come_from_the_configuration(dev):
+    sources = mappings(dev, "Arn")
     assert len(sources) == len(SETTINGS["queues"])
     assert all(s["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for s in sources)
     found = {
@@ -145,6 +156,48 @@ def test_event_sources_come_from_the_configuration(dev):
         (q["batchSize"], q.get("batchWindowSeconds", 0), q["maximumConcurrency"])
         for q in SETTINGS["queues"].values()
     }
+
+
+def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev):
+    sources = mappings(dev, "StreamArn")
+    assert len(sources) == 2
+    undeliverable = {"Fn::GetAtt": [by_id(dev, "UndeliverableEventsQueue"), "Arn"]}
+    for source in sources:
+        assert source["StartingPosition"] == "TRIM_HORIZON", "LATEST can miss records"
+        assert source["BatchSize"] == 100
+        assert source["ParallelizationFactor"] == 4
+        assert source["BisectBatchOnFunctionError"] is True
+        assert source["MaximumRetryAttempts"] == -1
+        assert source["MaximumRecordAgeInSeconds"] == 23 * 3600 < 24 * 3600, "a stream keeps that"
+        assert source["DestinationConfig"]["OnFailure"]["Destination"] == undeliverable
+        assert "FunctionResponseTypes" not in source, "the embedded AWS would lose events"
+    queue = by_name(dev, "AWS::SQS::Queue", "UndeliverableEventsQueue")["Properties"]
+    assert queue["MessageRetentionPeriod"] == 14 * 86400
+    assert queue["SqsManagedSseEnabled"] is True
+
+
+def by_id(template, part):
+    (found,) = [id_ for id_ in template.to_json()["Resources"] if id_[:-8].endswith(part)]
+    return found
+
+
+def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
+    (filtered,) = [source for source in mappings(dev, "StreamArn") if "FilterCriteria" in source]
+    assert "Products" in filtered["EventSourceArn"]["Fn::GetAtt"][0]
+    patterns = [json.loads(one["Pattern"]) for one in filtered["FilterCriteria"]["Filters"]]
+    assert len(patterns) == 4
+    passed = set()
+    for pattern in patterns:
+        images = pattern["dynamodb"]
+        assert {len(statuses) for statuses in images.values()} == {1}, "nothing but the status"
+        before, after = (images[image]["status"]["S"] for image in ("OldImage", "NewImage"))
+        passed |= set(itertools.product(before, after))
+    announced = {
+        (before, after)
+        for before, after in itertools.product(ProductStatus, repeat=2)
+        if of_product(product_row(before), product_row(after))
+    }
+    assert passed == announced
 
 
 def test_every_function_has_its_settings_layer_and_log_group(dev):
@@ -230,6 +283,9 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
         "StockAdjustmentsTableName",
         "AllotmentsTableName",
         "OrdersStreamArn",
+        "EventBusName",
+        "UndeliverableEventsQueueUrl",
+        "PublishEventsFunctionName",
     }
 
 
@@ -281,6 +337,7 @@ NAMES = {
 # What has no name of its own, or one within the resource that it belongs to.
 NAMELESS = {
     "AWS::CloudWatch::Dashboard",  # checked below
+    "AWS::Events::EventBus",  # checked below
     "AWS::IAM::Policy",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::EventSourceMapping",
@@ -310,6 +367,10 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(live
         (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
         name = dashboard["Properties"]["DashboardName"]["Fn::Join"][1]
         assert name == [f"InventoryOrders-{stage}-", {"Ref": "AWS::Region"}]
+        (bus,) = resources(template, "AWS::Events::EventBus").values()
+        assert bus["Properties"]["Name"] == f"InventoryOrders-{stage}", (
+            "as its stack, in its region"
+        )
         for function in resources(template, "AWS::Lambda::Function").values():
             variables = function["Properties"]["Environment"]["Variables"]
             assert variables["POWERTOOLS_SERVICE_NAME"] == f"inventory-orders-{stage}"

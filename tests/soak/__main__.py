@@ -56,7 +56,7 @@ KILL_UNTIL = 0.9
 # Much longer than a killed worker's messages stay hidden.
 QUIET_SECONDS = 90
 
-FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "CancelOrders", "ManageProducts")
+FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "CancelOrders", "ManageProducts", "ChangeOrders")
 
 
 class Killer:

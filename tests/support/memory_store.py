@@ -2,18 +2,23 @@
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from inventory_orders.domain.change import NewRecord, Record, RecordKey
-from inventory_orders.domain.planner import Transaction
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import Change, NewRecord, Record, RecordKey
+from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
 from inventory_orders.errors import (
     CancellationReason,
     ConditionFailedError,
     TransactionCancelledError,
 )
+from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Snapshot
 from inventory_orders.store.rows import encode, product_row
 
@@ -214,3 +219,35 @@ def _reason(fine: bool, found: Product | Record | None) -> CancellationReason:
     return (
         CancellationReason("None") if fine else CancellationReason("ConditionalCheckFailed", found)
     )
+
+
+class Bench:
+    """An engine with a store in memory, and a clock that only moves when code sleeps."""
+
+    def __init__(
+        self,
+        *products: Product,
+        attempts: int = 8,
+        limits: Limits | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock, *products)
+        store: Any = self.store
+        self.engine = Committer(
+            store,
+            RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5),
+            self.clock,
+            executor,
+            limits,
+        )
+
+    def apply(self, *changes: Change, seconds: float = 20.0) -> CommitReport:
+        return self.engine.apply(changes, Deadline.after(seconds, self.clock))
+
+    def stock(self, product_id: str = "p") -> int:
+        return self.store.products[product_id].stock_count
+
+
+def statuses(report: CommitReport) -> list[ChangeStatus]:
+    return [outcome.status for outcome in report.outcomes]

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def sqs_event(*bodies: Any, group: str | None = None, receive_count: int = 1) -> dict[str, Any]:
+def sqs_event(
+    *bodies: Any, group: str | None = None, receive_count: int = 1, queue: str = "queue"
+) -> dict[str, Any]:
     """Make an SQS event like Lambda. A body that is not a string is written as JSON."""
     fifo = ".fifo" if group is not None else ""
     attributes = {"ApproximateReceiveCount": str(receive_count)}
@@ -19,7 +21,7 @@ def sqs_event(*bodies: Any, group: str | None = None, receive_count: int = 1) ->
                 "body": body if isinstance(body, str) else json.dumps(body),
                 "attributes": dict(attributes),
                 "eventSource": "aws:sqs",
-                "eventSourceARN": f"arn:aws:sqs:us-east-1:123456789012:queue{fifo}",
+                "eventSourceARN": f"arn:aws:sqs:us-east-1:123456789012:{queue}{fifo}",
             }
             for number, body in enumerate(bodies)
         ]

@@ -43,8 +43,8 @@ def forget_what_handlers_made() -> None:
         runtime._store,
         runtime._committer,
         runtime._atomic_decrement,
-        runtime._queues,
-        runtime._order_intake,
+        runtime._sqs_client,
+        runtime.sent_holds,
     ):
         made_once.cache_clear()
 

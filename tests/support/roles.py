@@ -59,7 +59,8 @@ def name_batches_as_the_embedded_aws_does(aws: Aws) -> None:
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """Find the stack output that names a resource."""
+    """Find the stack output that names a resource. An index has its own name behind that of its table."""
+    arn, _, index = arn.partition("/index/")
     (name,) = {
         output
         for output, value in aws.outputs.items()
@@ -68,4 +69,4 @@ def name_of(aws: Aws, arn: str) -> str:
             (f":{value}", f"/{value}", f":{value.rsplit('/', 1)[-1]}")
         )
     }
-    return name.removesuffix("Name").removesuffix("Url")
+    return name.removesuffix("Name").removesuffix("Url") + (f"/{index}" if index else "")

@@ -193,7 +193,7 @@ def test_without_warm_throughput_in_the_settings_no_table_is_asked_for(cdk, acco
     assert len(cdk) == 1
 
 
-@pytest.mark.parametrize(("free", "said"), [(10, True), (60, True), (61, False)])
+@pytest.mark.parametrize(("free", "said"), [(10, True), (67, True), (68, False)])
 def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, said):
     account["get_account_settings"] = {
         "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
@@ -202,7 +202,7 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
     assert len(cdk) == 1
     note = (
         f"Note: the account allows {free} concurrent executions of Lambda in us-east-1, {free} of them unreserved, but "
-        "the queues may use 61 (OrderQueue 5, OrderQueueFifo 50, "
+        "the queues may use 68 (OrderQueue 5, OrderQueueFifo 50, "
     )
     assert (note in done.stderr) is said
 
@@ -210,7 +210,7 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
 def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert "61 concurrent executions" in done.stderr
+    assert "68 concurrent executions" in done.stderr
     assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
     assert len(cdk) == 1
 

@@ -81,10 +81,11 @@ class Said:
 def shop(stocked_rows):
     """One set of tables and queues for all of these tests, and the rows of the tea shop's catalogue."""
     with moto_aws():
-        os.environ.update(moto_stack(products=()))
+        environment = moto_stack(products=())
+        os.environ.update(environment)
         put_rows(boto3.client("dynamodb"), stocked_rows)
         forget_what_handlers_made()
-        yield stocked_rows
+        yield stocked_rows, environment["ORDER_QUEUE_URL"]
         forget_what_handlers_made()
 
 
@@ -92,12 +93,13 @@ def shop(stocked_rows):
 def api(shop):
     """The API of a shop that has just opened."""
     yield Api()
+    rows, queue = shop
     tables = boto3.client("dynamodb")
     for item in tables.scan(TableName="Orders")["Items"]:
         tables.delete_item(TableName="Orders", Key={"orderId": item["orderId"]})
-    (tea,) = (row for row in shop["Products"] if row["productId"]["S"] == TEA)
+    (tea,) = (row for row in rows["Products"] if row["productId"]["S"] == TEA)
     tables.put_item(TableName="Products", Item=tea)
-    taken_off()
+    taken_off(queue)
     # A new process knows nothing of rivals; its clients cost more than all the rest.
     runtime._committer.cache_clear()
 
@@ -116,19 +118,19 @@ def queued():
     return [message["Body"] for message in messages()]
 
 
-def messages():
-    url = os.environ["ORDER_QUEUE_URL"]
+def messages(url=None):
+    url = url or os.environ["ORDER_QUEUE_URL"]
     answer = boto3.client("sqs").receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0
     )
     return answer.get("Messages", [])
 
 
-def taken_off():
+def taken_off(url=None):
     """What waited in the order queue, and is gone now."""
-    sqs, url = boto3.client("sqs"), os.environ["ORDER_QUEUE_URL"]
+    sqs, url = boto3.client("sqs"), url or os.environ["ORDER_QUEUE_URL"]
     bodies = []
-    while found := messages():
+    while found := messages(url):
         bodies += [message["Body"] for message in found]
         for message in found:
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])

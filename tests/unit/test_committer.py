@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import OrderKey, OrderLine, RejectionReason
 from inventory_orders.domain.order import Order
@@ -23,39 +22,13 @@ from inventory_orders.errors import (
     ThrottledError,
     TransactionCancelledError,
 )
-from inventory_orders.retry import RetryPolicy
-from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
+from tests.support.memory_store import Bench, Fault, product, statuses
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
 THROTTLED = ThrottledError("ThrottlingException", "slow down")
 CONFLICT = TransactionCancelledError(
     [CancellationReason("TransactionConflict"), CancellationReason("None")]
 )
-
-
-class Bench:
-    """An engine with a store in memory, and a clock that only moves when code sleeps."""
-
-    def __init__(self, *products, attempts=8, limits=None, executor=None):
-        self.clock = FakeClock()
-        self.store = MemoryStore(self.clock, *products)
-        self.engine = Committer(
-            self.store,
-            RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5),
-            self.clock,
-            executor,
-            limits,
-        )
-
-    def apply(self, *changes, seconds=20.0):
-        return self.engine.apply(changes, Deadline.after(seconds, self.clock))
-
-    def stock(self, product_id="p"):
-        return self.store.products[product_id].stock_count
-
-
-def statuses(report):
-    return [outcome.status for outcome in report.outcomes]
 
 
 def order(number=1, quantity=1, product_id="p", **more):

@@ -159,6 +159,8 @@ def world():
         world = World()
         queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
         patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
+        expiries = Queue("expiries", "expiries_dead_letters")
+        patch.setattr(runtime, "expiry_queues", lambda: Queues(world.sqs, expiries))
         yield world
         forget_what_handlers_made()
 

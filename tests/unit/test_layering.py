@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
         *("inventory_orders.engine.outcomes", "inventory_orders.engine.sweep"),
+        "inventory_orders.engine.holds",
         *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
     ),

@@ -15,7 +15,7 @@ from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Se
 
 
 class EmptyQueues:
-    """Answers requests for dead letters only once all five queues were asked, and all tables and queues are empty."""
+    """Answers requests for dead letters only once all queues were asked, and all tables and queues are empty."""
 
     def __init__(self):
         self.waited = []
@@ -59,6 +59,9 @@ def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message=
         (TOO_MANY_DELIVERIES, Decision.SEND_BACK),
         ("UNKNOWN_PRODUCT", Decision.SEND_BACK),
         ("BELOW_FLOOR", Decision.SEND_BACK),
+        ("UNKNOWN_ORDER", Decision.SEND_BACK),
+        ("HOLD_NOT_ENDED", Decision.SEND_BACK),
+        ("RETURN_ID_REUSED", Decision.STAY),
         ("INVALID_JSON", Decision.STAY),
         ("SCHEMA_VIOLATION", Decision.STAY),
         ("TOO_MANY_PRODUCTS", Decision.STAY),

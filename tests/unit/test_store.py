@@ -1,5 +1,6 @@
 """The store: every expression on moto and Dynoxide, which are stricter than the emulator, and each error's meaning."""
 
+import zlib
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from botocore.exceptions import (
 )
 
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRecord
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
@@ -27,7 +28,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.products.catalogue import Products
-from inventory_orders.store import rows
+from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError, answered_by
@@ -48,6 +49,24 @@ def put_product(value, **more):
 
 def read_product(store, product_id="p"):
     return store.read([product_id]).products[product_id]
+
+
+def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store, monkeypatch):
+    monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 3)
+    ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
+    ends = {order_id: f"2026-01-01T00:00:{n:02}.000000+00:00" for n, order_id in enumerate(ids)}
+    for order_id, end in reversed(ends.items()):
+        held = OrderRecord(order_id, "u", (), "PENDING", 1, end, end, expires_at=end)
+        each_store.write([each_store.record_action(NewRecord(held))], str(uuid4()))
+    over = OrderRecord("over", "u", (), "CONFIRMED", 1, NOW.isoformat(), NOW.isoformat())
+    each_store.write([each_store.record_action(NewRecord(over))], str(uuid4()))
+    pages = [each_store.list_holds(7, ends[ids[7]])]
+    while pages[-1].has_more:
+        pages.append(each_store.list_holds(7, ends[ids[7]], pages[-1]))
+    assert [hold.order_id for page in pages for hold in page.holds] == ids[:8]
+    assert pages[0].holds[0] == dynamodb.Hold(ids[0], ends[ids[0]])
+    assert [len(page.holds) for page in pages[:3]] == [3, 3, 2]
+    assert each_store.list_holds(8, ends[ids[7]]) == dynamodb.HoldPage(())
 
 
 def test_an_order_and_its_decrement_are_written_together(each_store):

@@ -111,7 +111,7 @@ def test_an_emptied_lane_costs_one_visit_of_four_requests(shop):
 def test_a_sweep_without_lanes_reads_as_much_as_the_costs_say(shop):
     assert shop.sweep() == SweepReport()
     reads = shop.aws.dynamodb.tables["Allotments"].consumed.reads
-    assert reads == costs.READ_UNITS_OF_A_SWEEP
+    assert reads == costs.READ_UNITS_OF_LANES
 
 
 def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):

@@ -21,8 +21,8 @@ time by itself that happens to one in a thousand; it takes some three seconds.""
 
 EVENT_TOO_LARGE = "EVENT_TOO_LARGE"
 
-# Of the service's own source, so that whoever refuses that refuses the probe too.
-_PROBE = "PublisherProbe"
+PROBE = "PublisherProbe"
+"""An event that says nothing. It is of the service's own source, so that a bus that refuses that refuses it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +202,11 @@ class Publisher:
         """Whether the bus takes an event that says nothing."""
         now = timestamp(self._clock.now())
         metadata = {
-            "eventId": f"{_PROBE}#{now}",
+            "eventId": f"{PROBE}#{now}",
             "occurredAt": now,
             "schemaVersion": SCHEMA_VERSION,
         }
-        probe = Entry(SOURCE, _PROBE, _json({"metadata": metadata, "data": {}}))
+        probe = Entry(SOURCE, PROBE, _json({"metadata": metadata, "data": {}}))
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.clock import Clock, Deadline
@@ -159,6 +159,22 @@ class Answer:
         if request.knows(etag):
             return cls(304, headers=headers)
         return cls(200, document, headers)
+
+
+def is_request(event: object) -> TypeGuard[dict[str, Any]]:
+    """Whether an event is a request of an HTTP API, payload format 2.0."""
+    if not isinstance(event, dict) or event.get("version") != "2.0":
+        return False
+    context = event.get("requestContext")
+    if not isinstance(context, dict) or not isinstance(context.get("http"), dict):
+        return False
+    texts = (
+        event.get("rawPath"),
+        context.get("stage"),
+        context["http"].get("method"),
+        context["http"].get("path"),
+    )
+    return all(isinstance(text, str) for text in texts)
 
 
 def checked_id(name: str, value: str) -> str:

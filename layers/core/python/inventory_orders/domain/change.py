@@ -72,7 +72,7 @@ class Rejection:
 
     Attributes:
         reason: Why.
-        subject: The product that it is about, or the status that stands in its way; empty if there is neither.
+        subject: The product or the order that it is about, or the status that stands in its way.
         shortage: What was missing, if it was rejected for want of stock.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -76,7 +77,8 @@ class OrderCommand(TouchesNoStock):
     Attributes:
         order_id: The order.
         action: What is asked.
-        sent_at: When it was sent; of an expiry, the moment at which it is looked at.
+        sent_at: When it was sent; of an expiry, the moment at which it is looked at. Two that differ in nothing else
+            are the same command, of which the first counts.
         returned: What came back, with `Action.RETURN`.
         group: None: commands may be applied in any order.
     """
@@ -204,6 +206,7 @@ class OrderCommand(TouchesNoStock):
         if status is not OrderStatus.FULFILLED:
             return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
         return_id, quantities = self.returned.return_id, self.returned.quantities
+        delivered = _units_held(order)
         before = {
             line.product_id: line.returned[return_id]
             for line in order.lines
@@ -215,7 +218,6 @@ class OrderCommand(TouchesNoStock):
             if same == quantities and restocked == {self.returned.restock}:
                 return IdempotencyMatch.SAME_REQUEST
             return IdempotencyMatch.OTHER_REQUEST
-        delivered = _units_held(order)
         for line in order.lines:
             delivered[line.product_id] -= sum(came.quantity for came in line.returned.values())
         for product_id, quantity in quantities.items():
@@ -336,7 +338,7 @@ def _units_held(order: OrderRecord) -> dict[str, int]:
     """Units by product id that an order took.
 
     Raises:
-        CorruptItemError: A line does not say.
+        CorruptItemError: A line does not say, or not what came back.
     """
     for line in order.lines:
         if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
@@ -344,6 +346,12 @@ def _units_held(order: OrderRecord) -> dict[str, int]:
                 f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
                 "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
             )
+        for return_id, came in line.returned.items():
+            if not isinstance(came.quantity, int) or not isinstance(came.restock, bool):
+                raise CorruptItemError(
+                    f"order {order.order_id} does not say how much of {line.product_id} came back with {return_id} "
+                    "(quantity), or whether into stock (restock); repair the item"
+                )
     return {line.product_id: line.quantity for line in order.lines}
 
 
@@ -351,13 +359,19 @@ def _end_of_hold(order: OrderRecord) -> str:
     """When an order's hold ends, which it must have.
 
     Raises:
-        CorruptItemError: It is no time.
+        CorruptItemError: It is no time, or written so that it cannot be compared as text.
     """
-    if not isinstance(order.expires_at, str):
+    end = order.expires_at
+    try:
+        moment = datetime.fromisoformat(end or "").astimezone(UTC)
+        written = moment.isoformat(timespec="microseconds")
+    except (TypeError, ValueError, OverflowError):
+        written = ""
+    if end != written:
         raise CorruptItemError(
-            f"order {order.order_id} has an expiresAt that is no text; repair the item"
+            f"order {order.order_id} has an expiresAt that is no time as the service writes it; repair the item"
         )
-    return order.expires_at
+    return written
 
 
 def _is_incarnation(product: Product | None, line: OrderLine) -> bool:

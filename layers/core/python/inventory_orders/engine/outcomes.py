@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
@@ -41,7 +41,7 @@ class ChangeOutcome:
         cause: Why it was returned or found invalid, as a stable code; of a replay, why it changed nothing.
         detail: The same in words.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
-        is_written_rejection: Whether a rejection was written just now.
+        is_written_rejection: Whether a rejection was written just now, for this change and not for its duplicate.
     """
 
     status: ChangeStatus
@@ -176,6 +176,7 @@ class Duplicates:
         leaves_no_record = rejected and not first.stores_rejection
         if outcome.status is ChangeStatus.INVALID or leaves_no_record:
             # The id is still free: another body gets a delivery of its own, without this neighbour.
-            return outcome if same else returned("BEHIND_A_DUPLICATE")
+            once = replace(outcome, is_written_rejection=False)
+            return once if same else returned("BEHIND_A_DUPLICATE")
         status = ChangeStatus.REPLAYED if same else ChangeStatus.ID_REUSED
         return ChangeOutcome(status, record=outcome.record)

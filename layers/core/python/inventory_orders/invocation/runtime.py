@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from inventory_orders.announcing.bus import Bus
 from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.holds import SentHolds, nothing_sent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import OrderIntake, Queue, Queues, UndeliverableEvents
@@ -126,22 +128,28 @@ def prepare() -> None:
         settings = Settings.from_environment()
     except ConfigurationError:
         return
-    if settings.event_bus is not None:
-        # It needs no tables: it is handed their rows.
-        _bus(settings)
-        _undeliverable_client()
-        return
     _atomic_decrement(settings)
-    if settings.queue is not None:
-        _queues(settings)
-    if settings.order_queue is not None:
-        _order_intake(settings)
-        _committer(settings, patient=False)
+    if settings.queue is not None or settings.expiry_queue is not None:
+        _sqs_client(settings)
 
 
 def hold_seconds() -> int | None:
     """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
     return Settings.from_environment().hold_seconds
+
+
+def prepare_to_announce() -> None:
+    """The same for the function that announces outcomes. It needs no tables: it is handed their rows."""
+    with suppress(ConfigurationError):
+        publisher()
+
+
+def prepare_to_serve() -> None:
+    """The same for the function of the API, which sends orders to their queue, too."""
+    prepare()
+    with suppress(ConfigurationError):
+        order_intake()
+        committer(patient=False)
 
 
 def store() -> Store:
@@ -165,7 +173,10 @@ def queues() -> Queues:
     Raises:
         ConfigurationError: It names none.
     """
-    return _queues(Settings.from_environment())
+    settings = Settings.from_environment()
+    if settings.queue is None:
+        raise ConfigurationError("the environment variable QUEUE_URL is not set")
+    return Queues(_sqs_client(settings), settings.queue, settings.fifo_queue)
 
 
 def order_intake() -> OrderIntake:
@@ -174,7 +185,10 @@ def order_intake() -> OrderIntake:
     Raises:
         ConfigurationError: The environment names none.
     """
-    return _order_intake(Settings.from_environment())
+    settings = Settings.from_environment()
+    if settings.order_queue is None:
+        raise ConfigurationError("the environment variable ORDER_QUEUE_URL is not set")
+    return OrderIntake(_sqs_client(settings), settings.order_queue)
 
 
 def expiry_queues() -> Queues:
@@ -186,7 +200,13 @@ def expiry_queues() -> Queues:
     settings = Settings.from_environment()
     if settings.expiry_queue is None:
         raise ConfigurationError("the environment variable EXPIRY_QUEUE_URL is not set")
-    return Queues(_queues(settings).client, settings.expiry_queue)
+    return Queues(_sqs_client(settings), settings.expiry_queue)
+
+
+@cache
+def sent_holds() -> SentHolds:
+    """The holds that this process has sent lately."""
+    return nothing_sent()
 
 
 def publisher() -> tuple[Publisher, UndeliverableEvents]:
@@ -200,7 +220,7 @@ def publisher() -> tuple[Publisher, UndeliverableEvents]:
         raise ConfigurationError(
             "the environment variable UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
         )
-    queue = UndeliverableEvents(_undeliverable_client(), settings.undeliverable_events)
+    queue = UndeliverableEvents(_sqs_client(settings), settings.undeliverable_events)
     return Publisher(_bus(settings), queue.park, SystemClock()), queue
 
 
@@ -240,23 +260,8 @@ def _bus(settings: Settings) -> Bus:
 
 
 @cache
-def _undeliverable_client() -> SQSClient:
+def _sqs_client(settings: Settings) -> SQSClient:  # noqa: ARG001 - another environment, another client
     return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
-
-
-@cache
-def _order_intake(settings: Settings) -> OrderIntake:
-    if settings.order_queue is None:
-        raise ConfigurationError("the environment variable ORDER_QUEUE_URL is not set")
-    return OrderIntake(boto3.client("sqs", config=sqs.CLIENT_CONFIG), settings.order_queue)
-
-
-@cache
-def _queues(settings: Settings) -> Queues:
-    if settings.queue is None:
-        raise ConfigurationError("the environment variable QUEUE_URL is not set")
-    client = boto3.client("sqs", config=sqs.CLIENT_CONFIG)
-    return Queues(client, settings.queue, settings.fifo_queue)
 
 
 def time_left(context: Any) -> Callable[[], float]:

@@ -1,10 +1,12 @@
-"""The only code that talks to SQS: dead letters, the delay of returned messages, orders, and events that nobody can publish."""
+"""The only code that talks to SQS: dead letters, delays, orders, messages for later, and events that nobody can publish."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
@@ -37,6 +39,7 @@ _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
 _BYTES_PER_CALL = 262_144
 _MAX_ERROR_MESSAGE = 512
+_LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +94,16 @@ class Queues:
         return self.standard
 
 
-def waiting(queues: Queues) -> int:
-    """About how many messages wait in a standard queue; 0 if SQS does not say."""
+def waiting(queues: Queues) -> float:
+    """About how many messages of a standard queue are not done with, delivered or not; infinite if SQS does not say."""
     try:
         answer = queues.client.get_queue_attributes(
-            QueueUrl=queues.standard.url, AttributeNames=["ApproximateNumberOfMessages"]
+            QueueUrl=queues.standard.url,
+            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )
     except (BotoCoreError, ClientError):
-        return 0
-    return int(answer.get("Attributes", {}).get("ApproximateNumberOfMessages", 0))
+        return inf
+    return sum(int(number) for number in answer.get("Attributes", {}).values())
 
 
 class SqsCalls:
@@ -130,6 +134,28 @@ class SqsCalls:
                 taken = self._call("send_message_batch", url, entries)
                 sent |= {batch[int(entry_id)] for entry_id in taken}
         return poison.keys() - sent
+
+    def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
+        """Send messages to the standard queue, for later.
+
+        Args:
+            bodies: At most 10, each with the Unix second before which nobody is to see it; SQS hides it for 15 minutes at
+                the most.
+
+        Returns:
+            The numbers of those that SQS took.
+        """
+        now = time.time()
+        entries = [
+            {
+                "Id": str(index),
+                "MessageBody": body,
+                "DelaySeconds": min(_LONGEST_DELAY_SECONDS, max(0, ceil(at - now))),
+            }
+            for index, (body, at) in enumerate(bodies)
+        ]
+        url = self._queues.standard.url
+        return {int(entry_id) for entry_id in self._call("send_message_batch", url, entries)}
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
         """Hide messages for so many seconds each, from now on.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from math import ceil
+from math import ceil, inf
 from typing import Any, Generic, TypeVar
 
 from inventory_orders.domain.change import RejectionReason
@@ -31,7 +31,7 @@ Handler = Callable[[Any, Any], dict[str, Any]]
 
 
 class UnsupportedEventError(InventoryOrdersError):
-    """The handler was invoked with something that is not a batch of SQS messages."""
+    """The handler was invoked with something that is not a batch of what it takes."""
 
 
 class Disposition(Enum):
@@ -99,7 +99,7 @@ class SqsBatch(Generic[T]):
     """The messages of one invocation on their way to their ends.
 
     Args:
-        messages: In the order of their arrival.
+        messages: In the order in which they count.
         queues: The queues that feed the function.
         time_left: Seconds until the invocation is ended.
     """
@@ -279,7 +279,10 @@ def _behind(result: MessageResult[T]) -> MessageResult[T]:
 
 
 def read_messages(event: object) -> list[Message]:
-    """The messages of an SQS event, in the order of their arrival.
+    """The messages of an SQS event: of a standard queue as they were sent, of a FIFO queue as they arrived.
+
+    A standard queue hands them out in any order. A confirmation that was sent in time must not be taken for a duplicate
+    of one that was sent too late, nor a delivery be refused because its confirmation stands behind it.
 
     Raises:
         UnsupportedEventError: The event is something else, or one of its records cannot be told from another.
@@ -290,11 +293,16 @@ def read_messages(event: object) -> list[Message]:
             "see events/ for samples"
         )
     try:
-        return [_read_message(record) for record in event["Records"]]
+        messages = [_read_message(record) for record in event["Records"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnsupportedEventError(
             f"a record of the event is no SQS message ({type(error).__name__}: {error})"
         ) from error
+    return sorted(messages, key=_sent_or_last)
+
+
+def _sent_or_last(message: Message) -> float:
+    return inf if message.sent is None or message.group is not None else message.sent
 
 
 def comes_from(event: object, queues: Queues) -> bool:

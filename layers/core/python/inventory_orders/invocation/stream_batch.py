@@ -7,24 +7,22 @@ from typing import Any
 
 from inventory_orders.announcing.publisher import Unreadable
 from inventory_orders.domain.events import Event, of_order, of_product
-from inventory_orders.errors import CannotAnnounceError, InventoryOrdersError
+from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.invocation.sqs_batch import UnsupportedEventError
 from inventory_orders.store.rows import KEYS, Row, Table, decode
-
-
-class UnsupportedStreamEventError(InventoryOrdersError):
-    """The handler was invoked with something that is not a batch of changes from a stream."""
 
 
 def read_changes(event: object) -> Iterator[Event | Unreadable]:
     """Read the events of a batch, in the order of the changes.
 
     Raises:
-        UnsupportedStreamEventError: It is not a batch of changes from a stream.
+        UnsupportedEventError: It is not a batch of changes from a stream.
     """
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
-        raise UnsupportedStreamEventError(
-            "this function takes changes from the tables' streams only"
+        raise UnsupportedEventError(
+            'this function takes changes from the streams of the tables: {"Records": [{"dynamodb": ...}]}; see events/ for '
+            "samples"
         )
     for record in records:
         try:

@@ -234,7 +234,7 @@ def _log_message(result: MessageResult[T]) -> None:
     if result.disposition is Disposition.REJECTED:
         if result.outcome is not None and result.outcome.rejection is not None:
             fields["reason"] = result.outcome.rejection.reason.value
-            fields["rejectedProductId"] = result.outcome.rejection.subject
+            fields["subject"] = result.outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
     # The error's own message quotes the body, so it stays out of the log.

@@ -38,6 +38,7 @@ from inventory_orders.store.rows import (
     Table,
     decode,
     encode,
+    expiry_shard,
     key_item,
     key_of,
     lease_key,
@@ -77,6 +78,7 @@ BATCH_GET_LIMIT = 100
 
 # What a list says of an order: what the index byUser holds.
 _LISTED = ("orderId", "status", "createdAt")
+_HOLDS_OF_A_PAGE = 1000
 
 _ALIAS = re.compile(r"#(\w+)")
 
@@ -145,6 +147,37 @@ class ClaimUse:
 
     owner: str
     release: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The hold of an order.
+
+    Attributes:
+        order_id: The order.
+        expires_at: When it ends.
+    """
+
+    order_id: str
+    expires_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPage:
+    """Some of the holds of a shard, in the order in which they end.
+
+    Attributes:
+        holds: The holds.
+        last: Where to go on; None if there are no more.
+    """
+
+    holds: tuple[Hold, ...]
+    last: Item | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be more of them."""
+        return self.last is not None
 
 
 class Store:
@@ -451,6 +484,32 @@ class Store:
         keys = [lease_key(lane) for lane in lanes]
         response = _call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return [read_lease(item) for item in response.get("Responses", {}).get(name, ())]
+
+    def list_holds(self, shard: int, until: str, after: HoldPage | None = None) -> HoldPage:
+        """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.
+
+        Args:
+            shard: One of `EXPIRY_SHARDS`.
+            until: The moment.
+            after: The page before; None for the first one.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        condition = "#expiryShard = :shard AND #expiresAt <= :until"
+        more = {} if after is None else {"ExclusiveStartKey": after.last}
+        response = _call(
+            self._client.query,
+            TableName=self._tables[Table.ORDERS],
+            IndexName="byExpiry",
+            KeyConditionExpression=condition,
+            ExpressionAttributeNames=_names(condition),
+            ExpressionAttributeValues=_values({"shard": expiry_shard(shard), "until": until}),
+            Limit=_HOLDS_OF_A_PAGE,
+            **more,
+        )
+        holds = (Hold(item["orderId"]["S"], item["expiresAt"]["S"]) for item in response["Items"])
+        return HoldPage(tuple(holds), response.get("LastEvaluatedKey"))
 
     def transaction_request(
         self,

@@ -1,0 +1,178 @@
+"""Holds that are about to end: finds them, and has each sent to be expired.
+
+Nothing is decided here. Whether a hold has ended, and whether its order was paid meanwhile, is looked at when it expires. So
+to send a hold twice, or one that is over, is a message for nothing, and two of these may run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.engine.reader import side_by_side
+from inventory_orders.engine.recent import Recent
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.dynamodb import Hold, HoldPage, Store
+from inventory_orders.store.rows import EXPIRY_SHARDS
+
+AHEAD_SECONDS = 120.0
+"""How long before its end a hold is sent: two sweeps, so that one may fail."""
+
+GRACE_SECONDS = 3.0
+"""A hold expires so long after its end, so that a confirmation that was sent in time has arrived."""
+
+_REMEMBERED_SECONDS = 600.0
+"""What has not expired so long after it was due is sent again: its message may have been lost, or lies among dead letters."""
+
+# An entry takes some 400 bytes of the function's 512 MB.
+_MOST_REMEMBERED = 100_000
+
+# So many go into one request to SQS.
+_TOGETHER = 10
+
+# What this does not get done is left to the next sweep.
+_POLICY = RetryPolicy(max_attempts=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An order, and when its hold is to be looked at.
+
+    Attributes:
+        order_id: The order.
+        at: Unix second.
+    """
+
+    order_id: str
+    at: float
+
+
+Send = Callable[[Sequence[Due]], set[int]]
+"""Sends at most ten. Returns the numbers of those that were taken."""
+
+SentHolds = Recent[Hold, float]
+"""Until which Unix second a hold that was sent is not sent again."""
+
+
+def nothing_sent() -> SentHolds:
+    """The memory of a process that has sent nothing yet."""
+    return Recent(_MOST_REMEMBERED)
+
+
+@dataclass(slots=True)
+class HoldsReport:
+    """What became of the holds that are about to end.
+
+    Attributes:
+        sent: How many were sent.
+        refused: How many were not taken. They are sent again with the next sweep.
+        problems: What has to be repaired, each once.
+        unfinished: Why others were not looked at; empty if all were. The next sweep goes on.
+    """
+
+    sent: int = 0
+    refused: int = 0
+    problems: dict[str, None] = field(default_factory=dict)
+    unfinished: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where to go on in a shard."""
+
+    shard: int
+    after: HoldPage | None = None
+
+
+def send_ending_holds(
+    store: Store,
+    send: Send,
+    sent: SentHolds,
+    deadline: Deadline,
+    executor: Executor | None = None,
+    clock: Clock | None = None,
+) -> HoldsReport:
+    """Send every hold that ends soon, or has ended, unless this process has sent it lately. The oldest come first.
+
+    Args:
+        store: Where the tables are.
+        send: Sends some.
+        sent: What this process remembers.
+        deadline: No request begins after it.
+        executor: Runs requests side by side.
+        clock: Source of time.
+    """
+    clock = clock or SystemClock()
+    client, report = RetryingClient(store, _POLICY, clock), HoldsReport()
+    until = timestamp(clock.now() + timedelta(seconds=AHEAD_SECONDS))
+
+    def look(place: _Place) -> HoldPage | StoreError:
+        try:
+            return client.call(
+                lambda: client.store.list_holds(place.shard, until, place.after), deadline
+            )
+        except StoreError as error:
+            return error
+
+    places = [_Place(shard) for shard in range(EXPIRY_SHARDS)]
+    while places and deadline.remaining() > 0:
+        pages = side_by_side(executor, look, places)
+        holds: list[Hold] = []
+        for page in pages:
+            if isinstance(page, HoldPage):
+                holds += page.holds
+            elif isinstance(page, ThrottledError | OutcomeUnknownError):
+                report.unfinished = str(page)
+            else:
+                report.problems[str(page)] = None
+        _send_all(holds, send, sent, deadline, executor, clock, report)
+        places = [
+            _Place(place.shard, page)
+            for place, page in zip(places, pages, strict=True)
+            if isinstance(page, HoldPage) and page.has_more
+        ]
+    if places:
+        report.unfinished = f"no time was left for the holds of {len(places)} shards"
+    return report
+
+
+def _send_all(
+    holds: Sequence[Hold],
+    send: Send,
+    sent: SentHolds,
+    deadline: Deadline,
+    executor: Executor | None,
+    clock: Clock,
+    report: HoldsReport,
+) -> None:
+    now = clock.now().timestamp()
+    due: list[tuple[Hold, Due]] = []
+    for hold in sorted(holds, key=lambda hold: hold.expires_at):
+        if (sent.get(hold) or 0.0) > now:
+            continue
+        try:
+            end = datetime.fromisoformat(hold.expires_at).timestamp()
+        except ValueError:
+            problem = f"order {hold.order_id} has an expiresAt that is no time; repair the item"
+            report.problems[problem] = None
+        else:
+            due.append((hold, Due(hold.order_id, end + GRACE_SECONDS)))
+
+    def send_some(some: Sequence[tuple[Hold, Due]]) -> set[int] | None:
+        return send([each for _, each in some]) if deadline.remaining() > 0 else None
+
+    chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
+    for chunk, taken in zip(chunks, side_by_side(executor, send_some, chunks), strict=True):
+        if taken is None:
+            report.unfinished = "no time was left to send all holds"
+            continue
+        report.sent += len(taken)
+        report.refused += len(chunk) - len(taken)
+        for number in taken:
+            hold, each = chunk[number]
+            sent.set(hold, max(each.at, now) + _REMEMBERED_SECONDS)

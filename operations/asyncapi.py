@@ -1,0 +1,109 @@
+"""The AsyncAPI document of the events, made from their JSON Schemas: `python -m operations.asyncapi` writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from inventory_orders.announcing.publisher import PROBE
+from inventory_orders.domain.events import SCHEMA_VERSION, EventType
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "events"
+PAGE = FOLDER / "asyncapi.json"
+
+EVENTS = (*EventType, PROBE)
+"""All that is on the bus, by `detail-type`."""
+
+_ENDING = ".schema.json"
+
+
+def schemas() -> dict[str, Any]:
+    """The JSON Schemas by name: of each event what stands under `detail`, and their parts."""
+    return {
+        path.name.removesuffix(_ENDING): json.loads(path.read_text("utf-8"))
+        for path in sorted(FOLDER.glob(f"*{_ENDING}"))
+    }
+
+
+def example(event: str) -> dict[str, Any]:
+    """An example of an event, as a consumer receives it."""
+    found: dict[str, Any] = json.loads((FOLDER / "examples" / f"{event}.json").read_text("utf-8"))
+    return found
+
+
+def document() -> dict[str, Any]:
+    """The document."""
+    parts = schemas()
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Inventory and orders: outcomes",
+            "version": str(SCHEMA_VERSION),
+            "description": "What became of orders and products, on an EventBridge bus. At least once: drop what you have "
+            "seen by detail.metadata.eventId. In order for each order until the bus has it; a bus promises its targets no "
+            "order, so compare detail.data.version.",
+            "license": {"name": "MIT-0"},
+        },
+        "defaultContentType": "application/json",
+        "channels": {
+            "outcomes": {
+                "address": "InventoryOrders-{stage}",
+                "description": "The event bus. A rule of yours sends what you want to a target of yours.",
+                "parameters": {"stage": {"description": "Name of the deployed copy of the stack."}},
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in EVENTS},
+            }
+        },
+        "operations": {
+            "announce": {
+                "action": "send",
+                "channel": {"$ref": "#/channels/outcomes"},
+                "summary": "Each change of the tables that is news.",
+                "messages": [{"$ref": f"#/channels/outcomes/messages/{name}"} for name in EVENTS],
+            }
+        },
+        "components": {
+            "messages": {name: _message(name, parts) for name in EVENTS},
+            "schemas": {name: _within(schema) for name, schema in parts.items()},
+        },
+    }
+
+
+def _message(name: str, parts: dict[str, Any]) -> dict[str, Any]:
+    whole = {
+        "properties": {
+            "detail-type": {"const": name},
+            "detail": {"$ref": f"#/components/schemas/{name}"},
+        }
+    }
+    return {
+        "name": name,
+        "title": name,
+        "summary": parts[name]["description"],
+        "payload": {"allOf": [{"$ref": "#/components/schemas/envelope"}, whole]},
+        "examples": [{"name": name, "payload": example(name)}],
+    }
+
+
+def _within(schema: Any) -> Any:
+    """A schema with references into the document, in the place of those to files."""
+    if isinstance(schema, list):
+        return [_within(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: f"#/components/schemas/{value.removesuffix(_ENDING)}"
+        if name == "$ref"
+        else _within(value)
+        for name, value in schema.items()
+        if name != "$schema"
+    }
+
+
+def text() -> str:
+    """The document as its file holds it."""
+    return json.dumps(document(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), "utf-8")

@@ -1,0 +1,185 @@
+"""Changes of rows as a table's stream hands them over, a bus that refuses, and the poller of a shard, in virtual time."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from inventory_orders.clock import timestamp
+from inventory_orders.store.rows import encode
+from tests.support.memory_store import FakeClock
+
+Row = dict[str, Any]
+Answer = tuple[str, str] | None
+
+
+def order_row(order_id: str = "o-1", **changes: Any) -> Row:
+    """An order as stored: placed, for two units of one product."""
+    line = {"productId": "tea", "quantity": 2, "productCreatedAt": _TIME, "productVersion": 2}
+    row: Row = {
+        "orderId": order_id,
+        "userId": "u-1",
+        "items": [line],
+        "status": "PENDING",
+        "createdAt": _TIME,
+        "lastUpdatedAt": _TIME,
+        "_version": 1,
+    }
+    return {name: value for name, value in {**row, **changes}.items() if value is not None}
+
+
+def product_row(status: str = "ACTIVE", **changes: Any) -> Row:
+    """A product as stored."""
+    row: Row = {
+        "productId": "tea",
+        "stockCount": 9,
+        "backorderLimit": 0,
+        "lowStockThreshold": 5,
+        "_version": 7,
+        "status": status,
+        "createdAt": _TIME,
+        "lastUpdatedAt": _TIME,
+    }
+    return {**row, **changes}
+
+
+_TIME = "2026-01-01T00:00:00.000000+00:00"
+
+
+def change(before: Row | None, after: Row | None, number: int = 0) -> dict[str, Any]:
+    """A record of a stream."""
+    row: Row = after or before or {}
+    name = "orderId" if "orderId" in row else "productId"
+    images = {
+        image: encode(values)
+        for image, values in (("OldImage", before), ("NewImage", after))
+        if values is not None
+    }
+    kind = "INSERT" if before is None else "REMOVE" if after is None else "MODIFY"
+    return {
+        "eventID": f"record-{number}",
+        "eventName": kind,
+        "dynamodb": {
+            "Keys": {name: {"S": str(row[name])}},
+            "SequenceNumber": str(number),
+            **images,
+        },
+        "eventSourceARN": "arn:aws:dynamodb:us-east-1:123456789012:table/T/stream/S",
+    }
+
+
+class FakeBridge:
+    """Stands for EventBridge: remembers what it took, and refuses what it is told to.
+
+    Args:
+        clock: Time; each call takes some.
+        judge: Called with each entry's id and type: code and message to refuse it with, or None. It may raise.
+    """
+
+    def __init__(
+        self, clock: FakeClock, judge: Callable[[str, str], Answer] = lambda *_: None
+    ) -> None:
+        self.clock = clock
+        self.judge = judge
+        self.calls: list[list[Any]] = []
+        self.taken: list[dict[str, Any]] = []
+        self.crash: Callable[[int, str], None] = lambda call, moment: None
+
+    def put_events(self, *, Entries: Sequence[Any]) -> Any:
+        self.calls.append(list(Entries))
+        number = len(self.calls)
+        self.crash(number, "before")
+        self.clock.seconds += 0.02
+        answers: list[Mapping[str, str]] = []
+        for entry in Entries:
+            detail = json.loads(entry["Detail"])
+            refusal = self.judge(detail["metadata"]["eventId"], entry["DetailType"])
+            if refusal is None:
+                self.taken.append({"detail-type": entry["DetailType"], "detail": detail})
+                answers.append({"EventId": f"e-{len(self.taken)}"})
+            else:
+                answers.append({"ErrorCode": refusal[0], "ErrorMessage": refusal[1]})
+        self.crash(number, "after")
+        failed = sum("ErrorCode" in answer for answer in answers)
+        return {"FailedEntryCount": failed, "Entries": answers}
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Ids of the events that it took, duplicates too, without probes."""
+        return [e["detail"]["metadata"]["eventId"] for e in self.taken if e["detail"]["data"]]
+
+
+def first_of_each(ids: Sequence[str]) -> list[str]:
+    """What is left when duplicates are dropped."""
+    return list(dict.fromkeys(ids))
+
+
+def refused_call(code: str, status: int = 400) -> ClientError:
+    """The answer to a call that is refused as a whole."""
+    answer = {
+        "Error": {"Code": code, "Message": "no"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+    return ClientError(answer, "PutEvents")  # type: ignore[arg-type]
+
+
+class Shard:
+    """The poller of one shard, as Lambda's mapping is set up: batches of 100, four at a time, halved after a failure.
+
+    docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
+
+    Args:
+        clock: Time.
+        handle: The function: raises if it has not done all of a batch.
+        most_age: Seconds after which a record is given up.
+
+    Attributes:
+        given_up: What was, which leaves nothing but a pointer.
+        invocations: How often the function ran.
+    """
+
+    def __init__(
+        self, clock: FakeClock, handle: Callable[[Sequence[Any]], None], most_age: float = 82_800
+    ) -> None:
+        self._clock = clock
+        self._handle = handle
+        self._most_age = most_age
+        self.given_up: list[Any] = []
+        self.invocations = 0
+
+    def poll(self, records: Sequence[Any]) -> None:
+        """Deliver records, all of which are written now, until each is done or given up."""
+        began = self._clock.seconds
+        lanes: dict[int, list[Any]] = {}
+        for record in records:
+            key = json.dumps(record["dynamodb"]["Keys"])
+            lanes.setdefault(zlib.crc32(key.encode()) % 4, []).append(record)
+        for lane in lanes.values():
+            for start in range(0, len(lane), 100):
+                self._deliver(lane[start : start + 100], began)
+
+    def _deliver(self, batch: Sequence[Any], began: float) -> None:
+        while True:
+            if self._clock.seconds - began > self._most_age:
+                self.given_up += batch
+                return
+            self.invocations += 1
+            try:
+                self._handle(batch)
+                return
+            except Exception:
+                self._clock.seconds += 1
+            if len(batch) > 1:
+                half = len(batch) // 2
+                self._deliver(batch[:half], began)
+                self._deliver(batch[half:], began)
+                return
+
+
+def now_of(clock: FakeClock) -> str:
+    """The time of a row that is written now."""
+    return timestamp(clock.now())

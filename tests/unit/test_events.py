@@ -1,0 +1,292 @@
+"""Outcome events: what follows from a row before and after a change, and the schemas that consumers rely on."""
+
+import itertools
+import json
+from decimal import Decimal
+
+import jsonschema
+import pytest
+from referencing import Registry, Resource
+
+from inventory_orders.announcing.bus import Bus
+from inventory_orders.announcing.publisher import PROBE, Publisher
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.events import (
+    EventType,
+    of_order,
+    of_order_as_it_stands,
+    of_product,
+    plain_number,
+)
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.errors import CannotAnnounceError
+from local import ROOT
+from operations import asyncapi
+from tests.support.memory_store import FakeClock
+from tests.support.streams import FakeBridge, order_row, product_row
+
+LATER = "2026-01-01T00:10:00.000000+00:00"
+REJECTED_CONFIRMATION = {"at": LATER, "reason": "EXPIRED"}
+
+
+def changed(row, status, **changes):
+    return (
+        row | {"status": status, "_version": row["_version"] + 1, "lastUpdatedAt": LATER} | changes
+    )
+
+
+def with_returns(row, **returns):
+    (line,) = row["items"]
+    returned = {
+        return_id.replace("_", "-"): {"quantity": quantity, "restock": True, "returnedVersion": 9}
+        for return_id, quantity in returns.items()
+    }
+    return changed(row, "FULFILLED", items=[line | {"returned": returned}])
+
+
+PLACED = order_row()
+CONFIRMED = changed(PLACED, "CONFIRMED", confirmedAt=LATER)
+FULFILLED = changed(CONFIRMED, "FULFILLED", fulfilledAt=LATER)
+EXPIRED = changed(PLACED, "EXPIRED")
+REJECTED = order_row(
+    status="REJECTED",
+    reason="INSUFFICIENT_STOCK",
+    shortage={"productId": "tea", "wanted": 2, "available": 1},
+)
+TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED")
+FILLED_IN = changed(PLACED, "CANCELLED")
+ONE_BACK = with_returns(FULFILLED, rt_1=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "events"),
+    [
+        (None, PLACED, ["OrderPlaced"]),
+        (None, REJECTED, ["OrderRejected"]),
+        (PLACED, CONFIRMED, ["OrderConfirmed"]),
+        (CONFIRMED, FULFILLED, ["OrderFulfilled"]),
+        (PLACED, FILLED_IN, ["OrderCancelled"]),
+        (PLACED, EXPIRED, ["OrderExpired"]),
+        (EXPIRED, changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION), ["ConfirmationRejected"]),
+        (FULFILLED, ONE_BACK, ["OrderReturned"]),
+        (ONE_BACK, with_returns(ONE_BACK, rt_1=1, rt_2=1), ["OrderReturned"]),
+        # A tombstone, and the order that fills it in.
+        (None, TOMBSTONE, []),
+        (TOMBSTONE, TOMBSTONE | {"_version": 2, "confirmationRejected": REJECTED_CONFIRMATION}, []),
+        (TOMBSTONE, FILLED_IN, ["OrderCancelled"]),
+        (
+            TOMBSTONE | {"confirmationRejected": REJECTED_CONFIRMATION},
+            FILLED_IN | {"confirmationRejected": REJECTED_CONFIRMATION},
+            ["OrderCancelled", "ConfirmationRejected"],
+        ),
+        # Restored from a backup, or brought from elsewhere.
+        (None, CONFIRMED, ["OrderConfirmed"]),
+        # No news.
+        (PLACED, PLACED | {"userId": "pseudonym", "_version": 2}, []),
+        (ONE_BACK, ONE_BACK | {"_version": 9}, []),
+        (PLACED, None, []),
+    ],
+)  # fmt: skip
+def test_a_change_of_an_order_makes_these_events(before, after, events):
+    made = of_order(before, after)
+    assert [event.type for event in made] == events
+    for event in made:
+        assert event.id == f"o-1#{after['_version']}#{event.type}"
+        assert event.subject == "o-1"
+        assert event.occurred_at == after["lastUpdatedAt"]
+        assert event.data["version"] == after["_version"]
+
+
+def test_what_happens_in_one_version_is_told_status_first_and_returns_by_id():
+    after = with_returns(CONFIRMED, rt_2=1, rt_1=1) | {
+        "confirmationRejected": REJECTED_CONFIRMATION
+    }
+    ids = [event.id for event in of_order(CONFIRMED, after)]
+    assert ids == [
+        "o-1#3#OrderFulfilled",
+        "o-1#3#ConfirmationRejected",
+        "o-1#3#OrderReturned:rt-1",
+        "o-1#3#OrderReturned:rt-2",
+    ]
+
+
+def test_a_return_tells_what_came_back_now_of_each_line():
+    two = [{"productId": p, "quantity": 5} for p in ("tea", "cup")]
+    before = FULFILLED | {"items": two}
+    back = {"rt-1": {"quantity": 2, "restock": False}}
+    after = changed(before, "FULFILLED", items=[line | {"returned": back} for line in two])
+    (event,) = of_order(before, after)
+    items = [{"productId": "tea", "quantity": 2}, {"productId": "cup", "quantity": 2}]
+    assert event.data["return"] == {"returnId": "rt-1", "restock": False, "items": items}
+
+
+def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_user():
+    row = PLACED | {"expiryShard": "07", "address": "12 Tea Lane", "pseudonymisedAt": LATER}
+    (event,) = of_order(None, row)
+    text = json.dumps(event.detail())
+    assert not [name for name in ("expiryShard", "Tea Lane", "productCreatedAt") if name in text]
+    assert event.data["userId"] == "u-1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "names"),
+    [
+        ({"status": "ON_HOLD"}, "UNKNOWN_ORDER_STATUS", "ON_HOLD"),
+        ({"status": None}, "UNREADABLE_ROW", "status"),
+        ({"_version": "1"}, "UNREADABLE_ROW", "_version"),
+        ({"_version": 0}, "UNREADABLE_ROW", "_version"),
+        ({"_version": True}, "UNREADABLE_ROW", "_version"),
+        ({"userId": 7}, "UNREADABLE_ROW", "userId"),
+        ({"items": "tea"}, "UNREADABLE_ROW", "items"),
+        ({"items": ["tea"]}, "UNREADABLE_ROW", "items"),
+        ({"items": [{"productId": "tea", "quantity": Decimal("1.5")}]}, "UNREADABLE_ROW", "quantity"),
+        ({"lastUpdatedAt": None}, "UNREADABLE_ROW", "lastUpdatedAt"),
+        ({"attributes": "web"}, "UNREADABLE_ROW", "attributes"),
+    ],
+)  # fmt: skip
+def test_a_row_that_breaks_the_contract_is_named_and_announces_nothing(changes, code, names):
+    with pytest.raises(CannotAnnounceError, match=names) as refused:
+        of_order(None, order_row(**changes))
+    assert refused.value.code == code
+
+
+def test_a_row_that_was_repaired_is_announced():
+    broken = order_row(items="tea", status="ON_HOLD")
+    assert [event.type for event in of_order(broken, PLACED)] == ["OrderPlaced"]
+
+
+def test_an_order_is_announced_again_as_it_stands():
+    assert of_order_as_it_stands(TOMBSTONE) is None
+    assert of_order_as_it_stands(PLACED) == of_order(None, PLACED)[0]
+    again = of_order_as_it_stands(ONE_BACK)
+    assert (again.type, again.id) == ("OrderFulfilled", "o-1#4#OrderFulfilled")
+
+
+NEWS = {
+    ("ACTIVE", "LOW_STOCK"): "ProductLowOnStock",
+    ("ACTIVE", "OUT_OF_STOCK"): "ProductOutOfStock",
+    ("LOW_STOCK", "OUT_OF_STOCK"): "ProductOutOfStock",
+    ("LOW_STOCK", "ACTIVE"): "ProductBackInStock",
+    ("OUT_OF_STOCK", "LOW_STOCK"): "ProductBackInStock",
+    ("OUT_OF_STOCK", "ACTIVE"): "ProductBackInStock",
+}
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(ProductStatus, repeat=2)))
+def test_a_product_is_news_when_its_status_changes(before, after):
+    made = of_product(product_row(before), product_row(after))
+    kind = NEWS.get((before, after))
+    assert [event.type for event in made] == ([kind] if kind else [])
+    for event in made:
+        assert event.id == f"tea@{event.data['createdAt']}#7#{kind}"
+        assert event.data["previousStatus"] == before
+
+
+def test_a_product_that_is_listed_or_delisted_is_no_news():
+    assert of_product(None, product_row("OUT_OF_STOCK")) == ()
+    assert of_product(product_row("LOW_STOCK"), None) == ()
+
+
+def test_a_number_that_is_not_whole_is_told_as_json_has_it():
+    (event,) = of_order(None, order_row(attributes={"weight": Decimal("0.25")}))
+    assert '"weight": 0.25' in json.dumps(event.detail(), default=plain_number)
+    with pytest.raises(TypeError, match="set"):
+        plain_number(set())
+
+
+# ---------------------------------------------------------------------- schemas
+
+
+@pytest.fixture(scope="module")
+def validator():
+    """Validates what stands under `detail` by the schema of its event, and the whole by that of the envelope."""
+    parts = asyncapi.schemas()
+    resources = [
+        (f"{name}.schema.json", Resource.from_contents(schema)) for name, schema in parts.items()
+    ]
+    registry = Registry().with_resources(resources)
+
+    def validate(event, detail):
+        schema = {"$ref": f"{event}.schema.json"}
+        jsonschema.Draft7Validator(schema, registry=registry).validate(detail)
+
+    for schema in parts.values():
+        jsonschema.Draft7Validator.check_schema(schema)
+    return validate
+
+
+def all_events():
+    returned = with_returns(ONE_BACK, rt_1=1, rt_2=1)
+    late = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
+    held = PLACED | {"holdSeconds": 60, "expiresAt": LATER, "attributes": {"channel": "web"}}
+    yield from of_order(None, held)
+    yield from of_order(None, REJECTED)
+    for before, after in (
+        *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
+        *((EXPIRED, late), (ONE_BACK, returned)),
+    ):
+        yield from of_order(before, after)
+    for before, after in NEWS:
+        yield from of_product(product_row(before, name="Tea", price=1290), product_row(after))
+
+
+def test_every_event_keeps_to_its_schema(validator):
+    made = list(all_events())
+    assert {event.type for event in made} == set(EventType)
+    for event in made:
+        validator(event.type, json.loads(json.dumps(event.detail())))
+
+
+def test_a_probe_keeps_to_its_schema(validator):
+    clock = FakeClock()
+    bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("InternalFailure", "no"))
+    publisher = Publisher(Bus(bridge, "Bus"), lambda _: True, clock)
+    publisher.publish(of_order(None, PLACED), Deadline.after(60, clock))
+    validator(PROBE, bridge.taken[0]["detail"])
+
+
+@pytest.mark.parametrize("event", asyncapi.EVENTS)
+def test_there_is_an_example_of_every_event_as_a_consumer_receives_it(validator, event):
+    example = asyncapi.example(event)
+    validator("envelope", example)
+    validator(event, example["detail"])
+    assert example["detail-type"] == event
+    names = {path.stem for path in (asyncapi.FOLDER / "examples").iterdir()}
+    assert names == set(asyncapi.EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("event", "path", "value"),
+    [
+        ("OrderPlaced", "status", "CONFIRMED"),
+        ("OrderPlaced", "email", "x@example.com"),
+        ("OrderConfirmed", "confirmedAt", None),
+        ("OrderReturned", "return", None),
+        ("OrderCancelled", "version", 0),
+        ("ProductLowOnStock", "previousStatus", "OUT_OF_STOCK"),
+        ("OrderFulfilled", "lastUpdatedAt", "2026-01-01"),
+    ],
+)
+def test_the_schemas_refuse_what_no_event_holds(validator, event, path, value):
+    detail = asyncapi.example(event)["detail"]
+    detail["data"] |= {path: value}
+    if value is None:
+        del detail["data"][path]
+    with pytest.raises(jsonschema.ValidationError):
+        validator(event, detail)
+
+
+def test_the_asyncapi_document_is_made_from_the_schemas_and_valid():
+    assert asyncapi.PAGE.read_text("utf-8") == asyncapi.text(), "run python -m operations.asyncapi"
+    document = asyncapi.document()
+    specification = (
+        ROOT / "node_modules" / "@asyncapi" / "specs" / "schemas" / "3.0.0-without-$id.json"
+    )
+    validator = jsonschema.Draft7Validator(json.loads(specification.read_text("utf-8")))
+    assert list(validator.iter_errors(document)) == []
+    assert list(validator.iter_errors(document | {"channels": {"outcomes": {"messages": 1}}}))
+    for event in asyncapi.EVENTS:
+        payload = document["components"]["messages"][event]["payload"]
+        whole = jsonschema.Draft7Validator(payload | {"components": document["components"]})
+        whole.validate(asyncapi.example(event))
+        assert not whole.is_valid(asyncapi.example(event) | {"detail-type": "Other"})

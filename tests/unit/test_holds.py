@@ -1,0 +1,338 @@
+"""Holds that are about to end: each is sent in time, to be looked at after its end, and what went wrong is made up for."""
+
+import json
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from bench import costs
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.change import OrderRecord, OrderStatus
+from inventory_orders.engine.holds import AHEAD_SECONDS, GRACE_SECONDS
+from inventory_orders.engine.sweep import SweepError
+from inventory_orders.invocation import runtime
+from inventory_orders.store import dynamodb
+from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row
+from local.invoke import FakeContext, create_table, load_handler
+from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
+from tests.support.messages import event_of_received, order_body
+from tests.support.moto_aws import forget_what_handlers_made
+from tests.support.tables_in_memory import Tables, client
+
+SWEEP_SECONDS = 50.0
+
+
+class Context(FakeContext):
+    """The context of an invocation whose time passes."""
+
+    def __init__(self, name, clock, seconds):
+        super().__init__(name)
+        self.get_remaining_time_in_millis = lambda: int((ends - clock.now()) * 1000)
+        ends = clock.now() + seconds
+
+
+class Shop(Tables):
+    """Tables and queues, and the handlers with them. `before` is called with requests to SQS, too."""
+
+    def open(self, monkeypatch):
+        self.aws = SimulatedAws(self.clock.now)
+        for table in Table:
+            create_table(client(), table, table.value)
+            monkeypatch.setenv(f"{table.name}_TABLE_NAME", table.value)
+        self.commands, self.expiries = (
+            self.aws.sqs.create(name, dead_letters=self.aws.sqs.create(f"{name}Dead"))
+            for name in ("Commands", "Expiries")
+        )
+        for prefix, queue in (("", self.commands), ("EXPIRY_", self.expiries)):
+            monkeypatch.setenv(f"{prefix}QUEUE_URL", queue.url)
+            monkeypatch.setenv(f"{prefix}DEAD_LETTER_QUEUE_URL", queue.dead_letters.url)
+        # Threads would not wait in virtual time.
+        monkeypatch.setattr(runtime, "executor", lambda: None)
+        self.handlers = {
+            name: load_handler(name) for name in ("sweep", "place_orders", "change_orders")
+        }
+        self.new_process()
+
+    def new_process(self):
+        forget_what_handlers_made()
+
+    def invoke(self, name, event, seconds=30.0):
+        handler = self.handlers[name]
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler(event, Context(name, self.clock, seconds))
+
+    def sweep(self, seconds=SWEEP_SECONDS):
+        return self.invoke("sweep", {"action": "sweep"}, seconds)
+
+    def hold(self, order_id, seconds):
+        """Store an order whose hold ends in so many seconds."""
+        end = timestamp(datetime.fromtimestamp(self.clock.now() + seconds, UTC))
+        order = OrderRecord(order_id, "u-1", (), OrderStatus.PENDING, 1, end, end, expires_at=end)
+        self.put(record_row(order))
+        return self.clock.now() + seconds
+
+    def put(self, row):
+        self.aws.dynamodb.answer("PutItem", {"TableName": "Orders", "Item": encode(row)})
+
+    def sent(self):
+        """The orders whose holds were sent, in this order."""
+        return [json.loads(message.body)["orderId"] for message in self.expiries.messages]
+
+    def refuse(self, operation, refused, error):
+        """Answer some requests with an error."""
+
+        def before(called, request):
+            if called == operation and refused(request):
+                raise error
+
+        self.before = before
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    shop = Shop()
+    with virtual_time(shop.clock), answered_by(shop.answer):
+        shop.open(monkeypatch)
+        yield shop
+    forget_what_handlers_made()
+
+
+THROTTLED = ServiceError("ThrottlingException", "slow down")
+DENIED = ServiceError("AccessDeniedException", "not authorized")
+
+
+def shard_of(request):
+    return request["ExpressionAttributeValues"][":shard"]["S"]
+
+
+def test_what_ends_within_two_minutes_is_sent_from_every_shard_the_oldest_first(shop):
+    soon = {f"o-{number}": 1.0 + number * 0.5 for number in range(200)}
+    for order_id, seconds in reversed(soon.items()):
+        shop.hold(order_id, seconds)
+    shop.hold("later", AHEAD_SECONDS + 1)
+    rows = shop.aws.dynamodb.tables["Orders"].items.values()
+    assert {row["expiryShard"]["S"] for row in rows} == {f"{n:02d}" for n in range(EXPIRY_SHARDS)}
+    assert shop.sweep() == {"result": "SWEPT", "holds": 200, "lanes": [], "products": 0}
+    assert shop.sent() == list(soon)
+    assert shop.calls.count("SendMessageBatch") == 20
+    shop.clock.sleep(60)
+    assert shop.sweep()["holds"] == 1
+    assert shop.sent()[200:] == ["later"]
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, -3.0, -2.5, 0.0, 0.3, 59.9, AHEAD_SECONDS])
+def test_a_hold_is_looked_at_between_three_and_four_seconds_after_its_end(shop, seconds):
+    end = shop.hold("o-1", seconds)
+    shop.sweep()
+    (message,) = shop.expiries.messages
+    if seconds <= -GRACE_SECONDS:
+        assert message.visible_at == message.sent
+    else:
+        assert GRACE_SECONDS <= message.visible_at - end < GRACE_SECONDS + 1
+    assert json.loads(message.body) == {"orderId": "o-1"}
+
+
+def test_a_process_sends_a_hold_once_and_another_process_once_more(shop):
+    shop.hold("o-1", 100)
+    assert [shop.sweep()["holds"] for _ in range(2)] == [1, 0]
+    shop.new_process()
+    assert [shop.sweep()["holds"] for _ in range(2)] == [1, 0]
+
+
+def test_a_hold_that_has_not_ended_ten_minutes_after_it_was_due_is_sent_again(shop):
+    shop.hold("o-1", 100)
+    sent, began = {}, shop.clock.now()
+    for minute in (0, 1, 11, 12, 21, 23):
+        shop.clock.seconds = began + 60 * minute
+        sent[minute] = shop.sweep()["holds"]
+    assert sent == {0: 1, 1: 0, 11: 0, 12: 1, 21: 0, 23: 1}
+
+
+def test_a_hold_that_was_prolonged_is_sent_anew(shop):
+    shop.hold("o-1", 60)
+    shop.sweep()
+    shop.hold("o-1", 100)
+    assert shop.sweep()["holds"] == 1
+
+
+def test_a_shard_of_many_pages_is_sent_whole_and_pages_of_all_shards_take_turns(shop, monkeypatch):
+    monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 3)
+    for number in range(200):
+        shop.hold(f"o-{number}", 10 + number / 10)
+    assert shop.sweep()["holds"] == 200
+    assert sorted(shop.sent()) == sorted(f"o-{number}" for number in range(200))
+    first_round = shop.sent()[: 2 * EXPIRY_SHARDS]
+    assert first_round == sorted(first_round, key=lambda name: int(name[2:]))
+    shards = [call for call in shop.calls if call in ("Query", "SendMessageBatch")]
+    assert shards[: EXPIRY_SHARDS + 1] == ["Query"] * EXPIRY_SHARDS + ["SendMessageBatch"]
+
+
+def test_a_throttled_shard_holds_up_no_other_and_is_made_up_for(shop):
+    for number in range(200):
+        shop.hold(f"o-{number}", 100)
+    shop.refuse("Query", lambda request: shard_of(request) == "07", THROTTLED)
+    swept = shop.sweep()
+    assert "ThrottlingException" in swept["unfinished"]
+    assert 150 < swept["holds"] < 200
+    shop.before = lambda *_: None
+    assert shop.sweep()["holds"] == 200 - swept["holds"]
+    assert len(set(shop.sent())) == len(shop.sent()) == 200
+
+
+def test_a_shard_that_is_throttled_once_is_asked_again_at_once(shop):
+    shop.hold("o-1", 100)
+    shop.once("Query", lambda _: (_ for _ in ()).throw(THROTTLED))
+    assert shop.sweep() == {"result": "SWEPT", "holds": 1, "lanes": [], "products": 0}
+
+
+def test_what_sqs_refuses_is_sent_with_the_next_sweep_and_the_log_says_so(shop, capsys):
+    for number in range(30):
+        shop.hold(f"o-{number:02}", 10 + number)
+
+    def before(operation, request):
+        if operation == "SendMessageBatch":
+            first, *others = request["Entries"]
+            taken = shop.aws.answer("sqs", operation, request | {"Entries": others})
+            error = {"Id": first["Id"], "Code": "InternalError", "SenderFault": False}
+            return taken | {"Failed": [error]}
+        return None
+
+    shop.before = before
+    assert shop.sweep()["holds"] == 27
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (line,) = (line for line in lines if line["message"] == "SQS did not carry out requests")
+    assert line["holds"] == 3
+    assert "InternalError" in line["errors"][0]
+    shop.before = lambda *_: None
+    assert shop.sweep()["holds"] == 3
+    assert sorted(shop.sent()) == [f"o-{number:02}" for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "says"),
+    [
+        ("SendMessageBatch", DENIED, r"none of 2 holds was sent: .*not authorized"),
+        (
+            "SendMessageBatch",
+            ServiceError("ServiceUnavailable", "later", status=503),
+            "none of 2 holds was sent: .*later",
+        ),
+        ("Query", DENIED, "^AccessDeniedException: not authorized$"),
+    ],
+)
+def test_what_has_to_be_repaired_is_told_after_the_lanes_were_swept(shop, operation, error, says):
+    for number in range(2):
+        shop.hold(f"o-{number}", 10)
+    shop.refuse(operation, lambda _: True, error)
+    with pytest.raises(SweepError, match=says):
+        shop.sweep()
+    assert shop.calls[-2:] == ["BatchGetItem"] * 2, "the lanes"
+    shop.before = lambda *_: None
+    assert shop.sweep()["holds"] == 2
+
+
+def test_a_hold_without_a_time_is_named_and_the_others_are_sent(shop):
+    for number in range(20):
+        shop.hold(f"o-{number}", 10)
+    shop.put({"orderId": "broken", "expiryShard": "05", "expiresAt": "2026"})
+    with pytest.raises(SweepError, match=r"^order broken has an expiresAt that is no time"):
+        shop.sweep()
+    assert len(shop.sent()) == 20
+
+
+def test_lanes_get_their_share_and_the_next_sweep_goes_on_with_the_holds(shop):
+    for number in range(100):
+        shop.hold(f"o-{number:02}", number / 10)
+
+    def slow(operation, request):
+        if operation == "SendMessageBatch":
+            shop.clock.sleep(4)
+
+    shop.before, began = slow, shop.clock.now()
+    swept = shop.sweep()
+    assert "no time was left to send all holds" in swept["unfinished"]
+    assert "OUT_OF_TIME" not in swept["unfinished"], "the lanes were swept"
+    assert 60 < swept["holds"] < 90
+    assert shop.clock.now() - began < SWEEP_SECONDS - runtime.RESERVED_SECONDS
+    assert shop.sent() == [f"o-{number:02}" for number in range(swept["holds"])]
+    assert shop.sweep()["holds"] == 100 - swept["holds"]
+    assert sorted(shop.sent()) == [f"o-{number:02}" for number in range(100)]
+
+
+def test_without_time_nothing_is_asked_and_it_says_so(shop):
+    shop.hold("o-1", 10)
+    swept = shop.sweep(0.0)
+    assert swept["holds"] == 0
+    assert "no time was left for the holds of 32 shards" in swept["unfinished"]
+    assert "Query" not in shop.calls
+
+
+def test_holds_cost_as_many_reads_as_the_costs_say(shop):
+    assert shop.sweep()["holds"] == 0
+    consumed = shop.aws.dynamodb.tables["Orders"].consumed
+    assert consumed.index_reads == {"byExpiry": costs.READ_UNITS_OF_HOLDS}
+    assert consumed.reads == 0
+
+
+def statuses(shop):
+    rows = shop.aws.dynamodb.tables["Orders"].items.values()
+    return {row["orderId"]["S"]: row["status"]["S"] for row in rows}
+
+
+def deliver(shop, queue, most=10):
+    """Hand what is in a queue to change_orders until nothing of it is visible."""
+    while True:
+        request = {"QueueUrl": queue.url, "MessageSystemAttributeNames": ["All"]}
+        got = shop.aws.sqs.answer("ReceiveMessage", request | {"MaxNumberOfMessages": most})
+        if not got.get("Messages"):
+            return
+        answer = shop.invoke("change_orders", event_of_received(got["Messages"], queue.arn))
+        failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for message in got["Messages"]:
+            if message["MessageId"] not in failed:
+                handle = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
+                shop.aws.sqs.answer("DeleteMessage", handle)
+
+
+def test_two_sweepers_at_once_expire_each_hold_once(shop):
+    shop.create("tea", 100)
+    for number in range(25):
+        order = order_body(f"o-{number}", {"tea": 2}) | {"holdSeconds": 60}
+        assert shop.invoke("place_orders", order)["result"] == "APPLIED"
+    assert shop.stock("tea") == 50
+
+    def other(_):
+        shop.new_process()
+        assert shop.sweep()["holds"] == 25
+
+    shop.once("SendMessageBatch", other)
+    assert shop.sweep()["holds"] == 25
+    assert len(shop.sent()) == 50
+    deliver(shop, shop.expiries)
+    assert set(statuses(shop).values()) == {"PENDING"}, "none has ended"
+    shop.clock.sleep(65)
+    deliver(shop, shop.expiries)
+    assert set(statuses(shop).values()) == {"EXPIRED"}
+    assert shop.stock("tea") == 100
+    assert shop.unexplained() == {"tea": 0}
+    assert shop.expiries.messages == shop.expiries.dead_letters.messages == []
+    assert shop.sweep()["holds"] == 0
+
+
+def test_who_paid_in_time_keeps_the_units_though_the_hold_was_sent(shop):
+    shop.create("tea", 100)
+    for order_id in ("paid", "late"):
+        order = order_body(order_id, {"tea": 1}) | {"holdSeconds": 60}
+        shop.invoke("place_orders", order)
+    shop.sweep()
+    confirm = {"QueueUrl": shop.commands.url}
+    shop.clock.sleep(50)
+    for order_id, wait in (("paid", 20), ("late", 0)):
+        body = json.dumps({"action": "confirm", "orderId": order_id})
+        shop.aws.sqs.answer("SendMessage", confirm | {"MessageBody": body})
+        shop.clock.sleep(wait)
+    deliver(shop, shop.commands)
+    deliver(shop, shop.expiries)
+    assert statuses(shop) == {"paid": "CONFIRMED", "late": "EXPIRED"}
+    assert shop.stock("tea") == 99

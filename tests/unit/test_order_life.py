@@ -1,0 +1,899 @@
+"""The life of an order: what each command does where the order stands, and how the handlers take it."""
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from zlib import crc32
+
+import pytest
+
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.change import (
+    ConfirmationRejection,
+    LineReturn,
+    OrderKey,
+    OrderLine,
+    OrderRecord,
+    RejectionReason,
+)
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand, Return
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import OutcomeUnknownError
+from inventory_orders.invocation import runtime
+from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
+from inventory_orders.store.rows import Table, decode, encode
+from local.invoke import FakeContext, load_handler
+from operations import emf
+from simulated_aws import ServiceError
+from tests.support.memory_store import Bench, Fault, product, statuses
+from tests.support.messages import event_of_received, order_body
+from tests.support.moto_aws import forget_what_handlers_made
+from tests.support.tables_in_memory import tables_in_memory
+
+APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
+RETURNED, ID_REUSED = ChangeStatus.RETURNED, ChangeStatus.ID_REUSED
+
+# When the store in memory writes.
+WRITTEN = "2026-01-02T00:00:00.000000+00:00"
+BEFORE = "2026-01-01T23:00:00.000000+00:00"
+END = "2026-01-02T00:15:00.000000+00:00"
+AFTER_END = "2026-01-02T00:15:00.000001+00:00"
+
+KEY = OrderKey("o")
+CREATED = product("p", 0).created_at
+LINES = (OrderLine("p", 2, CREATED, 7), OrderLine("q", 3, CREATED, 7))
+CAME_BACK = Return("rt-1", {"q": 2}, restock=True)
+
+
+def row(status, **more):
+    """An order of 2 of p and 3 of q."""
+    values = {"lines": LINES, "version": 4, "created_at": BEFORE, "last_updated_at": BEFORE} | more
+    return OrderRecord("o", values.pop("user_id", "u"), status=status, **values)
+
+
+def without_stock(status, **more):
+    lines = tuple(OrderLine(line.product_id, line.quantity) for line in LINES)
+    return row(status, lines=lines, **more)
+
+
+def command(action, sent=END, order_id="o", returned=CAME_BACK):
+    return OrderCommand(
+        order_id, Action(action), sent, returned if action == Action.RETURN else None
+    )
+
+
+ROWS = {
+    "absent": None,
+    "tombstone": row("CANCELLED", user_id=None, lines=()),
+    "pending": row("PENDING"),
+    "held": row("PENDING", hold_seconds=900, expires_at=END),
+    "over": row("PENDING", hold_seconds=900, expires_at=END),
+    "confirmed": row("CONFIRMED", confirmed_at=BEFORE),
+    "fulfilled": row("FULFILLED", confirmed_at=BEFORE, fulfilled_at=BEFORE),
+    "rejected": without_stock("REJECTED", reason="INSUFFICIENT_STOCK"),
+    "cancelled": row("CANCELLED"),
+    "paid": row("CANCELLED", confirmed_at=BEFORE),
+    "expired": row("EXPIRED", hold_seconds=900),
+    "told": row("EXPIRED", confirmation_rejected=ConfirmationRejection(BEFORE, "HOLD_ENDED")),
+    "foreign": row("PACKED", hold_seconds=900, expires_at=END),
+}
+
+# A status: the order goes there. `same`: it was done before. A reason: nothing is done; with `!` the row tells.
+TABLE = """
+            confirm               fulfil                cancel                expire                return
+absent      UNKNOWN_ORDER         UNKNOWN_ORDER         CANCELLED             NOT_HELD              UNKNOWN_ORDER
+tombstone   ORDER_CANCELLED!      ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
+pending     CONFIRMED             NOT_CONFIRMED         CANCELLED             NOT_HELD              NOT_FULFILLED
+held        CONFIRMED             NOT_CONFIRMED         CANCELLED             HOLD_NOT_ENDED        NOT_FULFILLED
+over        HOLD_ENDED!           NOT_CONFIRMED         CANCELLED             EXPIRED               NOT_FULFILLED
+confirmed   same                  FULFILLED             CANCELLED             NOT_HELD              NOT_FULFILLED
+fulfilled   same                  same                  ORDER_FULFILLED       NOT_HELD              FULFILLED
+rejected    ORDER_REJECTED!       ORDER_REJECTED        ORDER_REJECTED        NOT_HELD              ORDER_REJECTED
+cancelled   ORDER_CANCELLED!      ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
+paid        same                  ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
+expired     ORDER_EXPIRED!        ORDER_EXPIRED         same                  same                  ORDER_EXPIRED
+told        ORDER_EXPIRED         ORDER_EXPIRED         same                  same                  ORDER_EXPIRED
+foreign     UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS
+"""
+HEAD, *STATES = (line.split() for line in TABLE.strip().splitlines())
+CELLS = [
+    (state, action, meaning)
+    for state, *meanings in STATES
+    for action, meaning in zip(HEAD, meanings, strict=True)
+]
+
+
+def shop(*records):
+    """A shop with 8 of p and 7 of q."""
+    bench = Bench(product("p", 8), product("q", 7))
+    bench.store.records.update({record.key: record for record in records})
+    # What is not read with strong consistency tells nothing: commands must not depend on it.
+    bench.store.hide_records = True
+    return bench
+
+
+def stored(bench, order_id="o"):
+    return bench.store.records.get(OrderKey(order_id))
+
+
+def stocks(bench):
+    return bench.stock("p"), bench.stock("q")
+
+
+def changed(before, action, status):
+    """The row that a step leaves behind."""
+    if before is None:
+        return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN)
+    after = replace(before, status=status, version=5, last_updated_at=WRITTEN, expires_at=None)
+    if action == "confirm":
+        return replace(after, confirmed_at=WRITTEN)
+    if action == "fulfil":
+        return replace(after, fulfilled_at=WRITTEN)
+    p, q = before.lines
+    if action == "return":
+        came = {"rt-1": LineReturn(2, restock=True, returned_version=2)}
+        return replace(after, lines=(p, replace(q, returned=came)))
+    return replace(after, lines=(replace(p, returned_version=2), replace(q, returned_version=2)))
+
+
+@pytest.mark.parametrize(("state", "action", "meaning"), CELLS)
+def test_what_a_command_does_where_the_order_stands(state, action, meaning):
+    before = ROWS[state]
+    bench = shop(*([before] if before else []))
+    sent = AFTER_END if state == "over" else END
+    (outcome,) = bench.apply(command(action, sent)).outcomes
+    reason, after = meaning.rstrip("!"), before
+    if meaning == "same":
+        assert outcome.status is REPLAYED
+    elif reason in RejectionReason.__members__:
+        assert (outcome.status, outcome.rejection.reason) == (REJECTED, reason)
+        assert outcome.is_written_rejection is ("!" in meaning)
+        if "!" in meaning:
+            told = ConfirmationRejection(WRITTEN, reason)
+            after = replace(before, version=5, last_updated_at=WRITTEN, confirmation_rejected=told)
+    else:
+        assert outcome.status is APPLIED
+        after = changed(before, action, meaning)
+    assert stored(bench) == after
+    gives_back = before is not None and outcome.status is APPLIED
+    came_back = {"cancel": (10, 10), "expire": (10, 10), "return": (8, 9)} if gives_back else {}
+    stock = came_back.get(action, (8, 7))
+    assert stocks(bench) == stock
+    # Delivered once more it finds its own work done.
+    (again,) = bench.apply(command(action, sent)).outcomes
+    assert again.status is (REPLAYED if outcome.status is APPLIED else outcome.status)
+    assert not again.is_written_rejection
+    assert (stored(bench), stocks(bench)) == (after, stock)
+
+
+BROKEN = {
+    "no version": ({"version": 0}, ["confirm", "cancel", "expire"]),
+    "version as text": ({"version": "4"}, ["confirm", "cancel", "expire"]),
+    "end is a number": ({"expires_at": 1_767_312_900}, ["confirm", "expire"]),
+    "end is no time": ({"expires_at": "tomorrow"}, ["confirm", "expire"]),
+    "end without zone": ({"expires_at": "2026-01-02T00:15:00.000000"}, ["confirm", "expire"]),
+    "end in another zone": ({"expires_at": "2026-01-02T01:15:00.000000+01:00"}, ["confirm"]),
+    "no incarnation": ({"lines": (OrderLine("p", 2),)}, ["cancel", "expire"]),
+    "quantity as text": ({"lines": (replace(LINES[0], quantity="2"),)}, ["cancel", "expire"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("broken", "action"),
+    [(broken, action) for broken, (_, actions) in BROKEN.items() for action in actions],
+)
+def test_a_row_that_others_broke_returns_its_own_command_only(broken, action):
+    sent = AFTER_END if action == "expire" else END
+    values, _ = BROKEN[broken]
+    bad, good = replace(ROWS["held"], **values), replace(ROWS["held"], order_id="good")
+    bench = shop(bad, good)
+    report = bench.apply(command(action, sent), command(action, sent, "good"))
+    assert statuses(report) == [RETURNED, APPLIED]
+    assert report.outcomes[0].cause == "CORRUPT_RECORD"
+    assert stored(bench) == bad
+
+
+@pytest.mark.parametrize("came", [LineReturn("2", True), LineReturn(2, ["x"]), LineReturn(2, 1)])
+def test_a_return_that_others_broke_returns_its_own_command_only(came):
+    p, q = LINES
+    bad = replace(ROWS["fulfilled"], lines=(p, replace(q, returned={"rt-1": came})))
+    bench = shop(bad, replace(ROWS["fulfilled"], order_id="good"))
+    report = bench.apply(command("return"), command("return", order_id="good"))
+    assert statuses(report) == [RETURNED, APPLIED]
+    assert report.outcomes[0].cause == "CORRUPT_RECORD"
+
+
+# ---------------------------------------------------------------- several commands of one order
+
+
+def test_commands_of_one_order_take_turns_in_their_batch():
+    bench = shop(ROWS["held"], replace(ROWS["held"], order_id="other"))
+    report = bench.apply(
+        command("confirm"),
+        command("confirm", order_id="other"),
+        command("fulfil"),
+        command("confirm", BEFORE),
+        command("return"),
+        command("cancel"),
+        command("expire", AFTER_END, "other"),
+    )
+    assert statuses(report) == [APPLIED] * 3 + [REPLAYED, APPLIED, REJECTED, REJECTED]
+    assert (stored(bench).status, stored(bench).version) == ("FULFILLED", 7)
+    assert stored(bench, "other").status == "CONFIRMED"
+    assert stocks(bench) == (8, 9)
+
+
+def test_of_confirming_cancelling_and_expiring_the_first_wins():
+    for first in ("confirm", "cancel", "expire"):
+        others = {"confirm", "cancel", "expire"} - {first}
+        bench = shop(ROWS["held"])
+        for action in (first, *sorted(others)):
+            sent = AFTER_END if action == "expire" else END
+            bench.apply(command(action, sent))
+        status = {"confirm": "CANCELLED", "cancel": "CANCELLED", "expire": "EXPIRED"}[first]
+        assert stored(bench).status == status
+        assert stocks(bench) == (10, 10), "units come back exactly once"
+
+
+@pytest.mark.parametrize("rival", ["confirm", "cancel", "expire"])
+@pytest.mark.parametrize("action", ["confirm", "cancel", "expire"])
+def test_a_rival_between_reading_and_writing_is_seen(action, rival):
+    def intervene(_):
+        other = shop(stored(bench))
+        other.store.products, other.store.records = bench.store.products, bench.store.records
+        assert statuses(other.apply(command(rival, sent[rival]))) == [APPLIED]
+
+    sent = {"confirm": END, "cancel": "", "expire": AFTER_END}
+    bench = shop(ROWS["held"])
+    bench.store.faults.append(Fault(rival=intervene))
+    (outcome,) = bench.apply(command(action, sent[action])).outcomes
+    meanings = {
+        ("confirm", "confirm"): (REPLAYED, "CONFIRMED"),
+        ("confirm", "cancel"): (REJECTED, "CANCELLED"),
+        ("confirm", "expire"): (REJECTED, "EXPIRED"),
+        ("cancel", "confirm"): (APPLIED, "CANCELLED"),
+        ("cancel", "cancel"): (REPLAYED, "CANCELLED"),
+        ("cancel", "expire"): (REPLAYED, "EXPIRED"),
+        ("expire", "confirm"): (REJECTED, "CONFIRMED"),
+        ("expire", "cancel"): (REJECTED, "CANCELLED"),
+        ("expire", "expire"): (REPLAYED, "EXPIRED"),
+    }
+    assert (outcome.status, stored(bench).status) == meanings[action, rival]
+    held = stored(bench).status == "CONFIRMED"
+    assert stocks(bench) == ((8, 7) if held else (10, 10))
+    told = stored(bench).confirmation_rejected is not None
+    assert told is (action == "confirm" and outcome.status is REJECTED)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_cancellation_just_before_its_order_arrives_ends_with_it_cancelled(hidden):
+    """The order is placed between the cancellation's read and its write."""
+    bench = shop()
+    bench.store.hide_records = hidden
+    bench.store.faults.append(
+        Fault(rival=lambda store: store.records.update({KEY: ROWS["pending"]}))
+    )
+    assert statuses(bench.apply(command("cancel"))) == [APPLIED]
+    assert stored(bench).status == "CANCELLED"
+    assert stocks(bench) == (10, 10)
+
+
+def test_the_rejection_of_a_confirmation_is_written_and_counted_once():
+    bench = shop(ROWS["over"])
+    report = bench.apply(*[command("confirm", AFTER_END)] * 3)
+    assert statuses(report) == [REJECTED] * 3
+    assert [outcome.is_written_rejection for outcome in report.outcomes] == [True, False, False]
+    assert stored(bench).version == 5
+
+
+def test_a_confirmation_in_time_counts_after_one_that_was_not():
+    bench = shop(ROWS["over"])
+    assert statuses(bench.apply(command("confirm", AFTER_END))) == [REJECTED]
+    assert stored(bench).expires_at == END, "the hold still ends"
+    assert statuses(bench.apply(command("confirm", END))) == [APPLIED]
+    assert stored(bench).status == "CONFIRMED"
+
+
+def test_a_rejected_confirmation_of_a_tombstone_is_still_told_when_the_order_comes():
+    bench = shop()
+    order = Order("o", "u", {"p": 1})
+    assert statuses(bench.apply(command("cancel"), command("confirm"))) == [APPLIED, REJECTED]
+    assert statuses(bench.apply(order)) == [APPLIED]
+    told = ConfirmationRejection(WRITTEN, "ORDER_CANCELLED")
+    assert (stored(bench).status, stored(bench).confirmation_rejected) == ("CANCELLED", told)
+    assert (stored(bench).user_id, stocks(bench)) == ("u", (8, 7))
+
+
+@pytest.mark.parametrize(("action", "sent"), [("confirm", END), ("expire", AFTER_END)])
+@pytest.mark.parametrize("was_applied", [True, False])
+def test_a_lost_response_does_nothing_twice(action, sent, was_applied):
+    bench = shop(ROWS["held"])
+    lost = OutcomeUnknownError("ReadTimeoutError", "no answer")
+    bench.store.faults.append(Fault(error=lost, applied=was_applied))
+    assert statuses(bench.apply(command(action, sent))) == [APPLIED]
+    assert stored(bench).version == 5
+    assert stocks(bench) == ((8, 7) if action == "confirm" else (10, 10))
+    assert len({token for _, token in bench.store.writes}) == 1
+
+
+def test_confirming_waits_for_nobody_who_counts_the_stock():
+    bench = shop(ROWS["held"], replace(ROWS["held"], order_id="other"))
+    bench.store.lock("p", 600)
+    report = bench.apply(command("confirm"), command("expire", AFTER_END, "other"))
+    assert statuses(report) == [APPLIED, RETURNED]
+    assert report.outcomes[1].cause == "LEASED"
+
+
+# ---------------------------------------------------------------- what comes back
+
+
+def give_back(return_id="rt-1", restock=True, **quantities):
+    return command("return", returned=Return(return_id, quantities, restock))
+
+
+def test_a_return_counts_once_and_another_under_its_id_never():
+    bench = shop(ROWS["fulfilled"])
+    asked = [
+        give_back(q=1),
+        give_back(q=1),
+        give_back(q=2),
+        give_back(p=1),
+        give_back(q=1, restock=False),
+    ]
+    assert statuses(bench.apply(*asked)) == [APPLIED, REPLAYED] + [ID_REUSED] * 3
+    assert statuses(bench.apply(*asked)) == [REPLAYED, REPLAYED] + [ID_REUSED] * 3
+    assert (stocks(bench), stored(bench).version) == ((8, 8), 5)
+
+
+def test_no_more_comes_back_than_was_delivered():
+    bench = shop(ROWS["fulfilled"])
+    report = bench.apply(
+        give_back("a", q=2),
+        give_back("b", q=2),
+        give_back("c", restock=False, q=1),
+        give_back("d", q=1),
+        give_back("e", p=3),
+        give_back("f", tea=1),
+        give_back("g", p=2, q=1),
+        give_back("h", p=2),
+    )
+    expected = [APPLIED, REJECTED, APPLIED] + [REJECTED] * 4 + [APPLIED]
+    assert statuses(report) == expected
+    subjects = [o.rejection.subject for o in report.outcomes if o.rejection is not None]
+    assert subjects == ["q", "q", "p", "tea", "q"]
+    reasons = {o.rejection.reason for o in report.outcomes if o.rejection is not None}
+    assert reasons == {RejectionReason.NOT_DELIVERED}
+    assert stocks(bench) == (10, 9)
+
+
+def test_what_is_not_for_sale_again_changes_no_stock():
+    bench = shop(ROWS["fulfilled"])
+    assert statuses(bench.apply(give_back(restock=False, p=2, q=3))) == [APPLIED]
+    assert stocks(bench) == (8, 7)
+    line = stored(bench).lines[0]
+    assert (line.returned, line.units_taken) == ({"rt-1": LineReturn(2, restock=False)}, 2)
+
+
+@pytest.mark.parametrize("action", ["return", "cancel", "expire"])
+def test_units_do_not_go_into_another_incarnation(action):
+    state = {"return": "fulfilled", "cancel": "confirmed", "expire": "over"}[action]
+    bench = shop(ROWS[state])
+    again = product("q", 1, created_at="2026-06-01T00:00:00.000000+00:00")
+    bench.store.products["q"] = again
+    asked = give_back(p=1, q=3) if action == "return" else command(action, AFTER_END)
+    assert statuses(bench.apply(asked)) == [APPLIED]
+    assert bench.store.products["q"] == again
+    p, q = stored(bench).lines
+    if action == "return":
+        assert (p.units_taken, q.units_taken) == (1, 3)
+        assert q.returned == {"rt-1": LineReturn(3, restock=True)}
+    else:
+        assert (p.units_taken, q.units_taken) == (0, 3)
+    assert statuses(bench.apply(asked)) == [REPLAYED]
+
+
+# ---------------------------------------------------------------- holds and attributes of orders
+
+SAME = {"hold_seconds": 900, "attributes": {"channel": "web", "gift": True, "points": 1}}
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({}, True),
+        ({"default_hold": 60}, True),
+        ({"attributes": {"points": 1, "gift": True, "channel": "web"}}, True),
+        ({"hold_seconds": 901}, False),
+        ({"hold_seconds": None, "default_hold": 900}, False),
+        ({"attributes": {}}, False),
+        ({"attributes": {**SAME["attributes"], "gift": 1}}, False),
+        ({"attributes": {**SAME["attributes"], "points": "1"}}, False),
+    ],
+)
+def test_the_same_order_has_the_same_hold_and_attributes(other, same, hidden):
+    expected = REPLAYED if same else ID_REUSED
+    first, second = Order("o", "u", {"p": 1}, **SAME), Order("o", "u", {"p": 1}, **SAME | other)
+    bench = shop()
+    bench.store.hide_records = hidden
+    assert statuses(bench.apply(first, second)) == [APPLIED, expected], "in one batch"
+    assert statuses(bench.apply(second)) == [expected], "compared with the row"
+    # The same holds for one that was cancelled beforehand.
+    bench = shop(ROWS["tombstone"])
+    assert statuses(bench.apply(first)) == [APPLIED]
+    assert statuses(bench.apply(second)) == [expected]
+
+
+def test_of_a_forgotten_user_the_rest_of_the_order_is_compared():
+    bench = shop()
+    order = Order("o", "u", {"p": 1}, **SAME)
+    bench.apply(order)
+    forgotten = {"user_id": "pseudonym", "attributes": {}, "pseudonymised_at": WRITTEN}
+    bench.store.records[KEY] = replace(stored(bench), **forgotten)
+    bench.store.hide_records = False
+    assert statuses(bench.apply(order)) == [REPLAYED]
+    assert statuses(bench.apply(replace(order, quantities={"p": 2}))) == [ID_REUSED]
+    assert statuses(bench.apply(replace(order, hold_seconds=60))) == [ID_REUSED]
+
+
+@pytest.mark.parametrize(
+    ("hold", "default", "end"),
+    [
+        (None, None, None),
+        (900, None, END),
+        (None, 900, END),
+        (900, 60, END),
+        (604_800, None, "2026-01-09T00:00:00.000000+00:00"),
+    ],
+)
+def test_a_hold_ends_as_the_order_says_or_else_the_setting(hold, default, end):
+    bench = shop()
+    bench.apply(
+        Order("o", "u", {"p": 1}, hold_seconds=hold, default_hold=default),
+        Order("none left", "u", {"p": 100}, hold_seconds=hold, default_hold=default),
+    )
+    assert (stored(bench).hold_seconds, stored(bench).expires_at) == (hold, end)
+    assert stored(bench, "none left").status == "REJECTED"
+    assert stored(bench, "none left").expires_at is None
+
+
+# ---------------------------------------------------------------- in the tables
+
+
+@pytest.fixture
+def tables():
+    with tables_in_memory() as tables:
+        tables.create("p", 10)
+        tables.create("q", 10)
+        yield tables
+
+
+def now(tables, seconds=0.0):
+    return timestamp(datetime.fromtimestamp(tables.clock.now() + seconds, UTC))
+
+
+def order_row(tables, order_id="o"):
+    return decode(tables.aws.dynamodb.tables["Orders"].items[order_id,])
+
+
+HOLD = {"expiresAt", "expiryShard"}
+
+
+@pytest.mark.parametrize("action", ["confirm", "cancel", "expire"])
+def test_a_row_is_in_the_index_of_holds_only_while_it_waits_for_payment(tables, action):
+    worker = tables.worker()
+    order = Order("o", "u", {"p": 2}, hold_seconds=60, attributes={"channel": "web", "gift": True})
+    tables.apply(worker, order)
+    row = order_row(tables)
+    assert row.keys() > HOLD
+    assert (row["expiryShard"], row["holdSeconds"]) == (f"{crc32(b'o') % 32:02}", 60)
+    assert row["attributes"] == {"channel": "web", "gift": True}
+    created, ends = (datetime.fromisoformat(row[name]) for name in ("createdAt", "expiresAt"))
+    assert (ends - created).total_seconds() == 60
+    # A confirmation that comes too late leaves the row where it is found.
+    tables.apply(worker, command("confirm", now(tables, 61)))
+    row = order_row(tables)
+    assert row.keys() > HOLD
+    assert row["confirmationRejected"].keys() == {"at", "reason"}
+    assert row["confirmationRejected"]["reason"] == "HOLD_ENDED"
+    tables.apply(worker, command(action, now(tables, 61 if action == "expire" else 0)))
+    row = order_row(tables)
+    assert (
+        row["status"]
+        == {"confirm": "CONFIRMED", "cancel": "CANCELLED", "expire": "EXPIRED"}[action]
+    )
+    assert HOLD.isdisjoint(row)
+    assert {"holdSeconds", "attributes", "confirmationRejected"} < row.keys()
+    assert tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_what_others_have_added_to_an_order_stays(tables):
+    worker = tables.worker()
+    tables.apply(worker, Order("o", "u", {"p": 2, "q": 1}, hold_seconds=60))
+    items = tables.aws.dynamodb.tables["Orders"].items
+    row = decode(items["o",])
+    row["items"][0]["colour"], row["parcel"] = "green", {"weight": 2}
+    items["o",] = encode(row)
+    asked = [command(name, now(tables)) for name in ("confirm", "fulfil")]
+    came = command("return", returned=Return("rt-1", {"p": 1}, restock=True))
+    assert statuses(tables.apply(worker, *asked, came)) == [APPLIED] * 3
+    row = order_row(tables)
+    assert (row["parcel"], row["items"][0]["colour"]) == ({"weight": 2}, "green")
+    assert row["items"][0]["returned"] == {
+        "rt-1": {"quantity": 1, "restock": True, "returnedVersion": 3}
+    }
+    assert row["confirmedAt"] <= row["fulfilledAt"] <= row["lastUpdatedAt"]
+
+
+def test_the_books_balance_after_every_way_that_an_order_can_go(tables):
+    worker = tables.worker()
+    ways = {
+        "pending": (),
+        "shipped": ("confirm", "fulfil"),
+        "back": ("confirm", "fulfil", "return"),
+        "cancelled": ("cancel",),
+        "refunded": ("confirm", "cancel"),
+        "expired": ("expire",),
+    }
+    orders = [Order(name, "u", {"p": 1, "q": 1}, hold_seconds=60) for name in ways]
+    tables.apply(worker, *orders, Order("rejected", "u", {"p": 100}))
+    came = Return("rt-1", {"p": 1, "q": 1}, restock=True)
+    asked = [
+        command(action, now(tables, 61 if action == "expire" else 0), name, came)
+        for name, actions in ways.items()
+        for action in actions
+    ]
+    assert set(statuses(tables.apply(worker, *asked))) == {APPLIED}
+    # Units that are not sold again stay with the order that took them.
+    damaged = Return("rt-1", {"q": 1}, restock=False)
+    assert statuses(tables.apply(worker, command("return", "", "shipped", damaged))) == [APPLIED]
+    assert (tables.stock("p"), tables.stock("q")) == (8, 8), "only two of the orders kept theirs"
+    assert tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_a_command_whose_order_no_read_answers_for_is_returned(tables):
+    worker = tables.worker()
+    tables.apply(worker, Order("o", "u", {"p": 1}), Order("other", "u", {"p": 1}))
+
+    def leave_out(operation, request):
+        keys = (
+            request["RequestItems"].get("Orders", {}).get("Keys", ())
+            if operation == "BatchGetItem"
+            else ()
+        )
+        left_out = [key for key in keys if key["orderId"]["S"] == "o"]
+        if not left_out:
+            return None
+        for key in left_out:
+            keys.remove(key)
+        answer = tables.aws.answer("dynamodb", operation, request) if keys else {"Responses": {}}
+        return answer | {"UnprocessedKeys": {"Orders": {"Keys": left_out}}}
+
+    tables.before = leave_out
+    report = tables.apply(worker, command("cancel"), command("cancel", order_id="other"))
+    assert statuses(report) == [RETURNED, APPLIED]
+    assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
+    assert order_row(tables)["status"] == "PENDING", "and no tombstone is tried on a guess"
+
+
+# ---------------------------------------------------------------- through queues, and directly
+
+QUEUES_OF = {
+    "place_orders": {"": "Order"},
+    "change_orders": {"": "OrderCommand", "EXPIRY_": "Expiry"},
+}
+FEEDS = {"Order": "place_orders", "OrderCommand": "change_orders", "Expiry": "change_orders"}
+
+
+class Desk:
+    """The handlers of orders and commands, with their queues."""
+
+    def __init__(self, tables, monkeypatch):
+        self.tables, self.sqs, self._patch = tables, tables.aws.sqs, monkeypatch
+        for name in FEEDS:
+            dead_letters = self.sqs.create(f"{name}Dead")
+            self.sqs.create(name, dead_letters=dead_letters, max_receive_count=1000)
+        for table in Table:
+            monkeypatch.setenv(f"{table.name}_TABLE_NAME", table.value)
+        # Threads would not wait in virtual time.
+        monkeypatch.setattr(runtime, "executor", lambda: None)
+        for function in QUEUES_OF:
+            self._enter(function)
+        self._handlers = {function: load_handler(function) for function in QUEUES_OF}
+
+    def _enter(self, function):
+        for prefix, name in QUEUES_OF[function].items():
+            queue = self.sqs.queues[name]
+            self._patch.setenv(f"{prefix}QUEUE_URL", queue.url)
+            self._patch.setenv(f"{prefix}DEAD_LETTER_QUEUE_URL", queue.dead_letters.url)
+
+    def invoke(self, function, event):
+        self._enter(function)
+        handler = self._handlers[function]
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler(event, FakeContext(function))
+
+    def send(self, name, *bodies):
+        for body in bodies:
+            text = body if isinstance(body, str) else json.dumps(body)
+            request = {"QueueUrl": self.sqs.queues[name].url, "MessageBody": text}
+            self.sqs.answer("SendMessage", request)
+
+    def deliver(self, name, change=lambda records: records):
+        """Deliver what is visible, up to ten messages. Returns how many were returned."""
+        queue = self.sqs.queues[name]
+        request = {"QueueUrl": queue.url, "MaxNumberOfMessages": 10}
+        request["MessageSystemAttributeNames"] = ["All"]
+        event = event_of_received(self.sqs.answer("ReceiveMessage", request)["Messages"], queue.arn)
+        event["Records"] = change(event["Records"])
+        answer = self.invoke(FEEDS[name], event)
+        returned = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for record in event["Records"]:
+            if record["messageId"] not in returned:
+                handle = {"QueueUrl": queue.url, "ReceiptHandle": record["receiptHandle"]}
+                self.sqs.answer("DeleteMessage", handle)
+        return len(returned)
+
+    def dead_letters(self, name):
+        letters = self.sqs.queues[f"{name}Dead"].messages
+        return [message.attributes["errorCode"]["StringValue"] for message in letters]
+
+    def place(self, order_id="o", **more):
+        return self.invoke("place_orders", order_body(order_id, {"p": 2, "q": 3}) | more)
+
+    def ask(self, action, order_id="o", **more):
+        return self.invoke("change_orders", {"action": action, "orderId": order_id} | more)
+
+    def wait(self, seconds):
+        self.tables.clock.sleep(seconds)
+
+    def status(self, order_id="o"):
+        return order_row(self.tables, order_id)["status"]
+
+
+def asked(action, order_id="o", **more):
+    return {"action": action, "orderId": order_id} | more
+
+
+CAME = {"returnId": "rt-1", "items": [{"productId": "q", "quantity": 1}] * 2, "restock": True}
+
+
+@pytest.fixture
+def desk(tables, monkeypatch):
+    forget_what_handlers_made()
+    yield Desk(tables, monkeypatch)
+    forget_what_handlers_made()
+
+
+def test_a_confirmation_that_was_sent_in_time_counts_however_long_the_queue_is(desk):
+    desk.place(holdSeconds=60)
+    desk.send("OrderCommand", asked("confirm"))
+    desk.wait(3600)
+    assert desk.deliver("OrderCommand") == 0
+    assert desk.status() == "CONFIRMED"
+
+
+def test_a_confirmation_that_was_sent_too_late_is_told_in_the_row(desk):
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("OrderCommand", asked("confirm"))
+    assert desk.deliver("OrderCommand") == 0
+    row = order_row(desk.tables)
+    assert (row["status"], row["confirmationRejected"]["reason"]) == ("PENDING", "HOLD_ENDED")
+    assert desk.dead_letters("OrderCommand") == [], "it is an answer"
+
+
+def without_sent(records):
+    for record in records:
+        del record["attributes"]["SentTimestamp"]
+    return records
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1, "CONFIRMED"), (61, "PENDING")])
+def test_a_confirmation_of_an_unknown_time_counts_as_sent_when_it_arrives(desk, seconds, status):
+    desk.place(holdSeconds=60)
+    desk.send("OrderCommand", asked("confirm"))
+    desk.wait(seconds)
+    assert desk.deliver("OrderCommand", without_sent) == 0
+    assert desk.status() == status
+
+
+def test_commands_of_one_delivery_count_in_the_order_in_which_they_were_sent(desk):
+    desk.place(holdSeconds=60)
+    for seconds, action in ((1, "confirm"), (1, "fulfil"), (60, "confirm")):
+        desk.wait(seconds)
+        desk.send("OrderCommand", asked(action))
+    assert desk.deliver("OrderCommand", lambda records: records[::-1]) == 0
+    assert desk.status() == "FULFILLED"
+    assert "confirmationRejected" not in order_row(desk.tables)
+
+
+def test_early_commands_wait_for_their_order_but_a_cancellation_leaves_a_tombstone(desk):
+    early = [asked("confirm"), asked("fulfil"), asked("return", **CAME), asked("cancel", "gone")]
+    desk.send("OrderCommand", *early)
+    assert desk.deliver("OrderCommand") == 3
+    assert "userId" not in order_row(desk.tables, "gone")
+    desk.place()
+    desk.wait(60)
+    assert desk.deliver("OrderCommand") == 0
+    assert desk.status() == "FULFILLED"
+    assert desk.tables.stock("q") == 9
+
+
+@pytest.mark.parametrize("name", ["OrderCommand", "Expiry"])
+def test_what_stays_early_is_dead_lettered_in_the_end(desk, name):
+    desk.place(holdSeconds=604_800)
+    early = asked("confirm", "never") if name == "OrderCommand" else {"orderId": "o"}
+    desk.send(name, early)
+    for _ in range(EARLY_DELIVERIES - 1):
+        assert desk.deliver(name) == 1
+        assert desk.dead_letters(name) == []
+        desk.wait(LONGEST_DELAY_SECONDS)
+    assert desk.deliver(name) == 0
+    code = {"OrderCommand": "UNKNOWN_ORDER", "Expiry": "HOLD_NOT_ENDED"}[name]
+    assert desk.dead_letters(name) == [code]
+    assert desk.status() == "PENDING"
+
+
+def test_expiries_come_from_their_own_queue_and_poison_goes_to_its_own(desk):
+    """The body of a cancellation looks the same: the queue tells."""
+    desk.place("held", holdSeconds=60)
+    desk.place("kept")
+    desk.wait(61)
+    poison = ("{", {"orderId": ""}, asked("expire", "held"))
+    desk.send("Expiry", {"orderId": "held"}, {"orderId": "held"}, {"orderId": "kept"}, *poison)
+    desk.send("Expiry", {"orderId": "unknown"})
+    assert desk.deliver("Expiry") == 0
+    assert (desk.status("held"), desk.status("kept")) == ("EXPIRED", "PENDING")
+    assert desk.dead_letters("Expiry") == ["INVALID_JSON", *["SCHEMA_VIOLATION"] * 2]
+    desk.send("OrderCommand", {"orderId": "kept"}, asked("expire", "kept"))
+    assert desk.deliver("OrderCommand") == 0
+    assert desk.dead_letters("OrderCommand") == ["UNSUPPORTED_EVENT"] * 2
+    assert desk.tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_commands_that_can_never_succeed_are_dead_lettered_by_name(desk):
+    desk.place()
+    for action in ("confirm", "fulfil"):
+        desk.ask(action)
+    desk.ask("return", **CAME)
+    desk.place("foreign")
+    items = desk.tables.aws.dynamodb.tables["Orders"].items
+    items["foreign",] = items["foreign",] | {"status": {"S": "PACKED"}}
+    desk.send(
+        "OrderCommand",
+        asked("return", **CAME | {"restock": False}),
+        asked("confirm", "foreign"),
+        asked("return", **CAME),
+        asked("return", returnId="rt-2", restock=True),
+        asked("cancel"),
+    )
+    assert desk.deliver("OrderCommand") == 0
+    codes = ["SCHEMA_VIOLATION", "RETURN_ID_REUSED", "UNKNOWN_ORDER_STATUS"]
+    assert desk.dead_letters("OrderCommand") == codes
+    assert desk.tables.stock("q") == 10 - 3 - 3 + 2
+
+
+@pytest.mark.parametrize("are_hidden", [False, True])
+@pytest.mark.parametrize("commands", [500, 501])
+def test_a_hold_does_not_expire_while_a_confirmation_may_wait(desk, commands, are_hidden):
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("OrderCommand", *[asked("cancel", "gone")] * commands)
+    if are_hidden:
+        for message in desk.sqs.queues["OrderCommand"].messages:
+            message.visible_at, message.receive_count = desk.tables.clock.now() + 900, 1
+    desk.send("Expiry", {"orderId": "o"})
+    waits = commands > 500
+    assert desk.deliver("Expiry") == waits
+    assert desk.status() == ("PENDING" if waits else "EXPIRED")
+    if waits:
+        (expiry,) = desk.sqs.queues["Expiry"].messages
+        assert expiry.visible_at - desk.tables.clock.now() >= 9
+        desk.sqs.queues["OrderCommand"].messages.clear()
+        desk.wait(10)
+        assert desk.deliver("Expiry") == 0
+        assert desk.status() == "EXPIRED"
+
+
+def test_a_hold_does_not_expire_while_nobody_knows_what_waits(desk):
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("Expiry", {"orderId": "o"})
+
+    def refuse(operation, _):
+        if operation == "GetQueueAttributes":
+            raise ServiceError("AccessDenied", "not authorized")
+
+    desk.tables.before = refuse
+    assert desk.deliver("Expiry") == 1
+    assert desk.status() == "PENDING"
+
+
+def test_commands_are_answered_directly_at_once(desk):
+    unknown = {name: desk.ask(name) for name in ("confirm", "fulfil", "cancel")}
+    unknown["return"] = desk.ask("return", **CAME)
+    assert {(a["result"], a["reason"]) for a in unknown.values()} == {("REFUSED", "UNKNOWN_ORDER")}
+    desk.place(holdSeconds=60)
+    done = {"orderId": "o", "result": "APPLIED"}
+    nothing = {"stockReturned": {}}
+    assert desk.ask("fulfil")["reason"] == "NOT_CONFIRMED"
+    assert desk.ask("confirm") == done | nothing | {"status": "CONFIRMED"}
+    assert desk.ask("confirm") == {"orderId": "o", "result": "REPLAYED"}
+    assert desk.ask("fulfil") == done | nothing | {"status": "FULFILLED"}
+    assert desk.ask("cancel")["reason"] == "ORDER_FULFILLED"
+    back = done | {"status": "FULFILLED"}
+    assert desk.ask("return", **CAME) == back | {"stockReturned": {"q": 2}}
+    damaged = CAME | {"returnId": "rt-2", "restock": False, "items": CAME["items"][:1]}
+    assert desk.ask("return", **damaged) == back | nothing
+    assert desk.ask("return", **CAME)["result"] == "REPLAYED"
+    assert desk.ask("return", **CAME | {"restock": False})["errorCode"] == "RETURN_ID_REUSED"
+    assert desk.ask("return", **CAME | {"returnId": "rt-3"})["reason"] == "NOT_DELIVERED"
+    desk.place("late", holdSeconds=60)
+    desk.wait(61)
+    assert desk.ask("confirm", "late")["reason"] == "HOLD_ENDED"
+    both = {"status": "CANCELLED", "stockReturned": {"p": 2, "q": 3}}
+    assert desk.ask("cancel", "late") == done | both | {"orderId": "late"}
+    for action in ("expire", "place", None):
+        assert desk.ask(action)["errorCode"] == "UNSUPPORTED_EVENT"
+    assert desk.tables.unexplained() == {"p": 0, "q": 0}
+
+
+def test_an_order_is_answered_directly_at_once(desk, monkeypatch):
+    monkeypatch.setenv("HOLD_SECONDS", "600")
+    placed = desk.place(action="place", attributes={"channel": "phone"})
+    assert placed == {
+        "result": "APPLIED",
+        "orderId": "o",
+        "status": "PENDING",
+        "version": 1,
+        "expiresAt": order_row(desk.tables)["expiresAt"],
+    }
+    assert "holdSeconds" not in order_row(desk.tables), "the setting's hold is not the sender's"
+    replayed = desk.place(attributes={"channel": "phone"})
+    assert replayed == placed | {"result": "REPLAYED"}
+    assert desk.place(attributes={"channel": "web"})["errorCode"] == "ORDER_ID_REUSED"
+    short = desk.place("short", items=[{"productId": "p", "quantity": 9}])
+    assert (short["result"], short["reason"]) == ("REFUSED", "INSUFFICIENT_STOCK")
+    assert (short["status"], short["version"]) == ("REJECTED", 1)
+    wrong = desk.place("wrong", holdSeconds=59)
+    assert (wrong["errorCode"], wrong["field"]) == ("SCHEMA_VIOLATION", "holdSeconds")
+    assert desk.invoke("place_orders", {"action": "place"})["errorCode"] == "UNSUPPORTED_EVENT"
+
+    def throttle(operation, _):
+        if operation == "TransactWriteItems":
+            raise ServiceError("ThrottlingException", "Rate exceeded")
+
+    desk.tables.before = throttle
+    later = desk.place("later")
+    assert (later["result"], later["orderId"]) == ("RETRY_LATER", "later")
+    desk.tables.before = lambda *_: None
+    assert desk.place("later")["result"] == "APPLIED"
+
+
+def test_what_became_of_orders_is_counted_once(desk, capsys):
+    for order_id in ("o", "held", "late"):
+        desk.place(order_id, holdSeconds=60)
+    capsys.readouterr()
+    desk.send("OrderCommand", *[asked("confirm")] * 2, asked("fulfil"), asked("return", **CAME))
+    desk.deliver("OrderCommand")
+    desk.wait(70)
+    desk.send("OrderCommand", *[asked("confirm", "late")] * 2)
+    desk.send("OrderCommand", asked("cancel", "late"), asked("confirm", "late"))
+    desk.deliver("OrderCommand")
+    desk.send("Expiry", *[{"orderId": "held"}] * 2, {"orderId": "late"})
+    desk.deliver("Expiry")
+    desk.ask("confirm", "held")
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    counted = {
+        name: sum(emf.values_of(samples, name))
+        for name in ("Confirmed", "Fulfilled", "Returned", "Cancelled", "Expired")
+        for name in (f"Orders{name}",)
+    }
+    assert counted == dict.fromkeys(counted, 1)
+    rejected = emf.values_of(samples, "ConfirmationsRejected")
+    assert rejected == [1, 1], "of `late` when its hold was over, and of `held` when it was expired"
+    (delay,) = emf.values_of(samples, "ExpiryDelay")
+    assert 9 < delay < 12

@@ -1,0 +1,487 @@
+"""Publishing: nothing lost, nothing out of order for an order, whatever the bus refuses and whoever is killed."""
+
+import json
+import random
+import sys
+from collections import defaultdict
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from inventory_orders.announcing.bus import MOST_BYTES, MOST_ENTRIES, Bus, Entry, calls_of
+from inventory_orders.announcing.publisher import (
+    EVENT_TOO_LARGE,
+    MOST_REFUSALS,
+    PROBE,
+    Publisher,
+    Unreadable,
+)
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.events import SOURCE, of_order
+from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.invocation.sqs import UndeliverableEvents
+from inventory_orders.invocation.stream_batch import read_changes
+from inventory_orders.retry import RetryPolicy
+from local.invoke import FakeContext, load_handler
+from operations import emf
+from operations.queues import peek_dead_letters
+from tests.support.memory_store import FakeClock
+from tests.support.streams import (
+    FakeBridge,
+    Shard,
+    change,
+    first_of_each,
+    now_of,
+    order_row,
+    refused_call,
+)
+
+FAILURE = ("InternalFailure", "something is wrong")
+THROTTLED = ("ThrottlingException", "slow down")
+SECONDS = 23
+STATUSES = ("PENDING", "CONFIRMED", "FULFILLED")
+
+
+class World:
+    """A bus, a queue for what is undeliverable, and the publisher."""
+
+    def __init__(self, judge=lambda *_: None):
+        self.clock = FakeClock()
+        self.bridge = FakeBridge(self.clock, judge)
+        self.parked = []
+        self.queue_takes = lambda: True
+        policy = RetryPolicy(base=0.05, random=random.Random(7).random)
+        self.publisher = Publisher(Bus(self.bridge, "Bus"), self.park, self.clock, policy)
+
+    def park(self, undeliverable):
+        if not self.queue_takes():
+            return False
+        self.parked.append(undeliverable)
+        return True
+
+    def publish(self, *news, seconds=SECONDS):
+        return self.publisher.publish(news, Deadline.after(seconds, self.clock))
+
+    def handle(self, records):
+        """What the handler does with a batch."""
+        if self.publish(*read_changes({"Records": list(records)})).left:
+            raise RuntimeError("not all are published")
+
+    @property
+    def sent(self):
+        """Ids by call, without probes."""
+        details = [
+            [json.loads(entry["Detail"]) for entry in call if entry["DetailType"] != PROBE]
+            for call in self.bridge.calls
+        ]
+        return [[detail["metadata"]["eventId"] for detail in call] for call in details if call]
+
+
+def life(order_id, at="2026-01-01T00:00:00.000000+00:00"):
+    """The rows of an order that is placed, confirmed and fulfilled."""
+    return [
+        order_row(order_id, status=status, _version=version, lastUpdatedAt=at)
+        for version, status in enumerate(STATUSES, start=1)
+    ]
+
+
+def events_of(*order_ids):
+    lives = [life(order_id) for order_id in order_ids]
+    return [
+        event
+        for step in range(len(STATUSES))
+        for rows in lives
+        for event in of_order(rows[step - 1] if step else None, rows[step])
+    ]
+
+
+def ids_of(order_id):
+    kinds = ("OrderPlaced", "OrderConfirmed", "OrderFulfilled")
+    return [f"{order_id}#{version}#{kind}" for version, kind in enumerate(kinds, start=1)]
+
+
+def all_ids(order_ids):
+    return [event_id for order_id in order_ids for event_id in ids_of(order_id)]
+
+
+def in_order(ids):
+    """Whether each order's events came in the order of their versions, once duplicates are dropped."""
+    versions = defaultdict(list)
+    for order_id, version, _ in (event_id.split("#") for event_id in first_of_each(ids)):
+        versions[order_id].append(int(version))
+    return all(found == sorted(found) for found in versions.values())
+
+
+def refusing(event_id, answer, times=10**9):
+    left = [times]
+
+    def judge(found, _):
+        if found != event_id or not left[0]:
+            return None
+        left[0] -= 1
+        return answer
+
+    return judge
+
+
+def test_the_events_of_an_order_go_one_after_the_other_those_of_many_together():
+    world = World()
+    orders = [f"o-{number}" for number in range(25)]
+    report = world.publish(*events_of(*orders))
+    assert sorted(report.published) == sorted(all_ids(orders))
+    assert report.left == 0
+    assert [len(call) for call in world.sent] == [10, 10, 5] * 3
+    for call in world.sent:
+        subjects = [event_id.split("#")[0] for event_id in call]
+        assert len(subjects) == len(set(subjects))
+    entry = world.bridge.calls[0][0]
+    assert (entry["Source"], entry["EventBusName"]) == ("inventory-orders", "Bus")
+
+
+def test_what_is_refused_is_sent_again_alone_and_its_orders_next_event_waits():
+    world = World(refusing("o-1#1#OrderPlaced", THROTTLED, times=2))
+    report = world.publish(*events_of("o-1", "o-2"))
+    assert world.sent[0] == ["o-1#1#OrderPlaced", "o-2#1#OrderPlaced"]
+    assert world.sent[1] == ["o-1#1#OrderPlaced", "o-2#2#OrderConfirmed"]
+    assert world.sent[2] == ["o-1#1#OrderPlaced", "o-2#3#OrderFulfilled"]
+    assert world.sent[3:] == [["o-1#2#OrderConfirmed"], ["o-1#3#OrderFulfilled"]]
+    assert [refusal.code for refusal in report.refusals] == ["ThrottlingException"] * 2
+    assert world.bridge.outcomes.count("o-2#1#OrderPlaced") == 1
+    assert len(world.clock.slept) == 2, "there is no pause after a round without a refusal"
+
+
+def test_a_lost_answer_is_no_answer_and_the_event_is_sent_again():
+    world = World()
+
+    def crash(call, moment):
+        if (call, moment) == (1, "after"):
+            raise ReadTimeoutError(endpoint_url="https://events")
+
+    world.bridge.crash = crash
+    report = world.publish(*events_of("o-1"))
+    assert world.bridge.outcomes == ["o-1#1#OrderPlaced", *ids_of("o-1")]
+    assert report.published == ids_of("o-1")
+
+
+def test_one_event_that_is_refused_for_ever_is_parked_whole_and_its_order_goes_on():
+    world = World(refusing("o-1#2#OrderConfirmed", FAILURE))
+    report = world.publish(*events_of("o-1", "o-2"))
+    (parked,) = report.undeliverable
+    assert (parked.id, parked.code, parked.message) == ("o-1#2#OrderConfirmed", *FAILURE)
+    (event,) = [event for event in events_of("o-1") if event.id == parked.id]
+    whole = {"source": SOURCE, "detail-type": "OrderConfirmed", "detail": event.detail()}
+    assert json.loads(parked.body) == whole
+    assert world.parked == [parked]
+    assert first_of_each(world.bridge.outcomes)[-1] == "o-1#3#OrderFulfilled"
+    assert sum(call.count(parked.id) for call in world.sent) == MOST_REFUSALS
+    assert report.left == 0
+
+
+def test_a_probe_tells_whether_the_bus_is_to_blame_or_the_only_event():
+    (event, *_) = events_of("o-1")
+    world = World(refusing(event.id, FAILURE))
+    assert [parked.id for parked in world.publish(event).undeliverable] == [event.id]
+    assert {e["detail-type"] for e in world.bridge.taken} == {PROBE}
+
+    world = World(lambda *_: FAILURE)
+    report = world.publish(event)
+    assert (report.left, report.undeliverable) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "refusal", [("NotAuthorizedForSourceException", "no"), ("AccessDeniedException", "no")]
+)
+def test_who_may_not_publish_at_all_parks_nothing(refusal):
+    world = World(lambda *_: refusal)
+    report = world.publish(*events_of("o-1", "o-2"))
+    assert (report.left, world.parked) == (6, [])
+
+
+def test_refusals_of_an_outage_are_not_held_against_an_event_that_fails_once_more():
+    """Only what is refused while others are taken counts."""
+    world = World()
+    up_at = world.clock.seconds + 15
+
+    def judge(event_id, _):
+        if world.clock.seconds < up_at:
+            return FAILURE
+        return refused_again(event_id, _)
+
+    refused_again = refusing("o-1#1#OrderPlaced", FAILURE, times=MOST_REFUSALS - 1)
+    world.bridge.judge = judge
+    report = world.publish(*events_of("o-1", "o-2"))
+    assert (report.left, world.parked) == (0, [])
+    assert len(report.refusals) > 3 * MOST_REFUSALS
+
+
+def test_a_throttled_event_is_never_to_blame():
+    world = World(refusing("o-0#1#OrderPlaced", THROTTLED, times=3 * MOST_REFUSALS))
+    report = world.publish(*events_of("o-0", "o-1", "o-2"))
+    assert (report.left, world.parked) == (0, [])
+    assert "o-0#3#OrderFulfilled" in report.published
+
+
+def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
+    world = World()
+
+    def judge(event_id, _):
+        if event_id == "o-3#1#OrderPlaced":
+            raise refused_call("ValidationException")
+
+    world.bridge.judge = judge
+    world.bridge.put_events = undoing(world.bridge)
+    orders = [f"o-{number}" for number in range(5)]
+    report = world.publish(*events_of(*orders))
+    assert [parked.code for parked in report.undeliverable] == ["ValidationException"]
+    assert len(report.published) == 14
+    assert [len(call) for call in world.sent[:6]] == [5, 1, 1, 1, 1, 1]
+    assert in_order(world.bridge.outcomes)
+
+
+def undoing(bridge):
+    """EventBridge that takes nothing of a call that it refuses as a whole."""
+    put = bridge.put_events
+
+    def put_events(*, Entries):
+        before = list(bridge.taken)
+        try:
+            return put(Entries=Entries)
+        except ClientError:
+            bridge.taken[:] = before
+            raise
+
+    return put_events
+
+
+def test_an_event_that_is_too_large_is_parked_and_never_sent():
+    row = order_row("o-1", attributes={"note": "x" * MOST_BYTES})
+    world = World()
+    report = world.publish(*of_order(None, row), *events_of("o-1")[1:])
+    (parked,) = report.undeliverable
+    assert (parked.code, parked.id) == (EVENT_TOO_LARGE, "o-1#1#OrderPlaced")
+    assert len(json.loads(parked.body)["detail"]["data"]["attributes"]["note"]) == MOST_BYTES
+    assert world.sent == [["o-1#2#OrderConfirmed"], ["o-1#3#OrderFulfilled"]]
+
+
+def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
+    chance = random.Random(3)
+    for _ in range(200):
+        entries = [
+            (Entry("s", "t", "x" * chance.randrange(1, MOST_BYTES - 2)), chance.random() < 0.1)
+            for _ in range(chance.randrange(30))
+        ]
+        calls = list(calls_of(entries))
+        assert sorted(index for call in calls for index in call) == list(range(len(entries)))
+        for call in calls:
+            assert 0 < len(call) <= MOST_ENTRIES
+            assert sum(entries[index][0].size for index in call) < MOST_BYTES
+            assert len(call) == 1 or not any(entries[index][1] for index in call)
+    assert Entry("ä", "b", '"€"').size == 2 + 1 + 5
+
+
+def test_an_unreadable_change_is_parked_with_all_that_is_known_and_the_next_ones_go_on():
+    good, bad = life("o-1")[0], order_row("o-1", status="ON_HOLD", _version=2)
+    records = [change(None, good, 1), change(good, bad, 2), change(bad, life("o-1")[2], 3)]
+    records += [{"eventID": "nothing"}, "nothing"]
+    world = World()
+    world.handle(records)
+    assert world.bridge.outcomes == ["o-1#1#OrderPlaced", "o-1#3#OrderFulfilled"]
+    found = {parked.id: parked for parked in world.parked}
+    assert found["record-2"].code == "UNKNOWN_ORDER_STATUS"
+    assert json.loads(found["record-2"].body)["record"] == records[1]
+    assert (found["nothing"].code, found[""].code) == ("UNREADABLE_ROW", "UNREADABLE_ROW")
+
+
+def test_what_cannot_be_parked_is_not_done():
+    world = World()
+    world.queue_takes = lambda: False
+    error = CannotAnnounceError("UNREADABLE_ROW", "no")
+    report = world.publish(Unreadable("o-1", "r", {}, error), *events_of("o-1", "o-2"))
+    assert report.left == 4
+    assert world.bridge.outcomes == ids_of("o-2"), "its order waits"
+    assert report.undeliverable == []
+
+
+def test_no_call_begins_after_the_deadline():
+    world = World()
+    report = world.publish(*events_of(*(f"o-{n}" for n in range(50))), seconds=0.05)
+    assert len(world.bridge.calls) == 3
+    assert report.left == 150 - 30
+    assert world.publish(*events_of("o-1"), seconds=0).left == 3
+    assert len(world.bridge.calls) == 3
+
+
+def test_delays_are_from_the_change_until_it_is_taken():
+    world = World()
+    at = now_of(world.clock)
+    world.clock.seconds += 1.5
+    (event, *_) = [e for rows in [life("o-1", at)] for e in of_order(None, rows[0])]
+    assert world.publish(event).delays == [pytest.approx(1.52, abs=0.001)]
+    (undated,) = of_order(None, order_row(lastUpdatedAt="yesterday"))
+    assert world.publish(undated).delays == []
+
+
+# ---------------------------------------------------------------------- in the large
+
+
+def records_of(*order_ids):
+    """A stream of the lives of orders, each in its order, all of them mixed."""
+    chance, left = random.Random(5), {order_id: life(order_id) for order_id in order_ids}
+    before, records = {}, []
+    while left:
+        order_id = chance.choice(sorted(left))
+        row = left[order_id].pop(0)
+        records.append(change(before.get(order_id), row, len(records)))
+        before[order_id] = row
+        if not left[order_id]:
+            del left[order_id]
+    return records
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("call", range(1, 7))
+def test_whoever_is_killed_around_a_call_the_redelivery_makes_the_same_events(call, moment):
+    orders = [f"o-{number}" for number in range(20)]
+    records = records_of(*orders)
+    world = World()
+
+    def crash(number, when):
+        if (number, when) == (call, moment):
+            raise Killed
+
+    world.bridge.crash = crash
+    with pytest.raises(Killed):
+        world.handle(records)
+    world.handle(records)
+    ids = first_of_each(world.bridge.outcomes)
+    assert sorted(ids) == sorted(all_ids(orders))
+    assert in_order(ids)
+
+
+def test_an_hour_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shard():
+    orders = [f"o-{number}" for number in range(60)]
+    bad = "o-7#2#OrderConfirmed"
+    world = World()
+    began = world.clock.seconds
+    up_at = began + 3600
+
+    def judge(event_id, _):
+        down = world.clock.seconds < up_at
+        return FAILURE if down or event_id == bad else None
+
+    world.bridge.judge = judge
+    shard = Shard(world.clock, world.handle)
+    shard.poll(records_of(*orders))
+    assert {parked.id for parked in world.parked} == {bad}
+    assert shard.given_up == []
+    ids = first_of_each(world.bridge.outcomes)
+    assert sorted([*ids, bad]) == sorted(all_ids(orders))
+    assert in_order(ids)
+    assert shard.invocations > 100, "it was repeated, and halved"
+    assert world.clock.seconds < up_at + 120, "the shard is done soon after the bus is back"
+
+
+def test_a_bus_that_fails_every_third_time_loses_nothing_and_parks_nothing():
+    chance = random.Random(11)
+    world = World(lambda *_: FAILURE if chance.random() < 0.34 else None)
+    orders = [f"o-{number}" for number in range(100)]
+    shard = Shard(world.clock, world.handle)
+    shard.poll(records_of(*orders))
+    assert world.parked == []
+    assert set(world.bridge.outcomes) == set(all_ids(orders))
+    assert in_order(world.bridge.outcomes)
+
+
+def test_the_poller_gives_up_what_is_too_old_so_the_shard_goes_on():
+    """What the test above says of the poller rests on a poller that can give up."""
+    world = World(lambda *_: FAILURE)
+    shard = Shard(world.clock, world.handle, most_age=600)
+    shard.poll(records_of("o-1"))
+    assert len(shard.given_up) == 3
+
+
+# ---------------------------------------------------------------------- the handler
+
+
+@pytest.fixture
+def publish(moto_environment):
+    handler = load_handler("publish_events")
+
+    def call(*records):
+        handler.logger.registered_handler.stream = sys.stdout
+        return handler.lambda_handler({"Records": list(records)}, FakeContext("publish_events"))
+
+    return call
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """What the bus of moto has taken. Its rules reach no queue without a further library; those of the embedded AWS do."""
+    entries, put = [], Bus.put
+
+    def listening(self, of_call):
+        answers = put(self, of_call)
+        entries.extend(entry for entry, no in zip(of_call, answers, strict=True) if no is None)
+        return answers
+
+    monkeypatch.setattr(Bus, "put", listening)
+    return entries
+
+
+def test_the_handler_announces_a_batch_and_counts_it(publish, heard, moto_environment, capsys):
+    records = records_of("o-1")
+    answer = publish(*records, change(None, order_row("o-2", status="ON_HOLD"), 9))
+    assert answer == {"result": "PUBLISHED", "published": 3, "undeliverable": 1}
+    assert [json.loads(e.detail)["metadata"]["eventId"] for e in heard] == ids_of("o-1")
+    samples = {s.name: s for s in emf.parse(capsys.readouterr().out.splitlines())}
+    assert sum(samples["EventsPublished"].values) == 3
+    assert sum(samples["EventsUndeliverable"].values) == 1
+    assert len(samples["EventDelay"].values) == 3
+    url = moto_environment["UNDELIVERABLE_EVENTS_QUEUE_URL"]
+    (parked,) = peek_dead_letters(boto3.client("sqs"), url, 10)
+    assert (parked.code, parked.original_message_id) == ("UNKNOWN_ORDER_STATUS", "record-9")
+
+
+def test_the_handler_raises_if_time_runs_out_so_that_lambda_repeats_the_batch(publish, monkeypatch):
+    monkeypatch.setattr(Bus, "put", lambda self, entries: pytest.fail("no time is left"))
+    monkeypatch.setattr(FakeContext, "get_remaining_time_in_millis", lambda self: 0)
+    with pytest.raises(Exception, match="3 of 3 events are not published"):
+        publish(*records_of("o-1"))
+
+
+class SmallQueue:
+    """SQS that takes at most so many bytes."""
+
+    def __init__(self, most):
+        self.most = most
+        self.messages = []
+
+    def send_message(self, *, QueueUrl, MessageBody, MessageAttributes):
+        if len(MessageBody) > self.most:
+            raise refused_call("InvalidParameterValue")
+        self.messages.append((MessageBody, MessageAttributes))
+
+
+def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
+    row = order_row("o-1", attributes={"note": "x" * 300_000})
+    for most, whole in ((1_048_576, True), (262_144, False)):
+        client = SmallQueue(most)
+        queue = UndeliverableEvents(client, "url")
+        world = World()
+        world.publisher = Publisher(Bus(world.bridge, "Bus"), queue.park, world.clock)
+        assert world.publish(*of_order(None, row)).left == 0
+        ((body, attributes),) = client.messages
+        assert ("detail" in json.loads(body)) is whole
+        assert attributes["originalMessageId"]["StringValue"] == "o-1#1#OrderPlaced"
+    assert json.loads(body)["id"] == "o-1#1#OrderPlaced"
+    assert not UndeliverableEvents(SmallQueue(10), "url").park(world_event(row))
+
+
+def world_event(row):
+    world = World()
+    return world.publish(*of_order(None, row)).undeliverable[0]
