@@ -638,7 +638,9 @@ def test_a_token_without_a_subject_opens_nothing(customers):
 
 def test_a_request_without_what_the_authorizer_says_opens_nothing(customers):
     said = customers(
-        "GET", "/orders/o-1", requestContext={"http": {"method": "GET"}, "stage": "$default"}
+        "GET",
+        "/orders/o-1",
+        requestContext={"http": {"method": "GET", "path": "/"}, "stage": "$default"},
     )
     assert said.code == (403, "NO_SUBJECT")
 
