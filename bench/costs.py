@@ -128,8 +128,8 @@ class Standing:
 
 
 STANDING = (
-    Standing("custom metrics", 37, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 45, prices.ALARM_MONTH),
+    Standing("custom metrics", 41, prices.CUSTOM_METRIC_MONTH),
+    Standing("alarms", 49, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 6, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
@@ -195,6 +195,16 @@ def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
     """What a million orders cost for each month that they are kept: row, index entry, and their recovery."""
     gigabytes = (bytes_of_a_row + bytes_of_an_index_entry + 2 * _OVERHEAD_BYTES) * 10**6 / 10**9
     return gigabytes * (prices.STORAGE_GIGABYTE_MONTH + prices.RECOVERY_GIGABYTE_MONTH)
+
+
+def announcing_dollars(events: int, in_one_invocation: int) -> float:
+    """What so many events cost: the bus, and the function. Lambda reads the streams for nothing.
+
+    docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
+    """
+    seconds = SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES / 2
+    invocation = prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
+    return events * (prices.EVENT + invocation / in_one_invocation)
 
 
 # DynamoDB adds them to each item, and to each entry of an index.

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import contenders, workloads
 from bench.workloads import Workload
 
-WORKLOADS = ("hot", "zipf", "real", "sell-out")
+WORKLOADS = ("hot", "zipf", "real", "real-scarce", "sell-out")
 WORKERS = (1, 2, 4, 8, 16)
 SIMULATED_WORKERS = (1, 10, 50, 100, 200)
 
@@ -60,15 +60,21 @@ class Size:
 
 
 QUICK = Size(
-    orders={"hot": 25_000, "zipf": 5_000, "real": 2_000, "sell-out": 300},
-    window={"hot": 2.5, "zipf": 2.5, "real": 6.0, "sell-out": None},
+    orders={"hot": 25_000, "zipf": 5_000, "real": 20_000, "real-scarce": 2_000, "sell-out": 300},
+    window={"hot": 2.5, "zipf": 2.5, "real": 6.0, "real-scarce": 6.0, "sell-out": None},
     rounds=3,
     virtual_seconds=3.0,
     repeats=8,
 )
 FULL = Size(
-    orders={"hot": 100_000, "zipf": 20_000, "real": 2_000, "sell-out": 1_000},
-    window={"hot": 12.0, "zipf": 12.0, "real": None, "sell-out": None},
+    orders={
+        "hot": 100_000,
+        "zipf": 20_000,
+        "real": 20_000,
+        "real-scarce": 2_000,
+        "sell-out": 1_000,
+    },
+    window={"hot": 12.0, "zipf": 12.0, "real": 12.0, "real-scarce": 12.0, "sell-out": None},
     rounds=5,
     virtual_seconds=12.0,
     repeats=16,
@@ -102,6 +108,9 @@ def steps(
 
 
 def _workers(engine: str, workload: str, contender: str, *, full: bool) -> Sequence[int]:
+    if workload == "real-scarce":
+        # It shows what is left of lanes where nearly all is too scarce for them.
+        return (8,) if engine == "embedded" and contender in ("textbook", "ours_lanes") else ()
     if engine == "simulated":
         if workload != "hot":
             return _THREE_OF_WORKERS
@@ -118,7 +127,10 @@ def window(step: Step, size: Size) -> float | None:
     for many products takes seconds.
     """
     seconds = size.window[step.workload]
-    longer = step.workload in ("hot", "real") and step.contender in ("ours_99", "ours_lanes")
+    longer = step.workload in ("hot", "real", "real-scarce") and step.contender in (
+        "ours_99",
+        "ours_lanes",
+    )
     return seconds * 2 if seconds and longer else seconds
 
 
@@ -134,8 +146,8 @@ def virtual_window(step: Step, size: Size) -> float | None:
 
 def make(name: str, count: int, seed: int, orders: Path) -> Workload | None:
     """Make a workload by its name; None if its file does not exist."""
-    if name == "real":
-        return workloads.real_orders(count, orders)
+    if name in ("real", "real-scarce"):
+        return workloads.real_orders(count, orders, scarce=name == "real-scarce")
     makers = {
         "hot": workloads.hot_product,
         "zipf": workloads.zipf,

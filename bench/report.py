@@ -25,6 +25,7 @@ _TITLES = {
     "hot": "one hot product",
     "zipf": "Zipf over 1,000 products",
     "real": "real orders",
+    "real-scarce": "real orders, little stock",
     "sell-out": "a sell-out",
 }
 _ENGINES = {"embedded": "embedded AWS, real processes", "simulated": "simulated, virtual time"}

@@ -77,17 +77,25 @@ def zipf(count: int, seed: int) -> Workload:
     return Workload("zipf", "Zipf over 1,000 products", stock, dict(orders))
 
 
-def real_orders(count: int, path: Path = REAL_ORDERS) -> Workload | None:
-    """Read the first orders of a file that fit into one transaction, with stock for all. None without the file.
+def real_orders(count: int, path: Path = REAL_ORDERS, *, scarce: bool = False) -> Workload | None:
+    """Read the first orders of a file that fit into one transaction. None without the file.
 
     The data has no quantities, so a hash of order and product chooses 1 to 3.
+
+    Args:
+        count: How many orders.
+        path: The file.
+        scarce: Whether there is stock for just these orders, instead of plenty.
     """
     if not path.is_file():
         return None
     # One order in 35 has more than 99 products, which no contender can place in one transaction.
     messages = [m for m in read_baskets(path, "real", count + count // 10) if m.order_id][:count]
     bodies = {message.order_id: message.body for message in messages if message.order_id}
-    return Workload("real", "real orders", demand(messages), bodies)
+    stock = demand(messages)
+    if scarce:
+        return Workload("real-scarce", "real orders, little stock", stock, bodies)
+    return Workload("real", "real orders", dict.fromkeys(stock, PLENTY), bodies)
 
 
 def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str, int]]]:

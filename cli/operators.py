@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -41,6 +42,7 @@ from operations.orders_file import OrderMessage, count_orders, read_orders
 if TYPE_CHECKING:
     from operations.audit import Account, Entry
     from operations.aws import Aws
+    from operations.follow import Heard
     from operations.load import Load
     from operations.redrive import Findings
 
@@ -90,7 +92,7 @@ def status(account: OnAccount = None) -> None:
         tables.add_row(kind.value, f"{items:,}", note)
     screen.print(tables, "")
     depths = Table("queue", "waiting", "in flight", box=None)
-    for name in (*queues.QUEUES, *queues.DEAD_LETTERS):
+    for name in (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS):
         depth = queues.depth(aws, name)
         depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
     screen.print(depths)
@@ -563,6 +565,96 @@ def _show_load(work: Load, seconds: float, *, check: bool) -> None:
     what = "checked; nothing was written" if check else "done"
     screen.print(
         f"{lines:,} lines {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
+    )
+
+
+@app.command(rich_help_panel=PANEL)
+def announce(
+    order: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Announce this order; can be repeated."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Announce all orders that changed since, such as 2026-11-21T09:30 (UTC). Reads the whole table.",
+        ),
+    ] = None,
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Announce them. Without this option nothing is sent."),
+    ] = False,
+    account: OnAccount = None,
+) -> None:
+    """Announce again where orders stand, for a consumer that lost what it had heard.
+
+    For each order one event of its present status, with the present version of its row. Exit status 1 if one cannot be
+    announced.
+    """
+    from operations import announce as announcements  # noqa: PLC0415 - the layer is slow to import
+
+    if (order is None) == (since is None):
+        raise typer.BadParameter("say which orders: either --order or --since")
+    after = announcements.moment(since) if since is not None else ""
+    aws = aws_of(account)
+    rows = (
+        announcements.rows_since(aws, after) if order is None else announcements.rows_of(aws, order)
+    )
+    what = "announced" if send else "to announce"
+    with aside.status("Reading orders") as spinner:
+        done = announcements.announce(
+            aws, rows, send=send, on_progress=lambda n: spinner.update(f"{n:,} orders {what}")
+        )
+    for problem in done.problems:
+        screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)
+    if send:
+        screen.print(f"{done.events:,} orders announced.")
+    else:
+        screen.print(f"Nothing was sent. [dim]--send would announce {done.events:,} orders.[/]")
+    if done.problems:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=PANEL)
+def follow(
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Stop after so long. Default: until Ctrl-C.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each event whole, one a line.")
+    ] = False,
+    account: OnAccount = None,
+) -> None:
+    """Follow live what becomes of orders and products, as the event bus tells it.
+
+    It makes a queue and a rule of its own, and removes both at the end.
+    """
+    from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
+
+    aws = aws_of(account)
+    seen: set[str] = set()
+    with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
+        aside.print(f"[dim]Listening to {aws.outputs['EventBusName']}. Ctrl-C ends it.[/]")
+        for heard in listen(float("inf") if seconds is None else seconds):
+            if as_json:
+                print(json.dumps(heard.event), flush=True)
+            else:
+                _show_event(heard, seen)
+
+
+def _show_event(heard: Heard, seen: set[str]) -> None:
+    detail = heard.event["detail"]
+    metadata, data = detail["metadata"], detail["data"]
+    subject = data.get("orderId") or data.get("productId", "")
+    notes = [data.get("reason", ""), f"version {data['version']}" if "version" in data else ""]
+    notes += ["" if heard.delay is None else f"{1000 * heard.delay:,.0f} ms later"]
+    notes += ["again" if metadata["eventId"] in seen else ""]
+    seen.add(metadata["eventId"])
+    screen.print(
+        f"{metadata['occurredAt'][11:23]} {heard.event['detail-type']:<20} {escape(subject)} "
+        f"[dim]{escape(', '.join(filter(None, notes)))}[/]",
+        soft_wrap=True,
     )
 
 

@@ -2,7 +2,8 @@
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
-standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler).
+standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler, and custom
+events of up to 64 KB).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ SQS_FIFO_REQUEST = 0.50 / _MILLION
 STORAGE_GIGABYTE_MONTH = 0.25
 RECOVERY_GIGABYTE_MONTH = 0.20
 SCHEDULED_INVOCATION = 1.00 / _MILLION
+EVENT = 1.00 / _MILLION
 LOG_GIGABYTE = 0.50
 LOG_GIGABYTE_MONTH = 0.03
 CUSTOM_METRIC_MONTH = 0.30

@@ -36,6 +36,9 @@ DEAD_LETTERS = (
 )
 """In the order of `QUEUES`."""
 
+UNDELIVERABLE_EVENTS = "UndeliverableEventsQueueUrl"
+"""What the event bus never takes, and nobody redrives: `announce` says again what the rows say."""
+
 TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
 """Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
 

@@ -16,10 +16,13 @@ from tests.support.lanes import lend
 from tests.support.messages import order_body, sqs_event
 from tests.support.roles import allow, name_of, permissions
 from tests.support.stack import unscheduled
+from tests.support.streams import change, order_row
 
 NOT_ENFORCED = {
     *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
     *("logs:CreateLogStream", "logs:PutLogEvents"),
+    *("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
+    "dynamodb:ListStreams",
 }
 
 
@@ -247,6 +250,14 @@ def a_count_that_is_written_already(shop):
     return count
 
 
+def an_outcome(shop):
+    return {"Records": [change(None, order_row(shop.new_id))]}
+
+
+def an_outcome_that_cannot_be_published(shop):
+    return {"Records": [change(None, order_row(shop.new_id, status="ON_HOLD"))]}
+
+
 NEEDED_FOR = {
     ("place_orders", "dynamodb:BatchGetItem", "ProductsTable"): an_order,
     ("place_orders", "dynamodb:UpdateItem", "ProductsTable"): an_order,
@@ -339,6 +350,12 @@ NEEDED_FOR = {
     ("sweep", "dynamodb:UpdateItem", "ProductsTable"): units_that_nobody_uses,
     ("sweep", "dynamodb:Query", "OrdersTable/byExpiry"): a_hold_that_ends_soon,
     ("sweep", "sqs:SendMessage", "ExpiryQueue"): a_hold_that_ends_soon,
+    ("publish_events", "events:PutEvents", "EventBus"): an_outcome,
+    (
+        "publish_events",
+        "sqs:SendMessage",
+        "UndeliverableEventsQueue",
+    ): an_outcome_that_cannot_be_published,
 }
 
 
@@ -379,12 +396,14 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, acti
     taken = {
         (name, arn)
         for name, arn in deployed[function]
-        if (name, name_of(aws, arn)) == (action, resource)
+        if name == action and name_of(aws, arn) == resource
     }
     assert len(taken) == 1
     try:
         allow(aws, function, deployed[function] - taken)
-        without = said(invoke_deployed(aws, function, event), may_fail=function == "sweep")
+        without = said(
+            invoke_deployed(aws, function, event), may_fail=function in ("sweep", "publish_events")
+        )
     finally:
         allow(aws, function, deployed[function])
     assert f"not authorized to perform: {action}" in without

@@ -8,6 +8,7 @@ import pytest
 from moto import mock_aws
 
 from bench import costs
+from inventory_orders.announcing.bus import Bus, Refusal
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
@@ -18,6 +19,7 @@ from local.dashboard.metrics import Metric, Samples, Window
 from local.invoke import FakeContext, load_handler, moto_stack
 from operations import emf
 from tests.support.messages import order_body, sqs_event
+from tests.support.streams import change, order_row
 from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
@@ -43,7 +45,10 @@ AWS_METRICS = {
     },
     "AWS/Lambda": {
         name: [{"FunctionName"}]
-        for name in ("Errors", "Throttles", "Duration", "ConcurrentExecutions", "Invocations")
+        for name in (
+            *("Errors", "Throttles", "Duration", "ConcurrentExecutions", "Invocations"),
+            "IteratorAge",
+        )
     },
 }
 
@@ -164,6 +169,14 @@ def emitted(monkeypatch, capsys):
             ExpressionAttributeValues={":then": {"S": _time(1)}},
         )
         call("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
+        put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
+
+        def refusing_once(bus, entries):
+            return [refused.pop()] if refused else put(bus, entries)
+
+        monkeypatch.setattr(Bus, "put", refusing_once)
+        for row in (order_row(), order_row(status="ON_HOLD")):
+            call("publish_events", {"Records": [change(None, row)]})
         samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     return {(sample.name, sample.dimensions) for sample in samples}
 
@@ -225,6 +238,7 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     assert titles == [
         "## Are orders flowing?",
         "## What becomes of placed orders?",
+        "## Do others hear of it?",
         "## Is there contention?",
         "## Do lanes help?",
         "## How efficient is it?",
@@ -262,6 +276,7 @@ GOOD_AND_BAD = {
     "RetriesExhausted": ([0] * 200 + [1], [0] * 20 + [1]),
     "DrawsLost": ([0] * 9 + [1], [0, 0, 1]),
     "CorruptPage": ([], [1]),
+    "IteratorAge": ([2_000], [400_000]),
     "Errors": ([0], [1]),
     "Throttles": ([0], [1]),
     "ReadThrottleEvents": ([], [1]),
@@ -272,7 +287,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 7 * 2 + 6 + 7 * 2 + 1 + 4 * 2 + 2
+    assert len(alarms) == 7 * 2 + 6 + 2 + 8 * 2 + 1 + 4 * 2 + 2
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
@@ -367,9 +382,11 @@ def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
 
 
 def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(template, emitted):
-    mappings = [
+    every = [
         m["Properties"] for m in resources(template, "AWS::Lambda::EventSourceMapping").values()
     ]
+    # Lambda reads a stream without charge: docs/costs.md
+    mappings = [m for m in every if m["EventSourceArn"]["Fn::GetAtt"][1] == "Arn"]
     assert all("MaximumConcurrency" in m["ScalingConfig"] for m in mappings), "five pollers each"
     groups = resources(template, "AWS::Logs::LogGroup").values()
     assert {group["Properties"]["RetentionInDays"] for group in groups} == {30}, "a month of logs"

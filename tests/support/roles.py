@@ -59,12 +59,12 @@ def name_batches_as_the_embedded_aws_does(aws: Aws) -> None:
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """Find the stack output that names a resource. An index has its own name behind that of its table."""
+    """Find the stack output that names a resource, without its ending. An index has its own name behind that of its table."""
     arn, _, index = arn.partition("/index/")
     (name,) = {
         output
         for output, value in aws.outputs.items()
-        if output.endswith(("TableName", "QueueUrl", "QueueFifoUrl", "LogGroupName"))
+        if output.endswith(("TableName", "QueueUrl", "QueueFifoUrl", "LogGroupName", "BusName"))
         and arn.removesuffix(":*").endswith(
             (f":{value}", f"/{value}", f":{value.rsplit('/', 1)[-1]}")
         )

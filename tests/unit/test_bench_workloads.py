@@ -71,7 +71,9 @@ def test_zipf_has_best_sellers_and_a_long_tail():
     assert {len(workload.quantities(order_id)) for order_id in workload.bodies} == {1, 2, 3, 4, 5}
 
 
-def test_real_orders_have_stock_and_exclude_orders_too_large_for_a_transaction(tmp_path):
+def test_real_orders_have_plenty_or_just_enough_and_fit_into_a_transaction(
+    tmp_path,
+):
     file = tmp_path / "baskets.csv.gz"
     with gzip.open(file, "wt") as lines:
         lines.write("A1,B2\n" + ",".join(f"P{n}" for n in range(100)) + "\nA1\n")
@@ -83,7 +85,9 @@ def test_real_orders_have_stock_and_exclude_orders_too_large_for_a_transaction(t
     wanted = Counter()
     for order_id in workload.bodies:
         wanted.update(workload.quantities(order_id))
-    assert workload.stock == wanted
+    assert workload.stock == dict.fromkeys(wanted, workloads.PLENTY)
+    scarce = plan.make("real-scarce", 10, 1, file)
+    assert (scarce.stock, scarce.bodies) == (wanted, workload.bodies)
 
 
 def test_there_are_no_real_orders_without_their_file(tmp_path):
@@ -113,6 +117,7 @@ def test_a_short_run_measures_all_on_the_hot_product_and_three_elsewhere():
             *("textbook", "ours_10", "ours_99", "ours_lanes")
         }
         assert {workers for _, workers in on[workload]} == {1, 4, 8}
+    assert on["real-scarce"] == {("textbook", 8), ("ours_lanes", 8)}
     chosen = list(
         plan.steps(
             full=False,

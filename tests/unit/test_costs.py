@@ -81,3 +81,11 @@ def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, moto_envi
 def test_what_a_kept_order_costs():
     (said,) = re.findall(r"\$(\d+\.\d\d) a month for each million orders kept", PAGE)
     assert float(said) == round(costs.storage_dollars(260, 90), 2)
+
+
+def test_what_a_million_events_cost():
+    alone, ten = re.search(
+        r"million \[events\]\(\S+\) cost \$(\S+) if each comes alone, and \$(\S+) if ten", PAGE
+    ).groups()
+    assert float(alone) == round(costs.announcing_dollars(10**6, 1), 2)
+    assert float(ten) == round(costs.announcing_dollars(10**6, 10), 2)

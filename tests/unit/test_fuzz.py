@@ -23,7 +23,12 @@ from moto.backends import get_backend
 from moto.core import DEFAULT_ACCOUNT_ID
 
 from inventory_orders import clock
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import Queue, Queues
 from inventory_orders.invocation.telemetry import logger
@@ -46,12 +51,23 @@ fuzz = settings(
 NOW = 1_795_000_000.0
 SOON = "2026-11-18T11:21:40.000000+00:00"  # 15 minutes later
 STOCK = {"tea": 50, "mug": 3, "none-left": 0}
+ORDERS = {
+    "o-held": [],
+    "o-later": [],
+    "o-paid": [Action.CONFIRM],
+    "o-done": [Action.CONFIRM, Action.FULFIL],
+    "o-over": [Action.CANCEL],
+}
 SCHEMA_OF = {
     "place_orders": "order",
     "adjust_stock": "adjustment",
     "cancel_orders": "cancellation",
     "manage_products": "catalogue_event",
+    "change_orders": None,
+    "expire_orders": "expiry",
 }
+"""By the function whose queue it is; that of expiries is the second one of `change_orders`. A command's schema is that of
+its action."""
 
 
 # ------------------------------------------------------------------ the world of a handler
@@ -76,6 +92,9 @@ class StrictSqs:
             "Successful": [{"Id": entry["Id"]} for entry in taken],
             "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
         }
+
+    def get_queue_attributes(self, QueueUrl, AttributeNames):
+        return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
     def change_message_visibility_batch(self, QueueUrl, Entries):
         assert 1 <= len(Entries) <= 10
@@ -107,11 +126,26 @@ class World:
         products = Products(Store(dynamodb, {table: table.value for table in Table}))
         for product_id, stock in STOCK.items():
             products.create(NewProduct(product_id, stock))
+        self._place_orders(Committer(Store(dynamodb, {table: table.value for table in Table})))
         self._tables = get_backend("dynamodb")[DEFAULT_ACCOUNT_ID]["us-east-1"].tables
         self._start = {name: copy.deepcopy(table.items) for name, table in self._tables.items()}
         self._before = {name: self.rows(name) for name in self._tables}
         self._handlers = {name: load_handler(name) for name in function_names()}
         self.sqs = StrictSqs()
+
+    @staticmethod
+    def _place_orders(engine):
+        """Put orders where they may stand. `o-held` has a hold that is over by now, `o-later` one that is not."""
+        lasts = {"o-held": 60, "o-later": 604_800}
+        orders = [Order(i, "u-1", {"tea": 2}, hold_seconds=lasts.get(i)) for i in ORDERS]
+        commands = [
+            OrderCommand(order_id, action, timestamp(engine.client.clock.now()))
+            for order_id, actions in ORDERS.items()
+            for action in actions
+        ]
+        for changes in (orders, commands):
+            report = engine.apply(changes, Deadline.after(60, engine.client.clock))
+            assert {outcome.status for outcome in report.outcomes} == {ChangeStatus.APPLIED}
 
     def invoke(self, name, event, *, sqs_fails=False):
         """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
@@ -119,7 +153,8 @@ class World:
             self._tables[table].items = copy.deepcopy(items)
         self.sqs.dead_letters, self.sqs.fails = [], sqs_fails
         logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-        answer = self._handlers[name].lambda_handler(event, FakeContext(name))
+        function = "change_orders" if name == "expire_orders" else name
+        answer = self._handlers[function].lambda_handler(event, FakeContext(function))
         logs.flush()
         for line in logs.buffer.getvalue().splitlines():
             assert isinstance(json.loads(line), dict)
@@ -156,10 +191,12 @@ def world():
         patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
         patch.setattr(logger.registered_handler, "handleError", raise_again)
         forget_what_handlers_made()
+        time.seconds = NOW - 3600
         world = World()
+        time.seconds = NOW
         queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
+        expiries = Queue("expiries", "dead_letters_of_expiries")
         patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
-        expiries = Queue("expiries", "expiries_dead_letters")
         patch.setattr(runtime, "expiry_queues", lambda: Queues(world.sqs, expiries))
         yield world
         forget_what_handlers_made()
@@ -170,7 +207,8 @@ def world():
 
 LIKELY = {
     "productId": st.sampled_from([*STOCK, "no-such"]),
-    "orderId": st.sampled_from(["o-1", "o-2"]),
+    "orderId": st.sampled_from(["o-1", "o-2", *ORDERS]),
+    "returnId": st.sampled_from(["rt-1", "rt-2"]),
     "userId": st.just("u-1"),
     "adjustmentId": st.sampled_from(["a-1", "a-2"]),
     "quantity": st.integers(1, 30),
@@ -191,6 +229,14 @@ def documents(schema, name=""):
     kind = schema.get("type")
     if "enum" in schema:
         made = st.sampled_from(schema["enum"])
+    elif isinstance(kind, list):
+        made = st.one_of(documents({**schema, "type": each}) for each in kind)
+    elif "propertyNames" in schema:
+        names, values = (
+            documents({**schema["propertyNames"], "type": "string"}),
+            schema["additionalProperties"],
+        )
+        made = st.dictionaries(names, documents(values), max_size=3)
     elif kind == "object":
         fields = {key: documents(inner, key) for key, inner in schema["properties"].items()}
         required = {key: fields.pop(key) for key in schema["required"]}
@@ -198,11 +244,12 @@ def documents(schema, name=""):
     elif kind == "array":
         made = st.lists(documents(schema["items"]), min_size=schema["minItems"], max_size=4)
     elif kind == "string":
-        made = st.from_regex(to_the_end(schema.get("pattern", "^[a-z]*$")))
+        pattern = schema.get("pattern")
+        made = any_text if pattern is None else st.from_regex(to_the_end(pattern))
     elif kind == "boolean":
         made = st.booleans()
     else:
-        made = st.integers(schema["minimum"], schema.get("maximum", 10**19))
+        made = st.integers(schema.get("minimum", -(10**18)), schema.get("maximum", 10**19))
         made = made.filter(lambda number: number != schema.get("not", {}).get("const"))
     return LIKELY[name] | made if name in LIKELY else made
 
@@ -287,8 +334,17 @@ def written(draw, values):
     return text[:-1] if habit == "cut" else text
 
 
+def valid_messages(function):
+    if SCHEMA_OF[function] is not None:
+        return documents(json_schema(SCHEMA_OF[function]))
+    return st.one_of(
+        documents(schema).map(lambda command, action=action: {**command, "action": action})
+        for action, schema in json_schema("commands")[function].items()
+    )
+
+
 def bodies(function):
-    good = documents(json_schema(SCHEMA_OF[function]))
+    good = valid_messages(function)
     return st.one_of(
         good.map(json.dumps),
         written(good),
@@ -358,6 +414,15 @@ def faults(document, schema):
     return result
 
 
+def wrong_fields(function, document):
+    """Find the wrong fields of a message of a queue."""
+    if SCHEMA_OF[function] is not None:
+        return faults(document, json_schema(SCHEMA_OF[function]))
+    action = document.get("action") if isinstance(document, dict) else None
+    schema = json_schema("commands")[function].get(action) if isinstance(action, str) else None
+    return faults(document, schema) if schema is not None else {"action"}
+
+
 def is_nonsense(function, document):
     """Whether the document is so wrong that the schema cannot name a field."""
     if function == "manage_products":
@@ -368,6 +433,8 @@ def is_nonsense(function, document):
 def is_applied(world, function, document):
     """Whether the tables show that a message was answered."""
     keys = {"orderId", "adjustmentId", "productId"} & document.keys()
+    if function == "expire_orders" and document["orderId"] not in ORDERS:
+        return True
     table = {"adjust_stock": "StockAdjustments", "manage_products": "Products"}.get(
         function, "Orders"
     )
@@ -393,8 +460,15 @@ def is_applied(world, function, document):
             str(document["delta"]),
             document["reason"],
         )
-    if function == "cancel_orders":
-        return row["status"]["S"] == "CANCELLED"
+    if document.get("action", "cancel") == "confirm":
+        return "confirmedAt" in row or "confirmationRejected" in row
+    if function == "change_orders" and document["action"] != "cancel":
+        # What is answered before the order was there, or stood where it stands now, changes nothing.
+        return True
+    if function in ("cancel_orders", "change_orders"):
+        return row["status"]["S"] in ("CANCELLED", "FULFILLED")
+    if function == "expire_orders":
+        return row["status"]["S"] != "PENDING" or "expiresAt" not in row
     newest = row["detailsEventTime"]["S"], row["detailsEventId"]["S"]
     return newest >= (document["eventTime"], document["eventId"])
 
@@ -405,10 +479,13 @@ def check_batch(world, function, event, answer, *, sqs_fails):
     returned = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
     assert len(set(returned)) == len(returned)
     assert set(returned) <= {record["messageId"] for record in records}
+    ours = "dead_letters"
+    if records and records[0]["eventSourceARN"].endswith(":expiries"):
+        ours = "dead_letters_of_expiries"
     dead_letters = {}
     for url, entry in world.sqs.dead_letters:
         texts = {name: value["StringValue"] for name, value in entry["MessageAttributes"].items()}
-        assert url == ("dead_letters.fifo" if "MessageGroupId" in entry else "dead_letters")
+        assert url == ("dead_letters.fifo" if "MessageGroupId" in entry else ours)
         assert texts.keys() == {"errorCode", "errorMessage", "originalMessageId"}
         assert re.fullmatch("[A-Z_]+", texts["errorCode"])
         assert re.fullmatch("[ -~]{1,512}", texts["errorMessage"])
@@ -418,7 +495,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
     for record in records:
         message_id, body = record["messageId"], record["body"]
         document = strictly(body)
-        wrong = document is POISON or faults(document, json_schema(SCHEMA_OF[function]))
+        wrong = document is POISON or wrong_fields(function, document)
         if message_id in dead_letters:
             unchanged, texts = dead_letters[message_id]
             assert message_id not in returned
@@ -443,7 +520,8 @@ def check_reason(document, wrong, body, texts):
     """Check that an error names the field, or the place in the text."""
     message = texts["errorMessage"]
     if document is not POISON:
-        assert texts["errorCode"] == "SCHEMA_VIOLATION"
+        unknown_action = texts["errorCode"] == "UNSUPPORTED_EVENT" and wrong == {"action"}
+        assert texts["errorCode"] == "SCHEMA_VIOLATION" or unknown_action
         assert any(message.startswith(f"{field}:") for field in wrong), (message, wrong)
         return
     assert texts["errorCode"] == "INVALID_JSON"
@@ -471,12 +549,19 @@ def check_books(world):
     for row in world.rows("StockAdjustments"):
         expected[row["productId"]["S"]] += int(row["delta"]["N"])
     for row in world.rows("Orders"):
-        if row["status"]["S"] == "PENDING":
+        if row["status"]["S"] in ("PENDING", "CONFIRMED", "FULFILLED"):
             for line in row["items"]["L"]:
                 expected[line["M"]["productId"]["S"]] -= int(line["M"]["quantity"]["N"])
+                for came in line["M"].get("returned", {"M": {}})["M"].values():
+                    if came["M"]["restock"]["BOOL"]:
+                        expected[line["M"]["productId"]["S"]] += int(came["M"]["quantity"]["N"])
     stock = {row["productId"]["S"]: int(row["stockCount"]["N"]) for row in world.rows("Products")}
     assert stock == expected
     assert min(stock.values()) >= 0
+
+
+def queue_of(function):
+    return "expiries" if function == "expire_orders" else "queue"
 
 
 # ------------------------------------------------------------------ the tests
@@ -491,6 +576,7 @@ def test_every_message_of_any_batch_ends_in_exactly_one_place(world, function, d
         *data.draw(st.lists(bodies(function), max_size=4)),
         group=group,
         receive_count=data.draw(st.sampled_from([1, 20])),
+        queue=queue_of(function),
     )
     fails = data.draw(st.sampled_from([False, False, True]))
     answer = world.invoke(function, event, sqs_fails=fails)
@@ -507,6 +593,8 @@ GOOD = {
         "productId": "tea",
         "details": {},
     },
+    "change_orders": {"action": "confirm", "orderId": "o-later"},
+    "expire_orders": {"orderId": "o-held"},
 }
 KILOBYTES_256 = 262_144
 
@@ -529,7 +617,7 @@ def test_the_largest_messages_end_like_all_others(world, function):
         "\U0001f375" * (KILOBYTES_256 // 4),
         good + " " * (KILOBYTES_256 - len(good)),
     ]
-    event = sqs_event(*large)
+    event = sqs_event(*large, queue=queue_of(function))
     answer = world.invoke(function, event)
     check_batch(world, function, event, answer, sqs_fails=False)
     assert answer == {"batchItemFailures": []}
@@ -542,7 +630,12 @@ def test_the_largest_messages_end_like_all_others(world, function):
 def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
     """An event with missing attributes, other sources or other types is done completely, or not at all."""
     good = st.just(
-        sqs_event(GOOD[function], "poison", group=data.draw(st.sampled_from([None, "g"])))
+        sqs_event(
+            GOOD[function],
+            "poison",
+            group=data.draw(st.sampled_from([None, "g"])),
+            queue=queue_of(function),
+        )
     )
     event = data.draw(broken(good))
     answer = world.invoke(function, event)
@@ -567,7 +660,7 @@ def test_an_event_that_sqs_would_not_make_loses_nothing(world, function, data):
 )
 @pytest.mark.parametrize("function", SCHEMA_OF)
 def test_an_odd_record_loses_nothing(world, function, where, value):
-    event = sqs_event(GOOD[function])
+    event = sqs_event(GOOD[function], queue=queue_of(function))
     event["Records"][0][where] = value
     answer = world.invoke(function, event)
     if where == "attributes":
@@ -631,6 +724,32 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
         check_books(world)
 
 
+@settings(fuzz, max_examples=40)
+@given(data=st.data())
+def test_a_direct_order_is_answered_or_its_wrong_field_is_named(world, data):
+    orders = documents(json_schema("order"))
+    order = data.draw(orders | broken(orders))
+    answer = world.invoke(
+        "place_orders", data.draw(st.sampled_from([{}, {"action": "place"}])) | order
+    )
+    assert ("result" in answer) != ("errorCode" in answer)
+    document = strictly(json.dumps(order))
+    if "result" in answer:
+        assert answer["result"] in RESULTS
+        assert document["orderId"] in ORDERS or is_applied(world, "place_orders", document)
+        check_books(world)
+        return
+    assert world.nothing_was_done()
+    wrong = POISON if document is POISON else faults(document, json_schema("order"))
+    assert answer["errorCode"] in CODES[bool(wrong)]
+    if answer["errorCode"] == "SCHEMA_VIOLATION":
+        assert (answer["field"] or "the message") in (wrong or {"items", "attributes"})
+
+
+CODES = {
+    True: {"INVALID_JSON", "SCHEMA_VIOLATION", "UNSUPPORTED_EVENT"},
+    False: {"SCHEMA_VIOLATION", "ORDER_ID_REUSED"},
+}
 RESULTS = {
     *("APPLIED", "REPLAYED", "REFUSED", "RETRY_LATER", "STALE"),
     *("ACQUIRED", "RENEWED", "RELEASED", "LEASE_WAS_OVER", "COMMITTED", "SWEPT"),

@@ -4,14 +4,15 @@ The real client and engine run on the simulated AWS, in virtual time.
 """
 
 import math
+from datetime import UTC, datetime
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import Action, OrderCommand, Return
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
@@ -23,6 +24,7 @@ from inventory_orders.errors import (
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
+from inventory_orders.store.rows import decode
 from simulated_aws import ServiceError
 from simulated_aws.values import size_of_item
 from tests.support.tables_in_memory import INVOCATION_SECONDS, tables_in_memory
@@ -94,7 +96,8 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
     assert set(tables.unexplained().values()) == {0}
 
 
-def test_orders_that_others_made_huge_are_cancelled_all_the_same(tables):
+@pytest.mark.parametrize("action", [Action.CANCEL, Action.CONFIRM])
+def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
     """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
     tables.create("p", stock=20)
     worker = tables.worker()
@@ -104,11 +107,10 @@ def test_orders_that_others_made_huge_are_cancelled_all_the_same(tables):
         orders[key] = row | {
             "othersAttribute": {"S": "x" * (LARGEST_ROW if key == ("o0",) else 300_000)}
         }
-    ended = statuses(
-        tables.apply(worker, *(OrderCommand(f"o{n}", Action.CANCEL) for n in range(20)))
-    )
+    ended = statuses(tables.apply(worker, *(OrderCommand(f"o{n}", action) for n in range(20))))
     assert ended == [INVALID] + [APPLIED] * 19
-    assert (tables.stock("p"), tables.unexplained()) == (19, {"p": 0})
+    assert tables.stock("p") == (19 if action is Action.CANCEL else 0)
+    assert tables.unexplained() == {"p": 0}
 
 
 @pytest.mark.parametrize("contested", [False, True])
@@ -434,6 +436,52 @@ def test_a_worker_frozen_for_an_hour_alone_with_its_claim_still_commits(tables):
     assert statuses(tables.apply(frozen, order(1, "p"))) == [APPLIED]
     assert (tables.stock("p"), tables.unexplained()) == (9, {"p": 0})
     assert "lockTime" not in tables.row("p")
+
+
+@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
+@pytest.mark.parametrize("first", [Action.CONFIRM, Action.CANCEL, Action.EXPIRE])
+@pytest.mark.parametrize("second", [Action.CONFIRM, Action.CANCEL, Action.EXPIRE])
+def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, second):
+    """Whoever of the two is first, the other finds the order where that one has left it."""
+    tables.create("p", stock=10)
+    frozen, other = tables.worker(), tables.worker()
+    held = Order("o", "u", {"p": 3}, hold_seconds=60)
+    tables.apply(other, held)
+    began = tables.clock.now()
+    sent = {Action.CONFIRM: began, Action.CANCEL: began, Action.EXPIRE: began + 61}
+    one, two = (
+        OrderCommand("o", action, timestamp(datetime.fromtimestamp(sent[action], UTC)))
+        for action in (first, second)
+    )
+    stop(tables, lambda: tables.apply(other, two, held))
+    tables.apply(frozen, one, held)
+    # It had no time left to write down what it found: its message comes back.
+    tables.apply(other, one)
+    row = decode(tables.aws.dynamodb.tables["Orders"].items["o",])
+    came = [first, second] if stop is lose_and_freeze else [second, first]
+    ends = {
+        Action.CANCEL: "CANCELLED",
+        Action.EXPIRE: "EXPIRED",
+        # A confirmed order can still be cancelled.
+        Action.CONFIRM: "CANCELLED" if Action.CANCEL in came else "CONFIRMED",
+    }
+    assert row["status"] == ends[came[0]]
+    assert ("confirmationRejected" in row) is (Action.CONFIRM in came and "confirmedAt" not in row)
+    holds = row["status"] == "CONFIRMED"
+    assert (tables.stock("p"), tables.unexplained()) == (7 if holds else 10, {"p": 0})
+
+
+@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
+def test_a_return_frozen_for_an_hour_is_booked_once(tables, stop):
+    tables.create("p", stock=10)
+    frozen, other = tables.worker(), tables.worker()
+    steps = [OrderCommand("o1", action) for action in (Action.CONFIRM, Action.FULFIL)]
+    tables.apply(other, order(1, "p"))
+    tables.apply(other, *steps)
+    came = OrderCommand("o1", Action.RETURN, "", Return("rt-1", {"p": 1}, restock=True))
+    stop(tables, lambda: tables.apply(other, came))
+    assert statuses(tables.apply(frozen, came)) == [REPLAYED]
+    assert (tables.stock("p"), tables.unexplained()) == (10, {"p": 0})
 
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])

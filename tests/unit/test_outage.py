@@ -27,18 +27,30 @@ TIMEOUT = 30.0
 VISIBILITY = 6 * TIMEOUT + 1
 LONG_POLL = 5.0
 
-# Queue -> its function, the size of its batches, and how many at once.
+# Queue -> its function, the size of its batches, how many at once, and what its settings begin with.
 QUEUES = {
-    "Order": ("place_orders", 99, 2),
-    "OrderFifo.fifo": ("place_orders", 10, 2),
-    "Stock": ("adjust_stock", 49, 1),
-    "Cancellation": ("cancel_orders", 49, 1),
-    "Catalogue": ("manage_products", 10, 1),
+    "Order": ("place_orders", 99, 2, ""),
+    "OrderFifo.fifo": ("place_orders", 10, 2, "FIFO_"),
+    "Stock": ("adjust_stock", 49, 1, ""),
+    "Cancellation": ("cancel_orders", 49, 1, ""),
+    "Catalogue": ("manage_products", 10, 1, ""),
+    "OrderCommand": ("change_orders", 49, 1, ""),
+    "Expiry": ("change_orders", 10, 1, "EXPIRY_"),
 }
 
 # When orders are sent: before the outage, in it, and after it.
 MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000, LAST_SENT)
 GROUPS = ("drop", "kettle")
+# Sent when the outage begins, together with orders of which nobody knows yet.
+COMMANDS = (
+    ("confirm", "paid"),
+    ("confirm", "o-0-1"),
+    ("confirm", "o-1-1"),
+    ("cancel", "o-1-2"),
+    ("cancel", "never"),
+)
+# Placed before it, with holds that end in it, in seconds.
+HOLDS = {"unpaid": 600, "paid": 900}
 # The drop is sold out in the middle of what was sent during the outage, so its order of arrival shows.
 DROP_STOCK = 7
 # One after 1, 2, 4, ... 256 s each, then one after each 450 s: the shortest delays that there can be.
@@ -85,7 +97,7 @@ class World:
         self.deliveries, self.ended = {}, {}
         self.scheduler = Scheduler()
         self.aws = SimulatedAws(self.now)
-        self.handlers = {function: load_handler(function) for function, _, _ in QUEUES.values()}
+        self.handlers = {function: load_handler(function) for function, *_ in QUEUES.values()}
         for table, keys in KEYS.items():
             request = {
                 "TableName": self._table(table),
@@ -125,8 +137,9 @@ class World:
         items = self.aws.dynamodb.tables[self._table(table)].items.values()
         return [decode(item) for item in items]
 
-    def send(self, queue, body, group=None):
+    def send(self, queue, body, group=None, delay=0):
         request = {"QueueUrl": self.queues[queue].url, "MessageBody": json.dumps(body)}
+        request["DelaySeconds"] = delay
         if group is not None:
             request |= {"MessageGroupId": group, "MessageDeduplicationId": body["orderId"]}
         self.aws.sqs.answer("SendMessage", request)
@@ -135,11 +148,12 @@ class World:
         os.environ.update(
             {f"{table.name}_TABLE_NAME": self._table(table) for table in Table},
             FIFO_QUEUE_URL="",
+            EXPIRY_QUEUE_URL="",
         )
-        feeding = (self.queues[queue] for queue, (fed, _, _) in QUEUES.items() if fed == function)
-        for prefix, queue in zip(("", "FIFO_"), feeding, strict=False):
-            os.environ[f"{prefix}QUEUE_URL"] = queue.url
-            os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"] = queue.dead_letters.url
+        for name, (fed, _, _, prefix) in QUEUES.items():
+            if fed == function:
+                os.environ[f"{prefix}QUEUE_URL"] = self.queues[name].url
+                os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"] = self.queues[name].dead_letters.url
         ends, context = self.scheduler.now + TIMEOUT, FakeContext(function)
         context.get_remaining_time_in_millis = lambda: int((ends - self.scheduler.now) * 1000)
         answer = self.handlers[function].lambda_handler(event, context)
@@ -152,7 +166,7 @@ class World:
 
     def feed(self, name):
         """Hand batches to the queue's function, as Lambda does, until nothing is left."""
-        function, size, _ = QUEUES[name]
+        function, size, *_ = QUEUES[name]
         queue = self.queues[name]
         while queue.messages or self.scheduler.now <= LAST_SENT:
             batch = []
@@ -179,7 +193,7 @@ class World:
         return self.aws.sqs.answer("ReceiveMessage", request).get("Messages", [])
 
     def run(self, life):
-        for name, (_, _, at_once) in QUEUES.items():
+        for name, (_, _, at_once, _) in QUEUES.items():
             for _ in range(at_once):
                 self.scheduler.start(lambda name=name: self.feed(name))
         self.scheduler.start(lambda: life(self))
@@ -211,6 +225,9 @@ def life(world):
         world.sleep(moment - world.scheduler.now)
         for order in range(4):
             world.send("Order", order_body(f"o-{number}-{order}", {"tea": 1, "kettle": 1}))
+        if moment == 0.0:
+            for order_id, hold in HOLDS.items():
+                world.send("Order", order_body(order_id, {"tea": 1}) | {"holdSeconds": hold})
         for order in range(3):
             for group in GROUPS:
                 fifo = order_body(f"{group}-{number}-{order}", {group: 1})
@@ -219,12 +236,18 @@ def life(world):
             world.send("Stock", receipt("r-1", "kettle"))
             world.send("Stock", receipt("early", "cup"))
             world.send("Cancellation", {"orderId": "o-1-0"})
+            for action, order_id in COMMANDS:
+                world.send("OrderCommand", {"action": action, "orderId": order_id})
+            for order_id, hold in HOLDS.items():
+                world.send("Expiry", {"orderId": order_id}, delay=hold)
             details = {"productId": "tea", "details": {"price": 540}}
             at = "2026-11-20T09:30:00.000000+00:00"
             world.send("Catalogue", {"eventId": "e-1", "eventTime": at, **details})
     # By then the receipt for it has been looked at, in vain.
     world.sleep(END + LONGEST_DELAY_SECONDS + TIMEOUT - world.scheduler.now)
     world.create("cup", 1)
+    fulfil = {"action": "fulfil", "orderId": "o-0-1"}
+    assert world.invoke("change_orders", fulfil)["result"] == "APPLIED"
 
 
 @pytest.fixture(autouse=True)
@@ -249,6 +272,11 @@ def test_an_hour_without_dynamodb_loses_nothing_and_reorders_nothing(name, refus
     placed = {f"o-{number}-{order}" for number in range(len(MOMENTS)) for order in range(4)}
     placed |= {f"kettle-{order}" for order in sent}
     expected = dict.fromkeys(placed, "PENDING") | {"o-1-0": "CANCELLED"}
+    expected |= {"o-0-1": "FULFILLED", "o-1-1": "CONFIRMED", "o-1-2": "CANCELLED"}
+    expected |= {"unpaid": "EXPIRED", "never": "CANCELLED"}
+    # Whether its confirmation or its expiry was delivered first is a matter of chance; the money is not lost.
+    paid = orders.pop("paid")
+    assert "confirmedAt" in paid or paid["confirmationRejected"]["reason"] == "ORDER_EXPIRED"
     for place, order in enumerate(sent):
         expected[f"drop-{order}"] = "PENDING" if place < DROP_STOCK else "REJECTED"
     assert {order_id: row["status"] for order_id, row in orders.items()} == expected
@@ -259,7 +287,7 @@ def test_an_hour_without_dynamodb_loses_nothing_and_reorders_nothing(name, refus
     assert {"r-1", "early"} < {row["adjustmentId"] for row in adjustments}
     products = world.rows(Table.PRODUCTS)
     assert {row["productId"]: row.get("price") for row in products}["tea"] == 540
-    accounts = list(add_up(products, adjustments, orders.values()))
+    accounts = list(add_up(products, adjustments, [*orders.values(), paid]))
     assert [account.difference for account in accounts] == [0] * 4
 
     assert all(

@@ -185,8 +185,10 @@ def test_a_probe_tells_whether_the_bus_is_to_blame_or_the_only_event():
     assert {e["detail-type"] for e in world.bridge.taken} == {PROBE}
 
     world = World(lambda *_: FAILURE)
+    began = world.clock.seconds
     report = world.publish(event)
     assert (report.left, report.undeliverable) == (1, [])
+    assert world.clock.seconds - began < SECONDS / 2, "Lambda waits; the function need not"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_who_may_not_publish_at_all_parks_nothing(refusal):
 def test_refusals_of_an_outage_are_not_held_against_an_event_that_fails_once_more():
     """Only what is refused while others are taken counts."""
     world = World()
-    up_at = world.clock.seconds + 15
+    up_at = world.clock.seconds + 1
 
     def judge(event_id, _):
         if world.clock.seconds < up_at:
@@ -212,14 +214,14 @@ def test_refusals_of_an_outage_are_not_held_against_an_event_that_fails_once_mor
     world.bridge.judge = judge
     report = world.publish(*events_of("o-1", "o-2"))
     assert (report.left, world.parked) == (0, [])
-    assert len(report.refusals) > 3 * MOST_REFUSALS
+    assert len(report.refusals) > MOST_REFUSALS + 2
 
 
 def test_a_throttled_event_is_never_to_blame():
     world = World(refusing("o-0#1#OrderPlaced", THROTTLED, times=3 * MOST_REFUSALS))
-    report = world.publish(*events_of("o-0", "o-1", "o-2"))
-    assert (report.left, world.parked) == (0, [])
-    assert "o-0#3#OrderFulfilled" in report.published
+    left = [world.publish(*events_of("o-0", "o-1", "o-2")).left for _ in range(3)]
+    assert left == [3, 3, 0]
+    assert world.parked == []
 
 
 def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
@@ -280,7 +282,7 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
     assert Entry("ä", "b", '"€"').size == 2 + 1 + 5
 
 
-def test_an_unreadable_change_is_parked_with_all_that_is_known_and_the_next_ones_go_on():
+def test_an_unreadable_change_is_parked_whole_and_the_next_ones_go_on():
     good, bad = life("o-1")[0], order_row("o-1", status="ON_HOLD", _version=2)
     records = [change(None, good, 1), change(good, bad, 2), change(bad, life("o-1")[2], 3)]
     records += [{"eventID": "nothing"}, "nothing"]

@@ -1,14 +1,21 @@
-"""Backoff and redelivery delays."""
+"""Backoff, the pace of a process, and redelivery delays."""
+
+from types import SimpleNamespace
 
 import pytest
 
 from infra.queues import MAX_RECEIVE_COUNT
+from inventory_orders.clock import Deadline
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
 from inventory_orders.retry import (
     EARLY_DELIVERIES,
     LONGEST_DELAY_SECONDS,
     RetryPolicy,
     redelivery_delay,
 )
+from tests.support.memory_store import FakeClock
 
 LONGEST_LEASE = 900
 HOUR, DAY = 3600, 86_400
@@ -24,6 +31,71 @@ def test_full_jitter_is_between_zero_and_a_bound_that_doubles_up_to_the_cap():
 
 def test_jitter_differs_from_call_to_call():
     assert len({RetryPolicy().backoff(5) for _ in range(20)}) > 15
+
+
+def cancelled(*codes):
+    return TransactionCancelledError([CancellationReason(code) for code in codes])
+
+
+TABLE = cancelled("None", "ThrottlingError")
+PRODUCT = cancelled("ThrottlingError", "None")
+RIVAL = cancelled("None", "TransactionConflict")
+WHOLE = ThrottledError("ThrottlingException", "Rate exceeded")
+
+
+class Tables:
+    """A client without jitter that writes a product's row and something else, and how long it waited."""
+
+    def __init__(self, random=0.0):
+        self.clock = FakeClock()
+        self._errors = []
+        store = SimpleNamespace(write=self._write)
+        self.client = RetryingClient(store, RetryPolicy(random=lambda: random), self.clock)
+
+    def _write(self, _actions, _token):
+        if self._errors:
+            raise self._errors.pop(0)
+
+    def waits(self, *errors, seconds=1_000.0):
+        """Waits between the attempts at a transaction that meets these errors first."""
+        self._errors, self.clock.slept = [*errors], []
+        deadline = Deadline.after(seconds, self.clock)
+        self.client.write([{}, {}], 1, deadline, CommitStats())
+        return self.clock.slept
+
+
+@pytest.mark.parametrize("error", [TABLE, WHOLE])
+def test_a_throttled_transaction_is_sent_again_ever_more_slowly(error):
+    assert Tables().waits(*[error] * 4) == pytest.approx([0.05, 0.1, 0.2, 0.4], rel=0.03)
+    assert Tables(0.999).waits(*[error] * 4) == pytest.approx([0.1, 0.2, 0.4, 0.8], rel=0.03)
+    assert Tables().waits(*[error] * 12)[-1] == 10.0, "half of the longest pace"
+
+
+@pytest.mark.parametrize("error", [RIVAL, PRODUCT])
+def test_rivals_and_hot_products_are_not_waited_for_at_the_pace(error):
+    tables = Tables()
+    assert tables.waits(error) == [0.0]
+    assert tables.client.pace.wait == 0.0
+    assert tables.waits(*[TABLE] * 6, error)[-1] == 0.0
+
+
+def test_the_pace_halves_in_30_seconds_and_falls_with_each_success():
+    tables = Tables()
+    tables.waits(*[TABLE] * 8)
+    pace = tables.client.pace.wait
+    tables.waits()
+    assert tables.client.pace.wait == pytest.approx(0.98 * pace)
+    tables.clock.sleep(30)
+    assert tables.client.pace.wait == pytest.approx(0.49 * pace)
+    tables.clock.sleep(600)
+    assert tables.client.pace.wait == 0.0
+
+
+def test_a_wait_that_would_reach_the_deadline_gives_the_transaction_up():
+    tables = Tables()
+    with pytest.raises(TransactionCancelledError):
+        tables.waits(*[TABLE] * 8, seconds=2.0)
+    assert sum(tables.clock.slept) < 2.0
 
 
 def lasting(deliveries, random=0.0):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from inventory_orders.announcing.bus import MOST_BYTES, Bus, Entry, Refusal, calls_of
@@ -78,6 +79,17 @@ class Report:
     left: int = 0
 
 
+class _Done(Enum):
+    """How many of those that were tried were taken or parked."""
+
+    NOTHING = 0
+    SOME = 1
+    ALL = 2
+
+    def __bool__(self) -> bool:
+        return self is not _Done.NOTHING
+
+
 @dataclass(slots=True)
 class _Pending:
     """An event on its way to the bus; or, once there is a verdict, to those that are parked."""
@@ -112,7 +124,7 @@ class Publisher:
         self._policy = policy or RetryPolicy(base=0.05)
 
     def publish(self, news: Iterable[Event | Unreadable], deadline: Deadline) -> Report:
-        """Publish until all is published or parked, or until the time is over.
+        """Publish until all is published or parked, or until the time is over or the bus takes nothing for a while.
 
         An event whose answer is lost is sent again, so it may be there twice; no later event of its subject is sent
         before it was taken.
@@ -125,14 +137,16 @@ class Publisher:
         chains: dict[str, deque[_Pending]] = {}
         for each in news:
             chains.setdefault(each.subject, deque()).append(_pending(each))
-        failures = 0
+        failures = in_vain = 0
         while chains and deadline.remaining() > 0:
-            if self._round(chains, deadline, report):
+            done = self._round(chains, deadline, report)
+            in_vain = 0 if done else in_vain + 1
+            if done is _Done.ALL:
                 failures = 0
                 continue
             failures += 1
             pause = self._policy.backoff(failures)
-            if pause >= deadline.remaining():
+            if in_vain == MOST_REFUSALS or pause >= deadline.remaining():
                 break
             self._clock.sleep(pause)
         report.left = sum(map(len, chains.values()))
@@ -140,8 +154,8 @@ class Publisher:
 
     def _round(
         self, chains: dict[str, deque[_Pending]], deadline: Deadline, report: Report
-    ) -> bool:
-        """Try the first of each chain once. Returns whether each was taken."""
+    ) -> _Done:
+        """Try the first of each chain once. Returns how many were taken."""
         heads = {subject: chain[0] for subject, chain in chains.items()}
         refused: list[tuple[_Pending, Refusal]] = []
         done: list[str] = []
@@ -169,12 +183,14 @@ class Publisher:
                 if pending.event is not None:
                     report.published.append(pending.event.id)
                     report.delays += _delay(pending.event, now)
-        self._blame(refused, report, deadline, others_were_taken=len(done) > parked)
+        works = self._blame(refused, report, deadline, others_were_taken=len(done) > parked)
         for subject in done:
             chains[subject].popleft()
             if not chains[subject]:
                 del chains[subject]
-        return len(done) == len(heads)
+        if len(done) == len(heads):
+            return _Done.ALL
+        return _Done.SOME if done or works else _Done.NOTHING
 
     def _blame(
         self,
@@ -183,20 +199,21 @@ class Publisher:
         deadline: Deadline,
         *,
         others_were_taken: bool,
-    ) -> None:
-        """Count refusals against the events, if it is not the bus that is to blame."""
+    ) -> bool:
+        """Count refusals against the events, if it is not the bus that is to blame. Returns whether the bus works."""
         report.refusals += [refusal for _, refusal in refused]
         suspects = [(pending, r) for pending, r in refused if r.may_be_the_events_fault]
         for pending, refusal in suspects:
             pending.alone = refusal.alone
         if not others_were_taken and not (suspects and self._takes_a_probe(deadline)):
-            return
+            return False
         for pending, refusal in suspects:
             pending.refusals += 1
             if pending.refusals >= MOST_REFUSALS and pending.event and pending.entry:
                 pending.verdict = _verdict(
                     pending.event, pending.entry, refusal.code, refusal.message
                 )
+        return True
 
     def _takes_a_probe(self, deadline: Deadline) -> bool:
         """Whether the bus takes an event that says nothing."""

@@ -346,7 +346,7 @@ class _Batch:
         """Find what is pending in the own lane, at the depot or in rows; commit what can be, and learn from the rest."""
         visit: Visit | None = None
         has_lost = progressed = False
-        pace = self._client.pace.seconds * (1 + self._client.policy.random()) / 2
+        pace = self._client.pace.wait
         if (
             pace and not self._client.pause(pace, self._deadline)
         ) or self._deadline.remaining() <= 0:

@@ -29,7 +29,7 @@ GRACE_SECONDS = 3.0
 _REMEMBERED_SECONDS = 600.0
 """What has not expired so long after it was due is sent again: its message may have been lost, or lies among dead letters."""
 
-# An entry takes some 400 bytes of the function's 512 MB.
+# An entry takes some 350 bytes of the function's 512 MB.
 _MOST_REMEMBERED = 100_000
 
 # So many go into one request to SQS.

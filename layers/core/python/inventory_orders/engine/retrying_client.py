@@ -36,7 +36,8 @@ class RetryingClient:
 
     - While the outcome of a request is unknown, the same request is repeated with the same token: DynamoDB then
       recognises an attempt that arrived after all, and does not take it for a rival's.
-    - `TransactionConflict` and throttling are waited out with full jitter.
+    - `TransactionConflict` and throttling are waited out with full jitter; where a table is short of capacity, at the
+      pace of this process.
     - Every wait is bounded by the number of attempts and by the deadline.
 
     Args:
@@ -54,7 +55,7 @@ class RetryingClient:
         self.policy = policy
         self.clock = clock
         self.contention = ContentionStats(clock, policy.random)
-        self.pace = Pace(clock)
+        self.pace = Pace(clock, policy.random)
 
     def write(
         self,
@@ -84,7 +85,7 @@ class RetryingClient:
         """
         attempts = _Attempts(self, actions, updates, updates + pages, stats, claimable, apart=apart)
         self._within(deadline)
-        self._repeat(attempts.send, deadline, stats, attempts.may_repeat)
+        self._repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
         """Make one conditional update until it is applied.
@@ -115,7 +116,7 @@ class RetryingClient:
                 stats.transaction_conflicts.append(rival)
 
         self._within(deadline)
-        return self._repeat(send, deadline, stats, _is_transient)
+        return self._repeat(send, deadline, stats, _if_transient)
 
     def call(
         self,
@@ -136,7 +137,7 @@ class RetryingClient:
         Raises:
             StoreError: DynamoDB failed.
         """
-        return self._repeat(request, deadline, stats or CommitStats(), _is_transient, attempts)
+        return self._repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
 
     def _within(self, deadline: Deadline) -> None:
         if deadline.remaining() <= 0:
@@ -147,7 +148,7 @@ class RetryingClient:
         send: Callable[[], T],
         deadline: Deadline,
         stats: CommitStats,
-        may_repeat: Callable[[StoreError], bool],
+        repeat_after: Callable[[StoreError], float | None],
         attempts: int | None = None,
     ) -> T:
         most, failures = attempts or self.policy.max_attempts, 0
@@ -155,10 +156,11 @@ class RetryingClient:
             try:
                 return send()
             except StoreError as error:
-                if not may_repeat(error):
+                least = repeat_after(error)
+                if least is None:
                     raise
                 failures += 1
-                delay = self.policy.backoff(failures)
+                delay = max(least, self.policy.backoff(failures))
                 if failures >= most or not self.pause(delay, deadline):
                     raise
                 stats.backoffs.append(delay)
@@ -202,22 +204,31 @@ class _Attempts:
             self._client.store.write(self._actions, self._token)
             stats.commit_latencies.append(clock.monotonic() - started)
             self._client.pace.observe_success()
-        except TransactionCancelledError as cancelled:
-            # A throttled row is a hot one: it is set aside. The others are the capacity of their tables.
-            if any(reason.code in THROTTLED for reason in cancelled.reasons[self._updates :]):
+        except StoreError as error:
+            if self._is_short_of_capacity(error):
                 self._client.pace.observe_throttle()
-            conditioned = cancelled.reasons[: self._conditioned]
-            moved = any(reason.code == CONDITION_FAILED for reason in conditioned)
-            rival = RIVAL in cancelled.codes
-            raise
-        except ThrottledError:
-            self._client.pace.observe_throttle()
+            if isinstance(error, TransactionCancelledError):
+                conditioned = error.reasons[: self._conditioned]
+                moved = any(reason.code == CONDITION_FAILED for reason in conditioned)
+                rival = RIVAL in error.codes
             raise
         finally:
             stats.version_conflicts.append(moved)
             stats.transaction_conflicts.append(rival)
 
-    def may_repeat(self, error: StoreError) -> bool:
+    def repeat_after(self, error: StoreError) -> float | None:
+        """Seconds to wait at the least before the same request may succeed; None if it cannot."""
+        if not self._may_repeat(error):
+            return None
+        return self._client.pace.wait if self._is_short_of_capacity(error) else 0.0
+
+    def _is_short_of_capacity(self, error: StoreError) -> bool:
+        """Whether a table was throttled. A throttled product's row is a hot one: it is set aside."""
+        if not isinstance(error, TransactionCancelledError):
+            return isinstance(error, ThrottledError)
+        return any(reason.code in THROTTLED for reason in error.reasons[self._updates :])
+
+    def _may_repeat(self, error: StoreError) -> bool:
         """Whether the same request may succeed, and under which token it has to be sent."""
         if not isinstance(error, TransactionCancelledError):
             self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)
@@ -233,6 +244,10 @@ class _Attempts:
             or (reason.code in THROTTLED and self._apart and index < self._updates)
             for index, reason in enumerate(error.reasons)
         )
+
+
+def _if_transient(error: StoreError) -> float | None:
+    return 0.0 if _is_transient(error) else None
 
 
 def _is_transient(error: StoreError) -> bool:

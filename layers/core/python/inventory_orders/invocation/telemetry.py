@@ -210,7 +210,8 @@ def emit_events(report: Report, queue_errors: Sequence[str]) -> None:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "errorCode": parked.code})
     if queue_errors:
-        logger.error("SQS did not carry out requests", extra={"errors": queue_errors})
+        errors = list(dict.fromkeys(queue_errors))
+        logger.error("SQS did not carry out requests", extra={"errors": errors})
     fields: dict[str, object] = {"published": len(report.published)}
     if report.refusals:
         fields["refusals"] = dict(Counter(refusal.code for refusal in report.refusals))

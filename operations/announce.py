@@ -1,0 +1,128 @@
+"""Announce again where orders stand, from their rows: for a consumer that lost what it had heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+
+from inventory_orders.announcing.bus import CLIENT_CONFIG, Bus
+from inventory_orders.announcing.publisher import Publisher, Undeliverable, Unreadable
+from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.domain.events import Event, of_order_as_it_stands
+from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.store.rows import Row, Table, decode
+from operations.aws import Aws, get_items
+from operations.errors import UserError
+
+_AT_ONCE = 100
+_SECONDS = 60
+
+
+@dataclass(slots=True)
+class Announced:
+    """What was announced.
+
+    Attributes:
+        events: How many events.
+        silent: Rows that announce nothing: tombstones.
+        problems: What cannot be announced, and why.
+    """
+
+    events: int = 0
+    silent: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def moment(text: str) -> str:
+    """A time as rows have it, from ISO 8601; in UTC if it does not say.
+
+    Raises:
+        UserError: It is no time.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"{text} is no time; write it as 2026-11-21, 2026-11-21T09:30 or 2026-11-21T09:30:00+01:00"
+        ) from None
+    return timestamp(found if found.tzinfo else found.replace(tzinfo=UTC))
+
+
+def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
+    """Read the rows of these orders.
+
+    Raises:
+        UserError: There is no such order.
+    """
+    wanted = dict.fromkeys(order_ids)
+    keys = [{"orderId": {"S": order_id}} for order_id in wanted]
+    rows = {row["orderId"]: row for row in map(decode, get_items(aws, Table.ORDERS, keys))}
+    missing = [order_id for order_id in wanted if order_id not in rows]
+    if missing:
+        raise UserError(f"there is no order {missing[0]}; nothing was announced")
+    yield from rows.values()
+
+
+def rows_since(aws: Aws, since: str) -> Iterator[Row]:
+    """Read the rows that have changed since a time. It looks at every order there is."""
+    pages = aws.dynamodb.get_paginator("scan").paginate(
+        TableName=aws.tables[Table.ORDERS],
+        ConsistentRead=True,
+        FilterExpression="#lastUpdatedAt >= :since",
+        ExpressionAttributeNames={"#lastUpdatedAt": "lastUpdatedAt"},
+        ExpressionAttributeValues={":since": {"S": since}},
+    )
+    return (decode(item) for page in pages for item in page["Items"])
+
+
+def announce(
+    aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
+) -> Announced:
+    """Announce where orders stand: an event of the present status of each, with the present version of its row.
+
+    Args:
+        aws: The stack.
+        rows: The orders.
+        send: Publish them; otherwise they are only counted.
+        on_progress: Called with the number of rows done.
+
+    Raises:
+        UserError: The bus does not take them.
+    """
+    result, clock = Announced(), SystemClock()
+    bus = Bus(aws.session.client("events", config=CLIENT_CONFIG), aws.outputs["EventBusName"])
+
+    def report(undeliverable: Undeliverable) -> bool:
+        result.problems.append(f"{undeliverable.id}: {undeliverable.message}")
+        return True
+
+    publisher = Publisher(bus, report, clock)
+    remaining, done = iter(rows), 0
+    while batch := list(islice(remaining, _AT_ONCE)):
+        news = [event for event in map(_news, batch) if event is not None]
+        result.silent += len(batch) - len(news)
+        if send:
+            published = publisher.publish(news, Deadline.after(_SECONDS, clock))
+            result.events += len(published.published)
+            if published.left:
+                why = published.refusals[-1] if published.refusals else None
+                raise UserError(
+                    f"the bus does not take events ({why.message or why.code if why else 'no answer'}); {result.events:,} "
+                    "were announced. Run the same command again: consumers drop what they have seen"
+                )
+        else:
+            result.problems += [f"{n.id}: {n.error}" for n in news if isinstance(n, Unreadable)]
+            result.events += sum(isinstance(n, Event) for n in news)
+        done += len(batch)
+        on_progress(done)
+    return result
+
+
+def _news(row: Row) -> Event | Unreadable | None:
+    try:
+        return of_order_as_it_stands(row)
+    except CannotAnnounceError as error:
+        order_id = str(row["orderId"])
+        return Unreadable(order_id, order_id, row, error)

@@ -1,0 +1,102 @@
+"""Hear what is announced: a queue and a rule of one's own for as long as one listens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from inventory_orders.domain.events import SOURCE
+from operations.aws import Aws
+from operations.errors import UserError
+
+_POLL_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event as it arrived.
+
+    Attributes:
+        event: All of it, as EventBridge wrote it.
+        delay: Seconds from what happened until it was in the queue; None if the event does not say when that was.
+    """
+
+    event: dict[str, Any]
+    delay: float | None
+
+
+@contextmanager
+def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
+    """Make a queue and a rule that sends it all events of the service's bus, and remove both at the end.
+
+    Yields:
+        What listens for so many seconds.
+
+    Raises:
+        UserError: AWS does not let the caller.
+    """
+    events = aws.session.client("events")
+    bus = aws.outputs["EventBusName"]
+    name = f"{bus}-follow-{uuid.uuid4().hex[:8]}"
+    try:
+        with contextlib.ExitStack() as cleanup:
+            url = aws.sqs.create_queue(QueueName=name)["QueueUrl"]
+            cleanup.callback(aws.sqs.delete_queue, QueueUrl=url)
+            pattern = json.dumps({"source": [SOURCE]})
+            rule = events.put_rule(Name=name, EventBusName=bus, EventPattern=pattern)["RuleArn"]
+            cleanup.callback(events.delete_rule, Name=name, EventBusName=bus)
+            arn = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])[
+                "Attributes"
+            ]["QueueArn"]
+            policy = json.dumps(_policy(arn, rule))
+            aws.sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+            events.put_targets(Rule=name, EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])
+            cleanup.callback(events.remove_targets, Rule=name, EventBusName=bus, Ids=["queue"])
+            yield lambda seconds: _receive(aws, url, seconds)
+    except (BotoCoreError, ClientError) as error:
+        raise UserError(
+            f"AWS does not let you listen ({error}). Should a queue or a rule {name} be left, delete it"
+        ) from error
+
+
+def _policy(queue: str, rule: str) -> dict[str, Any]:
+    """Lets one rule send to the queue: docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html."""
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def _receive(aws: Aws, url: str, seconds: float) -> Iterator[Heard]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        messages = aws.sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=_POLL_SECONDS,
+            MessageSystemAttributeNames=["SentTimestamp"],
+        ).get("Messages", [])
+        for message in messages:
+            event = json.loads(message["Body"])
+            yield Heard(event, _delay(event, int(message["Attributes"]["SentTimestamp"]) / 1000))
+            aws.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+
+def _delay(event: dict[str, Any], sent: float) -> float | None:
+    try:
+        return sent - datetime.fromisoformat(event["detail"]["metadata"]["occurredAt"]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return None

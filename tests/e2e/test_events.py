@@ -1,0 +1,144 @@
+"""Outcomes on the embedded AWS: from a row's change to whoever listens, and announced again from the rows."""
+
+import json
+import signal
+import subprocess
+import time
+import uuid
+
+import boto3
+import pytest
+
+from inventory_orders.store.rows import Table
+from operations import queues
+from operations.announce import announce, rows_of
+from operations.errors import UserError
+from operations.follow import listening
+from tests.support.messages import order_body
+from tests.support.stack import COMMAND, cli, create, wait_until
+
+
+@pytest.fixture(scope="module")
+def aws(embedded_aws):
+    return embedded_aws[0]
+
+
+@pytest.fixture
+def new_id():
+    return f"ev-{uuid.uuid4().hex[:8]}"
+
+
+def heard_of(listen, subject, count, seconds=60):
+    """Listen until so many events of one order or product have come."""
+    found = []
+    for heard in listen(seconds):
+        data = heard.event["detail"]["data"]
+        if subject in (data.get("orderId"), data.get("productId")):
+            found.append(heard)
+            if len(found) == count:
+                return found
+    raise AssertionError(f"only {len(found)} of {count} events of {subject} in {seconds} s")
+
+
+def send(aws, queue, body):
+    aws.sqs.send_message(QueueUrl=aws.outputs[queue], MessageBody=json.dumps(body))
+
+
+def announced(aws, *order_ids, send):
+    return announce(aws, rows_of(aws, order_ids), send=send, on_progress=lambda _: None)
+
+
+def types(found):
+    return [heard.event["detail-type"] for heard in found]
+
+
+def next_of(follower, subject, count=1):
+    """The next events of one order or product that `follow` prints, by type."""
+    found = {}
+    for event in map(json.loads, follower.stdout):
+        data = event["detail"]["data"]
+        if subject in (data.get("orderId"), data.get("productId")):
+            found[event["detail-type"]] = event["detail"]
+            if len(found) == count:
+                return found
+    raise AssertionError(f"it ended after {found}")
+
+
+def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    with subprocess.Popen(
+        [COMMAND, "follow", "--json", "--seconds", "100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as follower:
+        create(aws, new_id, 6, lowStockThreshold=2)
+        assert "Listening to" in follower.stderr.readline()
+        # Orders and products have streams of their own, so nothing is said of the order of these two.
+        send(aws, queues.STANDARD, order_body(new_id, {new_id: 5}))
+        assert set(next_of(follower, new_id, 2)) == {"OrderPlaced", "ProductLowOnStock"}
+        send(aws, queues.CANCELLATIONS, {"orderId": new_id})
+        heard = next_of(follower, new_id, 2)
+        assert set(heard) == {"OrderCancelled", "ProductBackInStock"}
+        assert announced(aws, new_id, send=False).events == 1
+        assert " orders announced." in cli("announce", "--since", since, "--send").stdout
+        again = next_of(follower, new_id)
+        assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(30) == 0
+    events, bus = boto3.client("events"), aws.outputs["EventBusName"]
+    rules = events.list_rules(EventBusName=bus)["Rules"]
+    assert [rule["Name"] for rule in rules if "-follow-" in rule["Name"]] == []
+    assert not aws.sqs.list_queues(QueueNamePrefix=f"{bus}-follow-").get("QueueUrls")
+
+
+def status_by_hand(aws, order_id, status):
+    aws.dynamodb.update_item(
+        TableName=aws.tables[Table.ORDERS],
+        Key={"orderId": {"S": order_id}},
+        UpdateExpression="SET #status = :status",
+        ExpressionAttributeNames={"#status": "status"},
+        ExpressionAttributeValues={":status": {"S": status}},
+    )
+
+
+def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
+    """The sections UndeliverableEvents and IteratorAge of the runbook, too."""
+    create(aws, new_id, 5)
+    url = aws.outputs["UndeliverableEventsQueueUrl"]
+    aws.sqs.purge_queue(QueueUrl=url)
+    with listening(aws) as listen:
+        send(aws, queues.STANDARD, order_body(new_id, {new_id: 1}))
+        (placed,) = heard_of(listen, new_id, 1)
+        assert 0 <= placed.delay < 60
+        status_by_hand(aws, new_id, "ON_HOLD")
+        send(aws, queues.STANDARD, order_body(f"{new_id}-2", {new_id: 1}))
+        heard_of(listen, f"{new_id}-2", 1)
+        wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 10))
+        (parked,) = queues.peek_dead_letters(aws.sqs, url, 10)
+        assert parked.code == "UNKNOWN_ORDER_STATUS"
+        image = json.loads(parked.body)["record"]["dynamodb"]["NewImage"]
+        assert image["orderId"] == {"S": new_id}
+        assert "ON_HOLD" in announced(aws, new_id, send=True).problems[0]
+        with pytest.raises(UserError, match="there is no order ev-nobody"):
+            announced(aws, new_id, "ev-nobody", send=True)
+        status_by_hand(aws, new_id, "PENDING")
+        assert types(heard_of(listen, new_id, 1)) == ["OrderPlaced"]
+        aws.sqs.purge_queue(QueueUrl=url)
+
+
+def test_what_happens_while_the_stream_is_not_read_is_announced_later(aws, new_id):
+    create(aws, new_id, 5)
+    found = aws.functions.list_event_source_mappings(
+        FunctionName=aws.outputs["PublishEventsFunctionName"]
+    )["EventSourceMappings"]
+    (mapping,) = [m for m in found if m["EventSourceArn"] == aws.outputs["OrdersStreamArn"]]
+    with listening(aws) as listen:
+        aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+        try:
+            send(aws, queues.STANDARD, order_body(new_id, {new_id: 1}))
+            with pytest.raises(AssertionError, match="only 0 of 1"):
+                heard_of(listen, new_id, 1, seconds=1)
+        finally:
+            aws.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+        assert types(heard_of(listen, new_id, 1)) == ["OrderPlaced"]
