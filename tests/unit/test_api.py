@@ -4,12 +4,16 @@ import base64
 import json
 import os
 import random
+import re
 import sys
 import time
 
 import boto3
+import jsonschema
 import pytest
+import yaml
 
+from infra.api import ROUTES
 from inventory_orders.api import problems
 from inventory_orders.api.access import Caller
 from inventory_orders.api.cursor import cursor_of, place_of
@@ -19,8 +23,11 @@ from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
 from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import OrderIntake
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import PlaceInList
+from local import ROOT
 from local.invoke import FakeContext, load_handler, moto_stack
 from tests.support.memory_store import FakeClock, product
 from tests.support.messages import sqs_event
@@ -31,6 +38,64 @@ SCARCE = "tea-last-packet"
 ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 2}]}
 JSON = {"content-type": "application/json"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
+
+
+CONTRACT = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
+
+
+def resolved(value):
+    """A part of the contract, with what it refers to in its place."""
+    if isinstance(value, dict) and "$ref" in value:
+        found = CONTRACT
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            found = found[name]
+        return resolved(found)
+    if isinstance(value, dict):
+        return {name: resolved(inner) for name, inner in value.items()}
+    return [resolved(inner) for inner in value] if isinstance(value, list) else value
+
+
+OPERATIONS = {
+    (method.upper(), path): resolved(operation)
+    for path, operations in CONTRACT["paths"].items()
+    for method, operation in operations.items()
+    if method != "parameters"
+}
+FROM_API_GATEWAY_ONLY = {(*route, status) for route in OPERATIONS for status in (401, 429)} | {
+    ("POST", "/orders", 500)
+}
+
+
+PATTERNS = {route: re.compile(re.sub(r"{\w+}", "[^/]*", route[1])) for route in OPERATIONS}
+
+
+def check_contract(method, path, said):
+    """What was answered must be what the contract says."""
+    routes = [r for r in OPERATIONS if r[0] == method and PATTERNS[r].fullmatch(path)]
+    if not routes:
+        assert said.status == 404
+        return
+    answer = OPERATIONS[routes[0]]["responses"][str(said.status)]
+    assert said.headers.keys() >= REQUIRED_HEADERS.get((*routes[0], said.status), set())
+    if said.document is None:
+        assert "content" not in answer
+        return
+    kind = said.headers["Content-Type"]
+    key = (*routes[0], said.status, kind)
+    if key not in VALIDATORS:
+        VALIDATORS[key] = jsonschema.Draft202012Validator(answer["content"][kind]["schema"])
+    VALIDATORS[key].validate(said.document)
+
+
+VALIDATORS = {}
+REQUIRED_HEADERS = {
+    ("POST", "/orders", 200): {"Location", "ETag"},
+    ("POST", "/orders", 201): {"Location", "ETag"},
+    ("POST", "/orders", 202): {"Location"},
+    ("GET", "/orders/{orderId}", 200): {"ETag"},
+    ("GET", "/products/{productId}", 200): {"ETag"},
+    **{(*route, 503): {"Retry-After"} for route in OPERATIONS},
+}
 
 
 class Api:
@@ -57,7 +122,9 @@ class Api:
             **({"queryStringParameters": query} if query else {}),
             **more,
         }
-        return Said(self.handler(event, FakeContext("api", seconds)))
+        said = Said(self.handler(event, FakeContext("api", seconds)))
+        check_contract(method, path, said)
+        return said
 
 
 class Said:
@@ -143,13 +210,13 @@ def work_off(*bodies):
     load_handler("place_orders").lambda_handler(event, FakeContext("place_orders"))
 
 
-def place(api, order_id="o-1", quantity=2, product_id=TEA, user="u-7", **more):
+def place(api, order_id="o-1", quantity=2, product_id=TEA, user="u-7", claims=None, **more):
     body = {
         "orderId": order_id,
         "userId": user,
         "items": [{"productId": product_id, "quantity": quantity}],
     }
-    return api("POST", "/orders", body | more, JSON | {"prefer": "wait=5"})
+    return api("POST", "/orders", body | more, JSON | {"prefer": "wait=5"}, claims=claims)
 
 
 def stock(product_id=TEA):
@@ -157,6 +224,173 @@ def stock(product_id=TEA):
     return int(
         boto3.client("dynamodb").get_item(TableName="Products", Key=key)["Item"]["stockCount"]["N"]
     )
+
+
+# ---------------------------------------------------------------------- the contract
+
+
+def test_the_contract_the_template_and_the_handler_have_the_same_routes(api):
+    assert {f"{method} {path}" for method, path in OPERATIONS} == set(ROUTES)
+    app = load_handler("api").app
+    handled = {(route.method, route.path) for route in (*app._static_routes, *app._dynamic_routes)}
+    in_python = re.compile("(?<!^)(?=[A-Z])")
+    expected = {
+        (method, re.sub(r"{(\w+)}", lambda m: f"<{in_python.sub('_', m[1]).lower()}>", path))
+        for method, path in OPERATIONS
+    }
+    assert handled == expected
+
+
+def without_words(schema):
+    """What a schema demands, without what it says to people."""
+    if isinstance(schema, dict):
+        return {
+            name: without_words(inner)
+            for name, inner in schema.items()
+            if name not in ("$schema", "title", "description", "examples")
+        }
+    return schema
+
+
+def test_what_may_be_sent_is_what_the_messages_are_checked_against():
+    schemas = CONTRACT["components"]["schemas"]
+    assert without_words(resolved(schemas["NewOrder"])) == without_words(json_schema("order"))
+    command = json_schema("commands")["change_orders"]["return"]
+    for said_by_the_path in ("action", "orderId"):
+        command = {
+            **command,
+            "required": [name for name in command["required"] if name != said_by_the_path],
+            "properties": {
+                name: inner
+                for name, inner in command["properties"].items()
+                if name != said_by_the_path
+            },
+        }
+    assert without_words(resolved(schemas["Return"])) == without_words(command)
+
+
+def test_every_example_of_the_contract_gets_a_good_answer(api):
+    """In the order of an order's life, as the contract has it."""
+    path_of = {"orderId": "o-1001", "productId": TEA}
+    for (method, path), operation in sorted(
+        OPERATIONS.items(), key=lambda item: LIFE.index(item[1]["operationId"])
+    ):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        parameters = operation.get("parameters", [])
+        query = {
+            parameter["name"]: given if isinstance(given, str) else ",".join(given)
+            for parameter in parameters
+            if parameter["in"] == "query" and (given := parameter.get("example"))
+        }
+        headers = {
+            parameter["name"]: parameter["example"]
+            for parameter in parameters
+            if parameter["in"] == "header" and parameter["name"] == "Prefer"
+        }
+        where = re.sub(r"{(\w+)}", lambda found: path_of[found[1]], path)
+        said = api(method, where, content.get("example"), JSON | headers, query=query)
+        good = (409,) if operation["operationId"] == "cancelOrder" else (200, 201)
+        assert said.status in good, (method, path, said.text)
+
+
+LIFE = [
+    *("placeOrder", "getOrder", "listOrders", "confirmOrder", "fulfilOrder", "takeBack"),
+    *("getProducts", "getProduct", "cancelOrder"),
+]
+
+
+BACK = {"returnId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
+
+
+def statuses_seen(api, monkeypatch):
+    """Get each status from each route. Returns pairs of both."""
+    wait = JSON | {"prefer": "wait=5"}
+    commands = ("confirm", "fulfil", "cancel", "returns")
+    seen = set()
+
+    def see(method, path, *given, claims=OPERATOR, **more):
+        route = re.sub("(?<=/orders/)[^/]+", "{orderId}", path)
+        route = re.sub("(?<=/products/)[^/]+", "{productId}", route)
+        seen.add(((method, route), api(method, path, *given, claims=claims, **more).status))
+
+    too_large = "x" * 262_145
+    for body, headers in (
+        *((ORDER, wait), (ORDER, wait), (ORDER, JSON), (ORDER | {"userId": "u-8"}, wait)),
+        *(("{", JSON), (ORDER, {}), (too_large, JSON)),
+    ):
+        see("POST", "/orders", body, headers)
+    see("POST", "/orders", ORDER, claims={"sub": "u-8"})
+    for path in ("/orders/o-1", f"/products/{TEA}"):
+        see("GET", path)
+        see("GET", path, headers={"if-none-match": "*"})
+    for path in ("/orders/o-2", "/orders/o 2", "/products/p-2", "/products/p 2"):
+        see("GET", path)
+    see("GET", "/orders", query={"userId": "u-7"})
+    see("GET", "/orders", query={"userId": "u-7"}, claims={"sub": "u-8"})
+    see("GET", "/orders")
+    see("GET", "/products", query={"ids": TEA})
+    see("GET", "/products")
+    for path in ("/orders/o-1", "/products", f"/products/{TEA}"):
+        see("GET", path, claims={})
+    see("POST", "/orders/o-1/fulfil")
+    for command in commands:
+        path = f"/orders/o-1/{command}"
+        body = BACK if command == "returns" else None
+        see("POST", path, body, claims={"sub": "u-7"})
+        see("POST", f"/orders/o-2/{command}", body)
+        see("POST", path, "{")
+        see("POST", path, too_large)
+        see("POST", path, {"why": 1}, {})
+        see("POST", path, BACK | {"returnId": "rt-2"} if body else None)
+        if command == "fulfil":
+            place(api, "o-3", claims=OPERATOR)
+            api("POST", "/orders/o-3/cancel", claims=OPERATOR)
+    see("POST", "/orders/o-1/cancel")
+    place(api, "o-4", claims=OPERATOR)
+    see("POST", "/orders/o-4/cancel")
+    see("POST", "/orders/o-4/confirm")
+    see("POST", "/orders/o-4/returns", BACK)
+    unreadable = {"orderId": {"S": "o-5"}, "userId": {"S": "u"}, "items": {"S": "?"}}
+    boto3.client("dynamodb").put_item(TableName="Orders", Item=unreadable)
+    for command in commands:
+        see("POST", f"/orders/o-5/{command}", BACK if command == "returns" else None)
+    for error in (
+        ThrottledError("ThrottlingException", "x"),
+        StoreUnavailableError("AccessDeniedException", "x"),
+    ):
+        broken(monkeypatch, error)
+        monkeypatch.setattr(OrderIntake, "send", lambda *_: False)
+        see("POST", "/orders", ORDER)
+        for path in ("/orders/o-1", f"/products/{TEA}"):
+            see("GET", path)
+        see("GET", "/orders", query={"userId": "u-7"})
+        see("GET", "/products", query={"ids": TEA})
+        for command in commands:
+            see("POST", f"/orders/o-1/{command}", BACK if command == "returns" else None)
+    return seen
+
+
+def broken(monkeypatch, error):
+    """Let every request to the tables fail."""
+
+    def fail(*_, **__):
+        raise error
+
+    client = runtime.committer().client
+    client.clock = FakeClock()
+    for name in ("get_record", "orders_of", "read"):
+        monkeypatch.setattr(client.store, name, fail)
+
+
+def test_every_status_of_the_contract_is_seen(customers, monkeypatch):
+    """What the contract promises is answered: each status of each route, but for those of API Gateway alone."""
+    seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}
+    promised = {
+        (*route, int(status))
+        for route, operation in OPERATIONS.items()
+        for status in operation["responses"]
+    }
+    assert promised - FROM_API_GATEWAY_ONLY == seen
 
 
 # ---------------------------------------------------------------------- POST /orders
@@ -699,13 +933,8 @@ def test_what_is_not_there_is_not_found(api):
     ],
 )
 def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
-    def fail(*_, **__):
-        raise error
-
+    broken(monkeypatch, error)
     client = runtime.committer().client
-    client.clock = FakeClock()
-    for name in ("get_record", "orders_of", "read"):
-        monkeypatch.setattr(client.store, name, fail)
     for path, query in (
         ("/orders/o-1", None),
         ("/orders", {"userId": "u-7"}),

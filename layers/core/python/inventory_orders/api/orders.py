@@ -8,7 +8,7 @@ from typing import Any
 
 from inventory_orders.api.access import Caller
 from inventory_orders.api.cursor import cursor_of, place_of
-from inventory_orders.api.problems import ProblemError, later, malformed, no_such_order
+from inventory_orders.api.problems import UNREADABLE, ProblemError, later, malformed, no_such_order
 from inventory_orders.api.requests import Answer, Request, checked_id, soon
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import (
@@ -33,7 +33,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import OrderIntake
-from inventory_orders.invocation.telemetry import emit_orders
+from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import record_row
@@ -103,6 +103,7 @@ def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeStatu
 
 def _send(intake: OrderIntake, body: str) -> None:
     if not intake.send(body):
+        logger.error("SQS did not carry out requests", extra={"errors": intake.errors})
         raise later("QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again")
 
 
@@ -241,6 +242,8 @@ def change_order(
             raise no_such_order(order_id)
         case "REFUSED":
             raise ProblemError(409, answer["reason"], answer["message"])
+        case "RETRY_LATER" if answer["reason"].startswith("CORRUPT"):
+            raise ProblemError(500, answer["reason"], UNREADABLE)
         case "RETRY_LATER":
             seconds = answer.get("retryAfterSeconds", 0.0)
             raise later(answer["reason"], "nothing is changed; send the same again", seconds)

@@ -18,6 +18,9 @@ from inventory_orders.errors import (
 SHORT_WAIT_SECONDS = 1
 """After which to ask again, where nothing better is known."""
 
+UNREADABLE = "what is stored cannot be read; an operator has to repair it"
+"""Says so of a row that breaks its table's contract."""
+
 
 class ProblemError(InventoryOrdersError):
     """An answer other than a success.
@@ -83,14 +86,8 @@ def of_error(error: InventoryOrdersError) -> ProblemError:
         case ThrottledError() | OutcomeUnknownError():
             # What DynamoDB says is nothing to a caller.
             return later(error.code, "the tables did not answer in time; send the same again")
-        case CorruptItemError():
-            return ProblemError(
-                500, error.code, "what is stored cannot be read; an operator has to repair it"
-            )
-        case CannotAnnounceError():
-            return ProblemError(
-                500, error.code, "the stored order cannot be read; an operator has to repair it"
-            )
+        case CorruptItemError() | CannotAnnounceError():
+            return ProblemError(500, error.code, UNREADABLE)
     return ProblemError(
         500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
     )
