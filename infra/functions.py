@@ -152,6 +152,8 @@ class Functions(Construct):
         self._allow(self.sweep, tables.allotments, _USE_LANES)
         self.sweep_schedule = self._every_minute(self.sweep, "Sweep", {"action": "sweep"})
 
+        self.api = self._api(queues) if settings.api else None
+
         self.publish_events = self._function(
             "publish_events", "PublishEvents", "Announces what became of orders and products", {}
         )
@@ -171,7 +173,28 @@ class Functions(Construct):
             "CountStock": self.count_stock,
             "Sweep": self.sweep,
             "PublishEvents": self.publish_events,
-        }
+        } | ({} if self.api is None else {"Api": self.api})
+
+    def _api(self, queues: Queues) -> lambda_.Function:
+        settings, tables = self._settings, self._tables
+        function = self._function("api", "Api", "Answers the HTTP API", {})
+        function.add_environment("ORDER_QUEUE_URL", queues.orders.queue.queue_url)
+        function.add_environment("CALLERS", "iam" if settings.jwt is None else "jwt")
+        function.add_environment("SHOW_STOCK", settings.show_stock)
+        if settings.jwt is not None and settings.jwt.operators_claim is not None:
+            name, value = settings.jwt.operators_claim
+            function.add_environment("OPERATORS_CLAIM_NAME", name)
+            function.add_environment("OPERATORS_CLAIM_VALUE", value)
+        if settings.hold_seconds is not None:
+            function.add_environment("HOLD_SECONDS", str(settings.hold_seconds))
+        self._allow(function, tables.products, ["BatchGetItem", "UpdateItem"])
+        self._allow(function, tables.orders, ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"])
+        for action, resource in (
+            ("dynamodb:Query", f"{tables.orders.table_arn}/index/byUser"),
+            ("sqs:SendMessage", queues.orders.queue.queue_arn),
+        ):
+            function.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+        return function
 
     def _function(
         self,
@@ -184,7 +207,7 @@ class Functions(Construct):
         log_group = logs.LogGroup(
             self,
             f"{construct_id}Logs",
-            retention=_RETENTION[self._settings.log_retention_days],
+            retention=RETENTION[self._settings.log_retention_days],
             removal_policy=(
                 RemovalPolicy.RETAIN if self._settings.is_production else RemovalPolicy.DESTROY
             ),
@@ -324,7 +347,7 @@ _CONSUME = [
 # Of the environment variables that name a queue, where a function knows two.
 _PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}
 
-_RETENTION = {
+RETENTION = {
     1: logs.RetentionDays.ONE_DAY,
     3: logs.RetentionDays.THREE_DAYS,
     5: logs.RetentionDays.FIVE_DAYS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -74,6 +74,38 @@ class WarmThroughput:
 
 
 @dataclass(frozen=True)
+class ApiLimits:
+    """How often the HTTP API may be called, by all callers together.
+
+    Attributes:
+        requestsPerSecond: For long.
+        burst: At once.
+    """
+
+    requestsPerSecond: int = 200  # noqa: N815
+    burst: int = 400
+
+    def __post_init__(self) -> None:
+        _check("requestsPerSecond", self.requestsPerSecond, 1, 10_000)
+        _check("burst", self.burst, 1, 5_000)
+
+
+@dataclass(frozen=True)
+class Jwt:
+    """Whose tokens open the HTTP API.
+
+    Attributes:
+        issuer: Its address, as in the tokens' `iss`.
+        audience: For whom the tokens are, as in their `aud` or `client_id`: one of these.
+        operators_claim: Name and value of the claim that makes an operator of the bearer; None if none does.
+    """
+
+    issuer: str
+    audience: tuple[str, ...]
+    operators_claim: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings of the stack.
 
@@ -91,6 +123,11 @@ class Settings:
         warm_throughput: By table; usually empty.
         alarm_email: Address for alarms; None for no mail.
         tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
+        api: Whether there is an HTTP API.
+        api_limits: How often it may be called.
+        jwt: Whose tokens open it; None: it is opened by signatures (IAM).
+        cors: Origins of web pages that may call it; usually empty.
+        show_stock: `numbers`, or only the `availability` of products.
     """
 
     stage: str
@@ -106,6 +143,11 @@ class Settings:
     hold_seconds: int | None = None
     alarm_email: str | None = None
     tracing: bool = False
+    api: bool = True
+    api_limits: ApiLimits = field(default_factory=ApiLimits)
+    jwt: Jwt | None = None
+    cors: tuple[str, ...] = ()
+    show_stock: str = "availability"
 
     @property
     def stack_name(self) -> str:
@@ -134,7 +176,8 @@ class Settings:
             "settings",
             top,
             known
-            | {"production", "lanes", "holdSeconds", "warmThroughput", "alarmEmail", "tracing"},
+            | {"production", "lanes", "holdSeconds", "warmThroughput", "alarmEmail", "tracing"}
+            | {"api", "apiLimits", "jwt", "cors", "showStock"},
             known,
         )
         runtime = top["runtime"]
@@ -144,9 +187,13 @@ class Settings:
             )
         if top["architecture"] not in ("arm64", "x86_64"):
             raise SettingsError('settings.architecture must be "arm64" or "x86_64"')
-        tracing = top.get("tracing", False)
-        if not isinstance(tracing, bool):
-            raise SettingsError(f"settings.tracing is {tracing!r}; it must be true or false")
+        tracing, api = top.get("tracing", False), top.get("api", True)
+        for name, value in (("tracing", tracing), ("api", api)):
+            if not isinstance(value, bool):
+                raise SettingsError(f"settings.{name} is {value!r}; it must be true or false")
+        show_stock = top.get("showStock", "availability")
+        if show_stock not in ("availability", "numbers"):
+            raise SettingsError('settings.showStock must be "availability" or "numbers"')
         levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
         if top["logLevel"] not in levels:
             raise SettingsError(f"settings.logLevel must be one of {', '.join(levels)}")
@@ -187,6 +234,11 @@ class Settings:
             hold_seconds=hold_seconds,
             alarm_email=_email(top.get("alarmEmail")),
             tracing=tracing,
+            api=api,
+            api_limits=_api_limits(top.get("apiLimits", {})),
+            jwt=_jwt(top.get("jwt")),
+            cors=_texts("settings.cors", top.get("cors", []), _ORIGIN, "an origin"),
+            show_stock=show_stock,
         )
 
 
@@ -197,9 +249,13 @@ MOST_LANES = 95
 """One transaction can look into a page of each lane, and has room for the depot's page and the product's row."""
 
 _STAGE = re.compile("[a-z0-9-]{1,20}")
+_ORIGIN = re.compile(r"https?://[^\s/*]+")
+_ISSUER = re.compile(r"https://\S+")
+_TEXT = re.compile(r"\S(.*\S)?")
+_WORD = re.compile(r"[^\s,\[\]]+")
 _FUNCTIONS = {
     *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
-    *("change_orders", "sweep", "publish_events"),
+    *("change_orders", "sweep", "publish_events", "api"),
 }
 _QUEUES = {
     *("OrderQueue", "OrderQueueFifo", "StockQueue", "CancellationQueue", "CatalogueQueue"),
@@ -239,6 +295,45 @@ def _email(value: object) -> str | None:
     raise SettingsError(
         f"settings.alarmEmail is {value!r}; it must be an e-mail address, or be left out"
     )
+
+
+def _api_limits(value: object) -> ApiLimits:
+    limits = _object("settings.apiLimits", value)
+    _only("settings.apiLimits", limits, {"requestsPerSecond", "burst"}, set())
+    try:
+        return ApiLimits(**limits)
+    except SettingsError as error:
+        raise SettingsError(f"settings.apiLimits.{error}") from None
+
+
+def _jwt(value: object) -> Jwt | None:
+    if value is None:
+        return None
+    jwt = _object("settings.jwt", value)
+    _only("settings.jwt", jwt, {"issuer", "audience", "operatorsClaim"}, {"issuer", "audience"})
+    (issuer,) = _texts("settings.jwt.issuer", [jwt["issuer"]], _ISSUER, "an https address")
+    audience = _texts("settings.jwt.audience", jwt["audience"], _TEXT, "a text")
+    if not audience:
+        raise SettingsError("settings.jwt.audience is empty; name at least one audience")
+    claim = jwt.get("operatorsClaim")
+    if claim is None:
+        return Jwt(issuer, audience)
+    path = "settings.jwt.operatorsClaim"
+    _only(path, _object(path, claim), {"name", "value"}, {"name", "value"})
+    # A list of values reaches the function as a text, in which a space or a comma parts them.
+    name, wanted = (
+        _texts(f"{path}.{part}", [claim[part]], _WORD, "a word")[0] for part in ("name", "value")
+    )
+    return Jwt(issuer, audience, (name, wanted))
+
+
+def _texts(path: str, values: object, pattern: re.Pattern[str], what: str) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise SettingsError(f"{path} in cdk.json must be a list, but is {values!r}")
+    for value in values:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise SettingsError(f"{path}: {value!r} must be {what}")
+    return tuple(values)
 
 
 def _check(name: str, value: object, least: int, most: int) -> None:

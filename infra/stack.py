@@ -5,8 +5,9 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Stack, Tags
 from constructs import Construct
 
+from infra.api import Api
 from infra.events import Events
-from infra.functions import Functions
+from infra.functions import RETENTION, Functions
 from infra.monitoring import Monitoring
 from infra.queues import Queues
 from infra.settings import Settings
@@ -27,6 +28,11 @@ class InventoryOrdersStack(Stack):
         queues = Queues(self, "Queues", settings)
         events = Events(self, "Events", settings)
         functions = Functions(self, "Functions", settings, tables, queues, events)
+        api = (
+            None
+            if functions.api is None
+            else Api(self, "Api", settings, functions.api, RETENTION[settings.log_retention_days])
+        )
         monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions)
         Tags.of(self).add("service", settings.service_name)
 
@@ -53,6 +59,9 @@ class InventoryOrdersStack(Stack):
             "AllotmentsTableName": tables.allotments.table_name,
             "OrdersStreamArn": tables.orders.table_stream_arn,
         }
+        if api is not None:
+            outputs["ApiUrl"] = api.http_api.attr_api_endpoint
+            outputs["ApiAccessLogGroupName"] = api.access_log.log_group_name
         outputs["DashboardName"] = monitoring.dashboard.dashboard_name
         outputs["SweepScheduleName"] = functions.sweep_schedule.ref
         for name, function in functions.all.items():

@@ -55,6 +55,8 @@ def is_good(answer: Any) -> bool:
     """Whether an answer says that everything is done: no refusal, no error, no message that was returned."""
     if not isinstance(answer, dict):
         return False
+    if "statusCode" in answer:
+        return int(answer["statusCode"]) < 400
     if "batchItemFailures" in answer:
         return not answer["batchItemFailures"]
     return "errorCode" not in answer and answer.get("result") not in ("REFUSED", "RETRY_LATER")
@@ -219,6 +221,8 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
     environment = {
         **{f"{table.name}_TABLE_NAME": table.value for table in Table},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
+        "CALLERS": "iam",
+        "SHOW_STOCK": "numbers",
     }
     for variable, name in {
         "QUEUE_URL": "Queue",
@@ -236,33 +240,37 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
         )
         environment[variable] = created["QueueUrl"]
     boto3.client("events").create_event_bus(Name="Bus")
-    return environment | {"EVENT_BUS_NAME": "Bus"}
+    more = {"EVENT_BUS_NAME": "Bus", "ORDER_QUEUE_URL": environment["QUEUE_URL"]}
+    return environment | more
 
 
 def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
-    """Create a table with its key schema, and with the index that the service itself reads."""
+    """Create a table with its key schema, and with the indexes that the service itself reads."""
     from inventory_orders.store.rows import KEYS, Table  # noqa: PLC0415
 
     keys = KEYS[table]
-    of_index = ("expiryShard", "expiresAt") if table is Table.ORDERS else ()
-    index: Any = {
+    indexes = _INDEXES if table is Table.ORDERS else {}
+    attributes = dict.fromkeys([*keys, *(name for index in indexes.values() for name in index)])
+    of_indexes: Any = {
         "GlobalSecondaryIndexes": [
             {
-                "IndexName": "byExpiry",
-                "KeySchema": _key_schema(of_index),
-                "Projection": {"ProjectionType": "KEYS_ONLY"},
+                "IndexName": index,
+                "KeySchema": _key_schema(names),
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["status"]},
             }
+            for index, names in indexes.items()
         ]
     }
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": key, "AttributeType": "S"} for key in (*keys, *of_index)
-        ],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in attributes],
         KeySchema=_key_schema(keys),
-        **(index if of_index else {}),
+        **(of_indexes if indexes else {}),
     )
+
+
+_INDEXES = {"byUser": ("userId", "createdAt"), "byExpiry": ("expiryShard", "expiresAt")}
 
 
 def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:

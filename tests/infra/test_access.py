@@ -36,6 +36,21 @@ lambda.amazonaws.com     | sts:AssumeRole          | ManageProductsRole      | t
 lambda.amazonaws.com     | sts:AssumeRole          | CountStockRole          | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | SweepRole               | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | PublishEventsRole       | trust policy
+lambda.amazonaws.com     | sts:AssumeRole          | ApiRole                 | trust policy
+# The HTTP API. A route without AWS_IAM or JWT would be open to everybody.
+everybody with a signature  | execute-api:Invoke   | GET /orders             | route to Api
+everybody with a signature  | execute-api:Invoke   | POST /orders            | route to Api
+everybody with a signature  | execute-api:Invoke   | GET /orders/{orderId}   | route to Api
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/confirm | route to Api
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/fulfil  | route to Api
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/cancel  | route to Api
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/returns | route to Api
+everybody with a signature  | execute-api:Invoke   | GET /products                  | route to Api
+everybody with a signature  | execute-api:Invoke   | GET /products/{productId}      | route to Api
+apigateway.amazonaws.com | lambda:InvokeFunction   | Api                     | permission, for routes of ApiHttpApi
+ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
+Api                      | dynamodb:Query          | byUser                  | role
+Api                      | sqs:SendMessage         | OrderQueue              | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
 SweepSchedule            | lambda:InvokeFunction   | Sweep                   | role
@@ -96,6 +111,8 @@ CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                      
 CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
+Api            | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | USE_LANES                                                                      | Allotments       | role
@@ -113,6 +130,7 @@ ManageProducts           | WRITE_LOG               | ManageProductsLogs      | r
 CountStock               | WRITE_LOG               | CountStockLogs          | role
 Sweep                    | WRITE_LOG               | SweepLogs               | role
 PublishEvents            | WRITE_LOG               | PublishEventsLogs       | role
+Api                      | WRITE_LOG               | ApiLogs                 | role
 PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
 AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
 CancelOrders             | logs to                 | CancelOrdersLogs        | logging configuration
@@ -121,6 +139,7 @@ ManageProducts           | logs to                 | ManageProductsLogs      | l
 CountStock               | logs to                 | CountStockLogs          | logging configuration
 Sweep                    | logs to                 | SweepLogs               | logging configuration
 PublishEvents            | logs to                 | PublishEventsLogs       | logging configuration
+Api                      | logs to                 | ApiLogs                 | logging configuration
 # X-Ray has no resources to name. docs.aws.amazon.com/service-authorization/latest/reference/list_awsx-ray.html
 every function           | TRACE                   | *                       | role
 every function           | traces with             | X-Ray                   | tracing configuration
@@ -334,6 +353,38 @@ class Access:
         self.others(name, properties, "Policy", "KmsKeyIdentifier", "DeadLetterConfig")
         self.others(name, properties, "EventSourceName", "LogConfig")
 
+    def route(self, _, properties):
+        """A route, who may call it, and the function behind it."""
+        kind = properties.get("AuthorizationType")
+        callers = {"AWS_IAM": "a signature", "JWT": "a token"}.get(kind, "nothing")
+        _, [_, target] = properties["Target"]["Fn::Join"]
+        integration = self.resources[target["Ref"]]["Properties"]
+        self.add(
+            f"everybody with {callers}",
+            "execute-api:Invoke",
+            properties["RouteKey"],
+            f"route to {self.name(integration['IntegrationUri'])}",
+        )
+        self.others("a route", properties, "ApiKeyRequired", "AuthorizationScopes")
+
+    def permission(self, _, properties):
+        """Who may invoke a function, beside the roles of the account."""
+        source = properties["SourceArn"]["Fn::Join"][1]
+        for_routes = [part for part in source if isinstance(part, str)][1:] == [
+            ":execute-api:",
+            ":",
+            ":",
+            "/*",
+        ]
+        who = f"routes of {self.name(source[7])}" if for_routes else json.dumps(source)
+        target, why = self.name(properties["FunctionName"]), f"permission, for {who}"
+        self.add(properties["Principal"], properties["Action"], target, why)
+
+    def stage(self, _, properties):
+        log = self.name(properties["AccessLogSettings"]["DestinationArn"])
+        stage = f"stage {properties['StageName']}"
+        self.add(self.name(properties["ApiId"]), "logs to", log, stage)
+
     def plain(self, name, properties):
         self.others(name, properties, "KmsKeyId", "KmsMasterKeyId", "ResourcePolicyDocument")
 
@@ -364,6 +415,10 @@ class Access:
 
 
 READERS = {
+    "AWS::ApiGatewayV2::Api": Access.plain,
+    "AWS::ApiGatewayV2::Integration": Access.plain,
+    "AWS::ApiGatewayV2::Route": Access.route,
+    "AWS::ApiGatewayV2::Stage": Access.stage,
     "AWS::CloudWatch::Alarm": Access.alarm,
     "AWS::CloudWatch::Dashboard": Access.plain,
     "AWS::DynamoDB::GlobalTable": Access.table,
@@ -374,6 +429,7 @@ READERS = {
     "AWS::Lambda::EventSourceMapping": Access.mapping,
     "AWS::Lambda::Function": Access.function,
     "AWS::Lambda::LayerVersion": Access.plain,
+    "AWS::Lambda::Permission": Access.permission,
     "AWS::Logs::LogGroup": Access.plain,
     "AWS::Scheduler::Schedule": Access.schedule,
     "AWS::SNS::Subscription": Access.subscription,
@@ -424,6 +480,10 @@ BREAKS = {
         EventSourceArn="other"
     ),
     "a queue has a key": lambda r: of(r, "AWS::SQS::Queue").update(KmsMasterKeyId="k"),
+    "a route is open": lambda r: of(r, "AWS::ApiGatewayV2::Route").pop("AuthorizationType"),
+    "any API may invoke": lambda r: of(r, "AWS::Lambda::Permission").update(
+        SourceArn={"Fn::Join": ["", ["arn:", "x", ":execute-api:", "*"] + [""] * 5]}
+    ),
     "a function traces nothing": lambda r: of(r, "AWS::Lambda::Function").pop("TracingConfig"),
     "a log has a key": lambda r: of(r, "AWS::Logs::LogGroup").update(KmsKeyId="k"),
 }
@@ -436,7 +496,9 @@ def test_a_change_of_who_may_reach_what_is_found(template, break_it):
     assert Access(broken).lines() != set(expected())
 
 
-@pytest.mark.parametrize("kind", ["AWS::Lambda::Permission", "AWS::Lambda::Url", "AWS::KMS::Key"])
+@pytest.mark.parametrize(
+    "kind", ["AWS::ApiGatewayV2::Authorizer", "AWS::Lambda::Url", "AWS::KMS::Key"]
+)
 def test_a_resource_of_another_kind_is_found(template, kind):
     broken = copy.deepcopy(template)
     broken["Resources"]["Other01234567"] = {"Type": kind}

@@ -227,6 +227,8 @@ def test_a_hold_by_default_is_a_setting_and_there_is_none(dev):
         }
         (place_orders,) = (name for name in functions if "PlaceOrders" in name)
         assert functions.pop(place_orders) == wanted
+        (api,) = (name for name in functions if "FunctionsApi" in name)
+        assert functions.pop(api) == wanted
         assert set(functions.values()) == {None}
 
 
@@ -262,6 +264,82 @@ def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     assert SETTINGS["functions"]["sweep"]["timeoutSeconds"] < 60
 
 
+def api_of(template):
+    def only(kind):
+        return [r["Properties"] for r in resources(template, f"AWS::ApiGatewayV2::{kind}").values()]
+
+    return only
+
+
+def api_variables(template):
+    properties = by_name(template, "AWS::Lambda::Function", "FunctionsApi")["Properties"]
+    return properties["Environment"]["Variables"]
+
+
+def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
+    only = api_of(dev)
+    assert {route["AuthorizationType"] for route in only("Route")} == {"AWS_IAM"}
+    (stage,) = only("Stage")
+    limits = {"ThrottlingRateLimit": 200, "ThrottlingBurstLimit": 400}
+    assert stage["DefaultRouteSettings"] == limits
+    (api,) = only("Api")
+    assert "CorsConfiguration" not in api
+    variables = api_variables(dev)
+    assert (variables["CALLERS"], variables["SHOW_STOCK"]) == ("iam", "availability")
+    assert not [name for name in variables if name.startswith("OPERATORS")]
+    assert SETTINGS["functions"]["api"]["timeoutSeconds"] == 30, "the most that API Gateway waits"
+
+
+def test_what_the_api_logs_tells_nothing_of_a_person(dev):
+    (stage,) = api_of(dev)("Stage")
+    logged = set(json.loads(stage["AccessLogSettings"]["Format"]).values())
+    assert {"$context.requestId", "$context.routeKey", "$context.status"} <= logged
+    personal = ("identity", "path", "claims", "principal", "userAgent", "sourceIp", "user")
+    assert not [name for name in logged if any(part in name for part in personal)]
+
+
+def test_with_the_setting_jwt_customers_and_operators_come_with_a_token():
+    template = synthesise(
+        "dev",
+        jwt={
+            "issuer": "https://id.example.com/",
+            "audience": ["shop"],
+            "operatorsClaim": {"name": "cognito:groups", "value": "operators"},
+        },
+        cors=["https://shop.example.com"],
+        showStock="numbers",
+        apiLimits={"requestsPerSecond": 10},
+        holdSeconds=900,
+    )
+    only = api_of(template)
+    (authorizer,) = only("Authorizer")
+    assert authorizer["JwtConfiguration"] == {
+        "Audience": ["shop"],
+        "Issuer": "https://id.example.com/",
+    }
+    assert {route["AuthorizationType"] for route in only("Route")} == {"JWT"}
+    assert len({json.dumps(route["AuthorizerId"]) for route in only("Route")}) == 1
+    variables = api_variables(template)
+    assert (variables["CALLERS"], variables["SHOW_STOCK"]) == ("jwt", "numbers")
+    assert variables["OPERATORS_CLAIM_NAME"] == "cognito:groups"
+    assert variables["OPERATORS_CLAIM_VALUE"] == "operators"
+    assert variables["HOLD_SECONDS"] == "900"
+    (stage,) = only("Stage")
+    limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 400}
+    assert stage["DefaultRouteSettings"] == limits
+    (api,) = only("Api")
+    assert api["CorsConfiguration"]["AllowOrigins"] == ["https://shop.example.com"]
+
+
+def test_the_api_can_be_left_out():
+    template = synthesise("dev", api=False).to_json()
+    assert not [name for name in template["Outputs"] if name.startswith("Api")]
+    kinds = {resource["Type"] for resource in template["Resources"].values()}
+    assert not [kind for kind in kinds if "ApiGateway" in kind]
+    functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
+    assert len(functions) == len(SETTINGS["functions"]) - 1
+
+
 def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     outputs = set(dev.to_json()["Outputs"])
     assert outputs >= {
@@ -276,6 +354,9 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
         "ExpiryQueueUrl",
         "ExpiryDeadLetterQueueUrl",
         "ChangeOrdersFunctionName",
+        "ApiUrl",
+        "ApiFunctionName",
+        "ApiAccessLogGroupName",
         "OrderDeadLetterQueueUrl",
         "OrderFifoDeadLetterQueueUrl",
         "ProductsTableName",
@@ -336,11 +417,16 @@ NAMES = {
 }
 # What has no name of its own, or one within the resource that it belongs to.
 NAMELESS = {
+    "AWS::ApiGatewayV2::Api",  # its name is a label: the id is its own
+    "AWS::ApiGatewayV2::Integration",
+    "AWS::ApiGatewayV2::Route",
+    "AWS::ApiGatewayV2::Stage",
     "AWS::CloudWatch::Dashboard",  # checked below
     "AWS::Events::EventBus",  # checked below
     "AWS::IAM::Policy",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::EventSourceMapping",
+    "AWS::Lambda::Permission",
     "AWS::SNS::Subscription",
     "AWS::SNS::TopicPolicy",
     "AWS::SQS::QueuePolicy",

@@ -11,6 +11,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
     CancellationReason,
@@ -592,3 +593,75 @@ class TestCancellation:
         report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "LEASED"
+
+
+class TestOneAttempt:
+    """An engine that does not wait for anybody: what it cannot have at once is returned."""
+
+    def bench(self, *products):
+        bench = Bench(*products)
+        bench.engine = Committer(bench.store, clock=bench.clock, patient=False)
+        return bench
+
+    def returned(self, bench, change=None):
+        report = bench.apply(change or order())
+        assert statuses(report) == [ChangeStatus.RETURNED]
+        assert bench.clock.slept == [], "it waits for nobody"
+        assert (bench.store.claims, bench.store.releases) == ([], [])
+        return report.outcomes[0].cause
+
+    def test_without_rivals_it_is_as_good_as_any(self):
+        bench = self.bench(product("p", 10))
+        assert statuses(bench.apply(order(1))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(order(1))) == [ChangeStatus.REPLAYED]
+        assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.ID_REUSED]
+        assert statuses(bench.apply(order(2, quantity=10))) == [ChangeStatus.REJECTED]
+        assert len(bench.store.reads) == 4, "a copy that is stale would cost the only attempt"
+        assert bench.stock() == 9
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            Fault(rival=lambda store: store.sell("p", 1)),
+            Fault(error=CONFLICT),
+            Fault(error=THROTTLED),
+            Fault(error=TIMEOUT),
+        ],
+        ids=["moved version", "conflict", "throttle", "unknown outcome"],
+    )
+    def test_it_is_over_with_the_first_conflict(self, fault):
+        bench = self.bench(product("p", 10), product("q", 10))
+        bench.store.faults.append(fault)
+        assert self.returned(bench)
+        assert len(bench.store.writes) == 1
+        bench.store.faults.append(fault)
+        assert self.returned(bench, Order("o2", "u", {"p": 1, "q": 1}))
+
+    def test_what_was_fought_over_a_moment_ago_is_left_alone(self):
+        bench = self.bench(product("p", 10), product("q", 10))
+        bench.store.faults.append(Fault(error=CONFLICT))
+        self.returned(bench, order(1))
+        assert self.returned(bench, order(2)) == "CONTENTION"
+        assert (len(bench.store.reads), len(bench.store.writes)) == (1, 1)
+        assert statuses(bench.apply(order(3, product_id="q"))) == [ChangeStatus.APPLIED]
+        bench.clock.seconds += 6
+        assert statuses(bench.apply(order(4))) == [ChangeStatus.APPLIED]
+
+    @pytest.mark.parametrize("waited", [None, 0.02], ids=["lease", "claim"])
+    def test_it_does_not_wait_for_a_lease_or_a_claim(self, waited):
+        bench = self.bench(product("p", 10))
+        bench.store.lock("p", 2.0, waited)
+        assert self.returned(bench) == "CONTENTION"
+        assert bench.store.writes == []
+
+    def test_it_brings_nothing_home_and_sells_what_the_row_can_spare(self):
+        bench = self.bench(product("p", 10, lent_to=frozenset({0, 3})))
+        assert self.returned(bench, order(1, quantity=10)) == "CONTENTION"
+        assert statuses(bench.apply(order(2, quantity=9))) == [ChangeStatus.APPLIED]
+        assert bench.store.products["p"].lent_to == {0, 3}
+
+    def test_a_read_that_is_throttled_is_not_repeated(self):
+        bench = self.bench(product("p", 10))
+        bench.store.read_errors.append(THROTTLED)
+        assert self.returned(bench) == "ThrottlingException"
+        assert len(bench.store.reads) == 1

@@ -104,7 +104,7 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         return ()
     if before is None or "userId" not in before:
         before = {}
-    order, events = _order(after), []
+    order, events = order_as_others_see_it(after), []
     if before.get("status") != order["status"]:
         events.append(_order_event(_status_event(order), order))
     rejected = order.get("confirmationRejected")
@@ -131,7 +131,7 @@ def of_order_as_it_stands(row: Row) -> Event | None:
     """
     if "userId" not in row:
         return None
-    order = _order(row)
+    order = order_as_others_see_it(row)
     return _order_event(_status_event(order), order)
 
 
@@ -196,8 +196,12 @@ _OPTIONAL = {
 }
 
 
-def _order(row: Row) -> dict[str, Any]:
-    """An order as others may see it: without what only the books need."""
+def order_as_others_see_it(row: Row) -> dict[str, Any]:
+    """An order as others may see it: without what only the books need.
+
+    Raises:
+        CannotAnnounceError: The row is not readable.
+    """
     return {
         "orderId": _take(row, "orderId", str),
         "userId": _take(row, "userId", str),

@@ -79,6 +79,8 @@ class Committer:
         executor: Runs reads and transactions side by side; None runs them one after the other.
         limits: What one transaction may hold.
         lanes: How many lanes stock may be set aside in; 0: none.
+        patient: Whether it waits where a rival is faster. If not, it makes one attempt of each request, and returns
+            what would have to wait: it claims nothing, brings nothing home, and stays away from what is fought over.
 
     Attributes:
         client: Sends the requests.
@@ -87,6 +89,7 @@ class Committer:
         limits: What one transaction may hold.
         executor: As given.
         lanes: What this process knows of lanes; None if it uses none.
+        patient: As given.
     """
 
     def __init__(
@@ -97,8 +100,14 @@ class Committer:
         executor: Executor | None = None,
         limits: Limits | None = None,
         lanes: int = 0,
+        *,
+        patient: bool = True,
     ) -> None:
-        self.client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
+        policy = policy or RetryPolicy()
+        if not patient:
+            policy = replace(policy, max_attempts=1)
+        self.client = RetryingClient(store, policy, clock or SystemClock())
+        self.patient = patient
         self.cache = ProductCache(self.client.clock)
         self.replays = RecentReplays()
         self.limits = limits or Limits()
@@ -230,8 +239,15 @@ class _Batch:
                 self._read([*changes])
             return
         contention = self._client.contention
-        contention.demand.see(dict.fromkeys(c.product_ids, 1) for c in changes.values())
         wanted = self._product_ids()
+        if not engine.patient:
+            if any(contention.is_contested(product_id) for product_id in wanted):
+                self._give_up_all("CONTENTION", "rivals were met on a product a moment ago")
+            else:
+                # A copy that is stale would cost the only attempt.
+                self._read([*wanted, *changes])
+            return
+        contention.demand.see(dict.fromkeys(c.product_ids, 1) for c in changes.values())
         to_claim = contention.product_to_claim(wanted)
         if to_claim is not None:
             self._take_claim(to_claim)
@@ -280,6 +296,8 @@ class _Batch:
         elif ready:
             if all(result.complete for result in results):
                 self._claims.release()
+        elif not self._engine.patient:
+            self._give_up_all("CONTENTION", "it would have to wait for others")
         elif self._pending and planned.chains:
             self._claim(planned.chains[0], to_claim[0])
         elif planned.short:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.sqs import OrderIntake, Queue, Queues
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
@@ -50,6 +51,7 @@ class Settings:
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
+        order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
         event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
     """
@@ -63,6 +65,7 @@ class Settings:
     queue: Queue | None
     fifo_queue: Queue | None
     expiry_queue: Queue | None
+    order_queue: str | None = None
     event_bus: str | None = None
     undeliverable_events: str | None = None
 
@@ -104,6 +107,7 @@ class Settings:
             queue=queue(""),
             fifo_queue=queue("FIFO_"),
             expiry_queue=queue("EXPIRY_"),
+            order_queue=values.get("ORDER_QUEUE_URL"),
             event_bus=values.get("EVENT_BUS_NAME"),
             undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
         )
@@ -132,14 +136,22 @@ def hold_seconds() -> int | None:
     return Settings.from_environment().hold_seconds
 
 
+def prepare_to_serve() -> None:
+    """The same for the function of the API, which sends orders to their queue, too."""
+    prepare()
+    with suppress(ConfigurationError):
+        order_intake()
+        committer(patient=False)
+
+
 def store() -> Store:
     """The tables of the environment."""
     return _store(Settings.from_environment())
 
 
-def committer() -> Committer:
+def committer(*, patient: bool = True) -> Committer:
     """The engine, on the tables of the environment."""
-    return _committer(Settings.from_environment())
+    return _committer(Settings.from_environment(), patient=patient)
 
 
 def atomic_decrement() -> AtomicDecrement:
@@ -157,6 +169,18 @@ def queues() -> Queues:
     if settings.queue is None:
         raise ConfigurationError("the environment variable QUEUE_URL is not set")
     return Queues(_sqs_client(settings), settings.queue, settings.fifo_queue)
+
+
+def order_intake() -> OrderIntake:
+    """The queue that the function sends orders to.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    if settings.order_queue is None:
+        raise ConfigurationError("the environment variable ORDER_QUEUE_URL is not set")
+    return OrderIntake(_sqs_client(settings), settings.order_queue)
 
 
 def expiry_queues() -> Queues:
@@ -197,8 +221,9 @@ def _store(settings: Settings) -> Store:
 
 
 @cache
-def _committer(settings: Settings) -> Committer:
-    return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
+def _committer(settings: Settings, *, patient: bool = True) -> Committer:
+    lanes = settings.lanes if patient else 0
+    return Committer(_store(settings), executor=executor(), lanes=lanes, patient=patient)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The only code that talks to SQS: dead letters, delays, messages for later, and events that nobody can publish."""
+"""The only code that talks to SQS: dead letters, delays, orders, messages for later, and events that nobody can publish."""
 
 from __future__ import annotations
 
@@ -203,6 +203,37 @@ class SqsCalls:
                 ]
                 return [entry["Id"] for entry in answer.get("Successful", ())]
         return []
+
+
+class OrderIntake:
+    """Where orders are sent to be placed.
+
+    Args:
+        client: An SQS client; `CLIENT_CONFIG` is meant for it.
+        url: The queue's.
+
+    Attributes:
+        errors: What SQS did not do, for the log.
+    """
+
+    def __init__(self, client: SQSClient, url: str) -> None:
+        self._client = client
+        self._url = url
+        self.errors: list[str] = []
+
+    def send(self, body: str) -> bool:
+        """Send one order. Returns whether SQS has it for sure; if not, it may have it all the same."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._client.send_message(QueueUrl=self._url, MessageBody=body)
+            except ConnectionClosedError as error:
+                self.errors.append(str(error))
+            except (BotoCoreError, ClientError) as error:
+                self.errors.append(str(error))
+                return False
+            else:
+                return True
+        return False
 
 
 class UndeliverableEvents:

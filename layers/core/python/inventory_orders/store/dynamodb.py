@@ -36,6 +36,7 @@ from inventory_orders.store.rows import (
     Key,
     Row,
     Table,
+    decode,
     encode,
     expiry_shard,
     key_item,
@@ -75,6 +76,8 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 
 BATCH_GET_LIMIT = 100
 
+# What a list says of an order: what the index byUser holds.
+_LISTED = ("orderId", "status", "createdAt")
 _HOLDS_OF_A_PAGE = 1000
 
 _ALIAS = re.compile(r"#(\w+)")
@@ -118,6 +121,19 @@ class Snapshot:
         self.unreadable.update(other.unreadable)
         self.records.update(other.records)
         self.pages.update(other.pages)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceInList:
+    """A place in the list of a user's orders.
+
+    Attributes:
+        created_at: When the order at that place was written.
+        order_id: The order.
+    """
+
+    created_at: str
+    order_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +276,45 @@ class Store:
         """
         item = self._get_item(product_id)
         return read_product(item) if item is not None else None
+
+    def orders_of(
+        self, user_id: str, limit: int, after: PlaceInList | None
+    ) -> tuple[list[Row], PlaceInList | None]:
+        """List a user's orders, the newest first. Eventually consistent.
+
+        Args:
+            user_id: The user.
+            limit: At most so many.
+            after: Where to go on; None: at the beginning.
+
+        Returns:
+            What the index holds of each, and where to go on; None at the end.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        request: dict[str, Any] = {
+            "TableName": self._tables[Table.ORDERS],
+            "IndexName": "byUser",
+            "KeyConditionExpression": "#userId = :user",
+            "ExpressionAttributeNames": {"#userId": "userId"},
+            "ExpressionAttributeValues": _values({"user": user_id}),
+            "ScanIndexForward": False,
+            "Limit": limit,
+        }
+        if after is not None:
+            request["ExclusiveStartKey"] = encode(
+                {"userId": user_id, "createdAt": after.created_at, "orderId": after.order_id}
+            )
+        response = _call(self._client.query, **request)
+        listed = [
+            {name: value for name, value in decode(item).items() if name in _LISTED}
+            for item in response["Items"]
+        ]
+        if "LastEvaluatedKey" not in response:
+            return listed, None
+        last = decode(response["LastEvaluatedKey"])
+        return listed, PlaceInList(last["createdAt"], last["orderId"])
 
     def _get_item(self, key: Key) -> Item | None:
         response = _call(

@@ -1,0 +1,141 @@
+"""The HTTP API: its routes, who may call them, how often, and what is logged of a call."""
+
+from __future__ import annotations
+
+import json
+
+from aws_cdk import ArnFormat, RemovalPolicy, Stack
+from aws_cdk import aws_apigatewayv2 as apigatewayv2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.settings import Jwt, Settings
+
+ROUTES = (
+    "POST /orders",
+    "GET /orders",
+    "GET /orders/{orderId}",
+    "POST /orders/{orderId}/confirm",
+    "POST /orders/{orderId}/fulfil",
+    "POST /orders/{orderId}/cancel",
+    "POST /orders/{orderId}/returns",
+    "GET /products",
+    "GET /products/{productId}",
+)
+"""What may be called: whatever is no route never reaches the function."""
+
+# Nothing that tells of a person: no path, which has ids in it, no address, no caller.
+_LOGGED = {
+    "requestId": "$context.requestId",
+    "requestTime": "$context.requestTime",
+    "routeKey": "$context.routeKey",
+    "status": "$context.status",
+    "responseLatency": "$context.responseLatency",
+    "integrationLatency": "$context.integrationLatency",
+    "responseLength": "$context.responseLength",
+    "error": "$context.error.message",
+    "integrationError": "$context.integrationErrorMessage",
+    "authorizerError": "$context.authorizer.error",
+}
+
+
+class Api(Construct):
+    """The HTTP API of one stage. Nobody gets in without a signature, or without a token where the settings say so."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        settings: Settings,
+        function: lambda_.Function,
+        log_retention: logs.RetentionDays,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.http_api = apigatewayv2.CfnApi(
+            self,
+            "HttpApi",
+            # A label: the id is its own.
+            name=settings.stack_name,
+            description=f"Inventory and orders, stage {settings.stage}",
+            protocol_type="HTTP",
+            cors_configuration=_cors(settings) if settings.cors else None,
+        )
+        integration = apigatewayv2.CfnIntegration(
+            self,
+            "Integration",
+            api_id=self.http_api.ref,
+            integration_type="AWS_PROXY",
+            integration_uri=function.function_arn,
+            payload_format_version="2.0",
+        )
+        function.add_permission(
+            "HttpApi",
+            principal=iam.ServicePrincipal("apigateway.amazonaws.com"),
+            source_arn=Stack.of(self).format_arn(
+                service="execute-api",
+                resource=self.http_api.ref,
+                resource_name="*",
+                arn_format=ArnFormat.SLASH_RESOURCE_NAME,
+            ),
+        )
+        kind, authorizer = "AWS_IAM", None
+        if settings.jwt is not None:
+            kind, authorizer = "JWT", self._authorizer(settings.jwt)
+        for route in ROUTES:
+            apigatewayv2.CfnRoute(
+                self,
+                route.replace("/", " ").title().replace(" ", "").replace("{", "").replace("}", ""),
+                api_id=self.http_api.ref,
+                route_key=route,
+                target=f"integrations/{integration.ref}",
+                authorization_type=kind,
+                authorizer_id=authorizer,
+            )
+        self.access_log = logs.LogGroup(
+            self,
+            "AccessLog",
+            retention=log_retention,
+            removal_policy=(
+                RemovalPolicy.RETAIN if settings.is_production else RemovalPolicy.DESTROY
+            ),
+        )
+        apigatewayv2.CfnStage(
+            self,
+            "Stage",
+            api_id=self.http_api.ref,
+            stage_name="$default",
+            auto_deploy=True,
+            default_route_settings=apigatewayv2.CfnStage.RouteSettingsProperty(
+                throttling_rate_limit=settings.api_limits.requestsPerSecond,
+                throttling_burst_limit=settings.api_limits.burst,
+            ),
+            access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
+                destination_arn=self.access_log.log_group_arn, format=json.dumps(_LOGGED)
+            ),
+        )
+
+    def _authorizer(self, jwt: Jwt) -> str:
+        authorizer = apigatewayv2.CfnAuthorizer(
+            self,
+            "Authorizer",
+            name="Jwt",
+            api_id=self.http_api.ref,
+            authorizer_type="JWT",
+            identity_source=["$request.header.Authorization"],
+            jwt_configuration=apigatewayv2.CfnAuthorizer.JWTConfigurationProperty(
+                audience=list(jwt.audience), issuer=jwt.issuer
+            ),
+        )
+        return authorizer.ref
+
+
+def _cors(settings: Settings) -> apigatewayv2.CfnApi.CorsProperty:
+    return apigatewayv2.CfnApi.CorsProperty(
+        allow_origins=list(settings.cors),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "If-None-Match", "Prefer"],
+        expose_headers=["ETag", "Location", "Preference-Applied", "Retry-After"],
+        max_age=3600,
+    )

@@ -1,0 +1,95 @@
+"""Who may do what, by what API Gateway has verified of a caller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inventory_orders.api.problems import ProblemError, no_such_order
+from inventory_orders.api.settings import ApiSettings
+from inventory_orders.domain.change import OrderRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request.
+
+    Attributes:
+        customer: The customer's user id; None for an operator, who may do all.
+    """
+
+    customer: str | None
+
+    @classmethod
+    def of(cls, authorizer: Mapping[str, Any], settings: ApiSettings) -> Caller:
+        """The caller, from what API Gateway has verified.
+
+        Raises:
+            ProblemError: It is not known who that is.
+        """
+        if not settings.customers:
+            return cls(None)
+        claims = authorizer.get("jwt", {}).get("claims", {})
+        if settings.operators_claim is not None:
+            name, value = settings.operators_claim
+            if _says(claims.get(name), value):
+                return cls(None)
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject:
+            raise ProblemError(403, "NO_SUBJECT", "the token does not say whose it is (sub)")
+        return cls(subject)
+
+    def may_place_for(self, user_id: str) -> None:
+        """Check that an order may be placed for somebody.
+
+        Raises:
+            ProblemError: The caller is somebody else.
+        """
+        if self.customer not in (None, user_id):
+            raise ProblemError(
+                403, "OTHER_USER", "userId: customers order for themselves; it must be your own id"
+            )
+
+    def may_list(self, user_id: str) -> None:
+        """Check that somebody's orders may be listed.
+
+        Raises:
+            ProblemError: The caller is somebody else. Whether there is such a user is not said.
+        """
+        if self.customer not in (None, user_id):
+            raise ProblemError(
+                403, "OTHER_USER", "userId: customers list their own orders; leave it out"
+            )
+
+    def may_see(self, order: OrderRecord) -> None:
+        """Check that an order may be seen.
+
+        Raises:
+            ProblemError: It is another customer's, which looks as if there were none.
+        """
+        if self.customer not in (None, order.user_id):
+            raise no_such_order(order.order_id)
+
+    def may_operate(self) -> None:
+        """Check that an order may be taken further.
+
+        Raises:
+            ProblemError: The caller is a customer.
+        """
+        if self.customer is not None:
+            raise ProblemError(
+                403,
+                "OPERATORS_ONLY",
+                "orders are confirmed, fulfilled, cancelled and returned by operators",
+            )
+
+
+def _says(claim: object, value: str) -> bool:
+    """Whether a claim is a value, or holds it: API Gateway hands a list over as a text such as `[staff operators]`."""
+    if isinstance(claim, list):
+        return value in claim
+    text = str(claim).lower() if isinstance(claim, bool) else str(claim)
+    in_list = re.fullmatch(r"\[(.*)\]", text, re.DOTALL)
+    return value in re.split(r"[\s,]+", in_list[1]) if in_list else text == value

@@ -1,0 +1,259 @@
+"""Orders: placed, shown, listed, and taken through their lives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from inventory_orders.api.access import Caller
+from inventory_orders.api.cursor import cursor_of, place_of
+from inventory_orders.api.problems import UNREADABLE, ProblemError, later, malformed, no_such_order
+from inventory_orders.api.requests import Answer, Request, checked_id, soon
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.change import (
+    IdempotencyMatch,
+    OrderKey,
+    OrderRecord,
+    OrderStatus,
+    Rejection,
+    RejectionReason,
+)
+from inventory_orders.domain.events import order_as_others_see_it
+from inventory_orders.domain.order import Order
+from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import (
+    CorruptItemError,
+    PoisonMessageError,
+    StoreError,
+    id_reused_error,
+    rejection_error,
+)
+from inventory_orders.invocation import direct, order_commands, runtime
+from inventory_orders.invocation.sqs import OrderIntake
+from inventory_orders.invocation.telemetry import emit_orders, logger
+from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
+from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
+from inventory_orders.store.rows import record_row
+
+MOST_WAIT_SECONDS = 25
+"""API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
+
+MOST_LISTED = 100
+_LISTED = 20
+
+# How often it is looked whether the order has come through the queue: a batch takes a tenth of a second or so.
+_FIRST_LOOK = 0.1
+_LAST_LOOK = 1.0
+
+
+def place_order(request: Request, caller: Caller, context: Any) -> Answer:
+    """Send an order to its queue; or, if the caller prefers to wait, place it at once where that disturbs nobody.
+
+    Raises:
+        InventoryOrdersError: Why it is not placed.
+    """
+    request.parameters(())
+    document = request.json()
+    if not isinstance(document, dict) or "action" in document:
+        raise malformed("the body must be an order, such as docs/api.md shows")
+    order = parse_order_event(document, runtime.hold_seconds())
+    caller.may_place_for(order.user_id)
+    body = json.dumps(document, separators=(",", ":"))
+    if request.wait_seconds is None:
+        _send(runtime.order_intake(), body)
+        return _accepted(order, {})
+    seconds = min(request.wait_seconds, MOST_WAIT_SECONDS)
+    answer = _place_now(order, body, seconds, context)
+    return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
+
+
+def _place_now(order: Order, body: str, seconds: int, context: Any) -> Answer:
+    """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
+    engine = runtime.committer(patient=False)
+    left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
+    deadline = Deadline.after(min(seconds, left), engine.client.clock)
+    outcome = _attempt(engine, order, deadline)
+    if outcome is ChangeStatus.RETURNED:
+        _send(runtime.order_intake(), body)
+    stored = _wait_for(order, engine.client, deadline)
+    if stored is None:
+        return _accepted(order, {"Retry-After": "1"})
+    return _answer_of(stored, is_new=outcome is not ChangeStatus.REPLAYED)
+
+
+def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeStatus:
+    """Try to place an order in a transaction of its own.
+
+    Raises:
+        PoisonMessageError: It can never be placed.
+    """
+    report = engine.apply([order], deadline)
+    # Who goes to the queue has not given up.
+    emit_orders(replace(report, exhausted=()))
+    (outcome,) = report.outcomes
+    if outcome.status is ChangeStatus.ID_REUSED:
+        raise id_reused_error("ORDER_ID_REUSED")
+    if outcome.status is ChangeStatus.INVALID:
+        raise PoisonMessageError(outcome.cause, "DynamoDB does not take the order as it is")
+    return outcome.status
+
+
+def _send(intake: OrderIntake, body: str) -> None:
+    if not intake.send(body):
+        logger.error("SQS did not carry out requests", extra={"errors": intake.errors})
+        raise later("QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again")
+
+
+def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
+    """The order's row, as soon as it is there; None if it does not come in time.
+
+    Raises:
+        PoisonMessageError: It is that of another request.
+    """
+    pause = _FIRST_LOOK
+    while True:
+        stored = _stored(order, client, deadline)
+        if stored is not None:
+            return stored
+        if not client.pause(pause, deadline):
+            return None
+        pause = min(2 * pause, _LAST_LOOK)
+
+
+def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
+    """The order's row, if it is there and can be read."""
+    try:
+        record = client.call(lambda: client.store.get_record(order.record_key), deadline)
+    except (StoreError, CorruptItemError):
+        # The order is where it belongs all the same.
+        return None
+    if not isinstance(record, OrderRecord):
+        return None
+    meaning = order.recognise(record)
+    if meaning is IdempotencyMatch.OTHER_REQUEST:
+        raise id_reused_error("ORDER_ID_REUSED")
+    # A tombstone is to be filled in yet.
+    return record if meaning is IdempotencyMatch.SAME_REQUEST else None
+
+
+def _accepted(order: Order, headers: dict[str, str]) -> Answer:
+    where = f"/orders/{order.order_id}"
+    shown = {"orderId": order.order_id, "status": "ACCEPTED", "location": where}
+    return Answer(202, shown, {"Location": where, **headers})
+
+
+def _answer_of(record: OrderRecord, *, is_new: bool) -> Answer:
+    """What a decided order is answered with. One that is rejected is so for good."""
+    shown = _shown(record)
+    if record.status == OrderStatus.REJECTED:
+        reason = str(record.reason)
+        problem = ProblemError(409, reason, _why(record, reason), {"order": shown})
+        return Answer.of_problem(problem)
+    headers = {"Location": f"/orders/{record.order_id}", "ETag": _etag(record)}
+    status = 201 if is_new and record.status == OrderStatus.PENDING else 200
+    return Answer(status, shown, headers)
+
+
+def _why(record: OrderRecord, reason: str) -> str:
+    """A rejection in words."""
+    try:
+        known = RejectionReason(reason)
+    except ValueError:
+        return "the order is rejected"
+    about = record.shortage.product_id if record.shortage is not None else "a product"
+    return rejection_error(Rejection(known, about, record.shortage)).message
+
+
+def get_order(request: Request, caller: Caller, order_id: str) -> Answer:
+    """Show an order as it stands, strongly consistent.
+
+    Raises:
+        InventoryOrdersError: Why it cannot be shown.
+    """
+    request.parameters(())
+    key = OrderKey(checked_id("orderId", order_id))
+    client = runtime.committer().client
+    record = client.call(lambda: client.store.get_record(key), soon(client.clock))
+    # What a cancellation left that came before its order is no order yet.
+    if not isinstance(record, OrderRecord) or record.user_id is None:
+        raise no_such_order(order_id)
+    caller.may_see(record)
+    return Answer.of_state(request, _shown(record), _etag(record))
+
+
+def list_orders(request: Request, caller: Caller) -> Answer:
+    """List a user's orders, the newest first: what the index knows, which is a moment behind.
+
+    Raises:
+        InventoryOrdersError: Why they cannot be listed.
+    """
+    query = request.parameters(("userId", "limit", "cursor"))
+    user_id = query.get("userId", caller.customer)
+    if user_id is None:
+        raise malformed("userId: is missing; name the user whose orders are wanted", "userId")
+    checked_id("userId", user_id)
+    caller.may_list(user_id)
+    after = place_of(user_id, query["cursor"]) if "cursor" in query else None
+    limit = _limit(query.get("limit", str(_LISTED)))
+    client = runtime.committer().client
+    orders, end = client.call(
+        lambda: client.store.orders_of(user_id, limit, after), soon(client.clock)
+    )
+    shown: dict[str, Any] = {"orders": orders}
+    if end is not None:
+        shown["next"] = cursor_of(user_id, end)
+    return Answer(200, shown)
+
+
+def _limit(given: str) -> int:
+    if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MOST_LISTED:
+        return int(given)
+    raise malformed(f"limit: must be a whole number from 1 to {MOST_LISTED}", "limit")
+
+
+def change_order(
+    request: Request, caller: Caller, order_id: str, action: str, context: Any
+) -> Answer:
+    """Take an order further: `confirm`, `fulfil`, `cancel` or `return`.
+
+    Raises:
+        InventoryOrdersError: Why not.
+    """
+    caller.may_operate()
+    request.parameters(())
+    said: Any = {}
+    if action == "return":
+        said = request.json()
+        if not isinstance(said, dict):
+            raise malformed("the body must be a return, such as docs/api.md shows")
+        for name in ("action", "orderId"):
+            if name in said:
+                raise malformed(f"{name}: is said by the path; remove it", name)
+    else:
+        request.no_body()
+    document = parse_command({"action": action, "orderId": order_id, **said}, "change_orders")
+    command = order_command(document, SystemClock().now())
+    answer = order_commands.carry_out(command, context)
+    match answer.get("result"):
+        case "REFUSED" if answer["reason"] == RejectionReason.UNKNOWN_ORDER:
+            raise no_such_order(order_id)
+        case "REFUSED":
+            raise ProblemError(409, answer["reason"], answer["message"])
+        case "RETRY_LATER" if answer["reason"].startswith("CORRUPT"):
+            raise ProblemError(500, answer["reason"], UNREADABLE)
+        case "RETRY_LATER":
+            seconds = answer.get("retryAfterSeconds", 0.0)
+            raise later(answer["reason"], "nothing is changed; send the same again", seconds)
+    client = runtime.committer().client
+    return Answer(200, answer | direct.of_order(order_id, client, soon(client.clock)))
+
+
+def _shown(record: OrderRecord) -> dict[str, Any]:
+    return order_as_others_see_it(record_row(record))
+
+
+def _etag(record: OrderRecord) -> str:
+    return f'"{record.version}"'

@@ -1,0 +1,93 @@
+"""What goes wrong with a request, as problem documents (RFC 9457) with the codes of dead letters and direct answers."""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+from typing import Any
+
+from inventory_orders.errors import (
+    CannotAnnounceError,
+    CorruptItemError,
+    InventoryOrdersError,
+    OutcomeUnknownError,
+    PoisonMessageError,
+    ThrottledError,
+)
+
+SHORT_WAIT_SECONDS = 1
+"""After which to ask again, where nothing better is known."""
+
+UNREADABLE = "what is stored cannot be read; an operator has to repair it"
+"""Says so of a row that breaks its table's contract."""
+
+
+class ProblemError(InventoryOrdersError):
+    """An answer other than a success.
+
+    Attributes:
+        status: Of HTTP.
+        code: Stable name of the cause, for machines.
+        detail: What to do about it.
+        more: Further members of the document.
+        retry_after: Whole seconds after which the same request may succeed; None if that is not the way.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        more: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(f"{status} {code}")
+        self.status = HTTPStatus(status)
+        self.code = code
+        self.detail = detail
+        self.more = more or {}
+        self.retry_after = retry_after
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The body."""
+        return {
+            "title": self.status.phrase,
+            "status": self.status.value,
+            "code": self.code,
+            "detail": self.detail,
+        } | self.more
+
+
+def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> ProblemError:
+    """A request that can never succeed as it is."""
+    return ProblemError(400, code, detail, {"field": field} if field else None)
+
+
+def no_such_order(order_id: str) -> ProblemError:
+    """There is none, or it is not the caller's: both look the same."""
+    return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")
+
+
+def later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
+    """Nothing is decided, and the same request may succeed later."""
+    return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or SHORT_WAIT_SECONDS)
+
+
+def of_error(error: InventoryOrdersError) -> ProblemError:
+    """What an error of the service means for the sender of a request."""
+    match error:
+        case ProblemError():
+            return error
+        case PoisonMessageError(code=code) if code.endswith("ID_REUSED"):
+            return ProblemError(409, code, error.message)
+        case PoisonMessageError():
+            return malformed(error.message, error.field, error.code)
+        case ThrottledError() | OutcomeUnknownError():
+            # What DynamoDB says is nothing to a caller.
+            return later(error.code, "the tables did not answer in time; send the same again")
+        case CorruptItemError() | CannotAnnounceError():
+            return ProblemError(500, error.code, UNREADABLE)
+    return ProblemError(
+        500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
+    )

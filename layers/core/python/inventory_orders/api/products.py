@@ -1,0 +1,98 @@
+"""Products as a shop shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from inventory_orders.api.problems import ProblemError, malformed
+from inventory_orders.api.requests import Answer, Request, checked_id, soon
+from inventory_orders.api.settings import ApiSettings
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.reader import read
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
+
+Shown = dict[str, Any]
+
+
+def get_product(
+    request: Request,
+    product_id: str,
+    client: RetryingClient,
+    settings: ApiSettings,
+) -> Answer:
+    """One product.
+
+    Raises:
+        InventoryOrdersError: Why it cannot be shown.
+    """
+    request.parameters(())
+    checked_id("productId", product_id)
+    product = _products([product_id], client)[product_id]
+    if product is None:
+        raise ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
+    # The version alone would not do: it restarts at 1 when a product is deleted and made again.
+    etag = f'"{product.version}-{product.created_at}"'
+    return Answer.of_state(request, shown_product(product, settings), etag)
+
+
+def get_products(request: Request, client: RetryingClient, settings: ApiSettings) -> Answer:
+    """Several products, and which of them there are not.
+
+    Raises:
+        InventoryOrdersError: Why they cannot be shown.
+    """
+    given = request.parameters(("ids",)).get("ids")
+    if not given:
+        raise malformed("ids: is missing; name products, such as ids=tea-earl-grey,milk", "ids")
+    ids = list(dict.fromkeys(given.split(",")))
+    if len(ids) > BATCH_GET_LIMIT:
+        raise malformed(
+            f"ids: may name at most {BATCH_GET_LIMIT} products, but names {len(ids)}", "ids"
+        )
+    for product_id in ids:
+        checked_id("productId", product_id)
+    found = _products(ids, client)
+    shown = [shown_product(product, settings) for product in found.values() if product is not None]
+    unknown = [product_id for product_id, product in found.items() if product is None]
+    return Answer(200, {"products": shown, "unknown": unknown})
+
+
+def _products(ids: Sequence[str], client: RetryingClient) -> dict[str, Product | None]:
+    """Read products, in the order of their ids as given."""
+    snapshot = read(client, None, ids, soon(client.clock), CommitStats())
+    if snapshot.unreadable:
+        raise CorruptItemError(next(iter(snapshot.unreadable.values())), "CORRUPT_PRODUCT")
+    if snapshot.unprocessed:
+        raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product")
+    return {product_id: snapshot.products[product_id] for product_id in ids}
+
+
+def shown_product(product: Product, settings: ApiSettings) -> Shown:
+    """A product as everybody may see it."""
+    shown: Shown = {
+        "productId": product.product_id,
+        "availability": availability(product),
+        "name": product.name,
+        "price": product.price,
+    }
+    if settings.shows_numbers:
+        # What lies in lanes is not added up: that would be a read of each, for a number that is old when it arrives.
+        # Lanes hold units only of what is plentiful.
+        name = "unitsAtLeast" if product.lent_to else "units"
+        shown[name] = max(0, product.stock_count)
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def availability(product: Product) -> str:
+    """What to tell a customer. Units in lanes need not be known for it: while there are any, the product is `ACTIVE`."""
+    if product.status is ProductStatus.DISCONTINUED:
+        return "DISCONTINUED"
+    if product.available <= 0:
+        return "OUT"
+    if product.stock_count <= 0:
+        return "BACKORDER"
+    return "LOW" if product.status is ProductStatus.LOW_STOCK else "IN_STOCK"

@@ -1,0 +1,195 @@
+"""What a request holds, checked: its body, its query, its preferences."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from inventory_orders.api.problems import ProblemError, malformed
+from inventory_orders.clock import Clock, Deadline
+from inventory_orders.messages.parse import json_schema
+from inventory_orders.messages.strict_json import shown_key, strict_json
+
+MOST_BODY_BYTES = 262_144
+"""What a body may have: the older quota of an SQS message, which holds everywhere."""
+
+_READ_SECONDS = 3.0
+
+_JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
+_WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as API Gateway hands it over.
+
+    Attributes:
+        headers: By name in lower case.
+        query: By name; several of one name are joined by commas.
+        body: As it was sent, or in Base64.
+        is_base64: Whether it is.
+        authorizer: What API Gateway knows of the caller.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+    is_base64: bool = False
+    authorizer: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_event(cls, event: Mapping[str, Any]) -> Request:
+        """Read an event of an HTTP API, payload format 2.0."""
+        headers = event.get("headers") or {}
+        return cls(
+            headers={name.lower(): value for name, value in headers.items()},
+            query=event.get("queryStringParameters") or {},
+            body=event.get("body") or "",
+            is_base64=bool(event.get("isBase64Encoded")),
+            authorizer=event.get("requestContext", {}).get("authorizer") or {},
+        )
+
+    def text(self) -> str:
+        """The body.
+
+        Raises:
+            ProblemError: It is too long, or no UTF-8.
+        """
+        sent = base64.b64decode(self.body) if self.is_base64 else self.body.encode(errors="replace")
+        if len(sent) > MOST_BODY_BYTES:
+            raise ProblemError(
+                413,
+                "BODY_TOO_LARGE",
+                f"a body may have at most {MOST_BODY_BYTES:,} bytes, but has {len(sent):,}",
+            )
+        try:
+            return sent.decode()
+        except UnicodeDecodeError:
+            raise malformed("the body is not UTF-8", code="INVALID_JSON") from None
+
+    def json(self) -> Any:
+        """The body as JSON, read as strictly as a message.
+
+        Raises:
+            ProblemError: It is too long, or says that it is something else.
+            PoisonMessageError: It is no JSON.
+        """
+        text = self.text()
+        given = self.headers.get("content-type", "")
+        if not _JSON.fullmatch(given.strip()):
+            raise ProblemError(
+                415,
+                "UNSUPPORTED_MEDIA_TYPE",
+                "send the body as JSON in UTF-8, and say so: Content-Type: application/json",
+            )
+        return strict_json(text)
+
+    def no_body(self) -> None:
+        """Check that there is none, or an empty object.
+
+        Raises:
+            ProblemError: There is something in it.
+            PoisonMessageError: It is no JSON.
+        """
+        if self.text().strip() and self.json() != {}:
+            raise malformed("this request takes no body; the path says all")
+
+    def parameters(self, known: Collection[str]) -> Mapping[str, str]:
+        """The query.
+
+        Raises:
+            ProblemError: It holds something unknown.
+        """
+        for name in self.query:
+            if name not in known:
+                raise malformed(
+                    f"{shown_key(name)}: is no parameter; remove it, or correct it to one of {', '.join(known)}"
+                    if known
+                    else f"{shown_key(name)}: this request takes no parameters; remove it",
+                    shown_key(name),
+                )
+        return self.query
+
+    @property
+    def wait_seconds(self) -> int | None:
+        """For how long the caller prefers to wait (RFC 7240); None if it did not say, or not in a way to understand."""
+        for preference in self.headers.get("prefer", "").split(","):
+            if found := _WAIT.fullmatch(preference.strip()):
+                return int(found[1])
+        return None
+
+    def knows(self, etag: str) -> bool:
+        """Whether the caller has this very state already (`If-None-Match`)."""
+        given = self.headers.get("if-none-match", "")
+        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
+        return bool(known & {etag, "*"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        status: Of HTTP.
+        document: The body, from 400 on a problem document; None if there is none.
+        headers: Beside the type of the body.
+    """
+
+    status: int
+    document: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_problem(cls, problem: ProblemError) -> Answer:
+        """What is wrong."""
+        wait = problem.retry_after
+        return cls(
+            problem.status,
+            problem.document,
+            {} if wait is None else {"Retry-After": str(wait)},
+        )
+
+    @classmethod
+    def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> Answer:
+        """What there is, unless the caller has it already."""
+        headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+        if request.knows(etag):
+            return cls(304, headers=headers)
+        return cls(200, document, headers)
+
+
+def is_request(event: object) -> TypeGuard[dict[str, Any]]:
+    """Whether an event is a request of an HTTP API, payload format 2.0."""
+    if not isinstance(event, dict) or event.get("version") != "2.0":
+        return False
+    context = event.get("requestContext")
+    if not isinstance(context, dict) or not isinstance(context.get("http"), dict):
+        return False
+    texts = (
+        event.get("rawPath"),
+        context.get("stage"),
+        context["http"].get("method"),
+        context["http"].get("path"),
+    )
+    return all(isinstance(text, str) for text in texts)
+
+
+def checked_id(name: str, value: str) -> str:
+    """An id of the order's schema: `orderId`, `userId` or `productId`.
+
+    Raises:
+        ProblemError: It cannot be one.
+    """
+    properties = json_schema("order")["properties"]
+    wanted = properties.get(name) or properties["items"]["items"]["properties"][name]
+    if not re.fullmatch(wanted["pattern"].removesuffix("$"), value):
+        raise malformed(f"{name}: must be {wanted['description']}", name)
+    return value
+
+
+def soon(clock: Clock) -> Deadline:
+    """When to give up a read: who asks would rather ask again than wait."""
+    return Deadline.after(_READ_SECONDS, clock)

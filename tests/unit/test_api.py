@@ -1,0 +1,1002 @@
+"""The HTTP API on moto: every route, and every status code that it can answer."""
+
+import base64
+import json
+import os
+import random
+import re
+import sys
+import time
+
+import boto3
+import jsonschema
+import pytest
+import yaml
+
+from infra.api import ROUTES
+from inventory_orders.api import problems
+from inventory_orders.api.access import Caller
+from inventory_orders.api.cursor import cursor_of, place_of
+from inventory_orders.api.problems import ProblemError
+from inventory_orders.api.products import availability
+from inventory_orders.api.settings import ApiSettings
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
+from inventory_orders.invocation import runtime
+from inventory_orders.invocation.sqs import OrderIntake
+from inventory_orders.invocation.telemetry import logger
+from inventory_orders.messages.parse import json_schema
+from inventory_orders.store.dynamodb import PlaceInList
+from local import ROOT
+from local.invoke import FakeContext, load_handler, moto_stack
+from tests.support.memory_store import FakeClock, product
+from tests.support.messages import sqs_event
+from tests.support.moto_aws import forget_what_handlers_made, moto_aws, put_rows
+
+TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
+SCARCE = "tea-last-packet"
+ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 2}]}
+JSON = {"content-type": "application/json"}
+OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
+
+
+CONTRACT = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
+
+
+def resolved(value):
+    """A part of the contract, with what it refers to in its place."""
+    if isinstance(value, dict) and "$ref" in value:
+        found = CONTRACT
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            found = found[name]
+        return resolved(found)
+    if isinstance(value, dict):
+        return {name: resolved(inner) for name, inner in value.items()}
+    return [resolved(inner) for inner in value] if isinstance(value, list) else value
+
+
+OPERATIONS = {
+    (method.upper(), path): resolved(operation)
+    for path, operations in CONTRACT["paths"].items()
+    for method, operation in operations.items()
+    if method != "parameters"
+}
+FROM_API_GATEWAY_ONLY = {(*route, status) for route in OPERATIONS for status in (401, 429)} | {
+    ("POST", "/orders", 500)
+}
+
+
+PATTERNS = {route: re.compile(re.sub(r"{\w+}", "[^/]*", route[1])) for route in OPERATIONS}
+
+
+def check_contract(method, path, said):
+    """What was answered must be what the contract says."""
+    routes = [r for r in OPERATIONS if r[0] == method and PATTERNS[r].fullmatch(path)]
+    if not routes:
+        assert said.status == 404
+        return
+    answer = OPERATIONS[routes[0]]["responses"][str(said.status)]
+    assert said.headers.keys() >= REQUIRED_HEADERS.get((*routes[0], said.status), set())
+    if said.document is None:
+        assert "content" not in answer
+        return
+    kind = said.headers["Content-Type"]
+    key = (*routes[0], said.status, kind)
+    if key not in VALIDATORS:
+        VALIDATORS[key] = jsonschema.Draft202012Validator(answer["content"][kind]["schema"])
+    VALIDATORS[key].validate(said.document)
+
+
+VALIDATORS = {}
+REQUIRED_HEADERS = {
+    ("POST", "/orders", 200): {"Location", "ETag"},
+    ("POST", "/orders", 201): {"Location", "ETag"},
+    ("POST", "/orders", 202): {"Location"},
+    ("GET", "/orders/{orderId}", 200): {"ETag"},
+    ("GET", "/products/{productId}", 200): {"ETag"},
+    **{(*route, 503): {"Retry-After"} for route in OPERATIONS},
+}
+
+
+class Api:
+    """Sends requests to the handler as API Gateway does."""
+
+    def __init__(self):
+        self.handler = load_handler("api").lambda_handler
+
+    def __call__(
+        self, method, path, body=None, headers=JSON, query=None, claims=None, seconds=30.0, **more
+    ):
+        authorizer = {"iam": {"userArn": "x"}} if claims is None else {"jwt": {"claims": claims}}
+        event = {
+            "version": "2.0",
+            "rawPath": path,
+            "headers": headers,
+            "requestContext": {
+                "authorizer": authorizer,
+                "http": {"method": method, "path": path},
+                "stage": "$default",
+            },
+            "body": body if isinstance(body, str) or body is None else json.dumps(body),
+            "isBase64Encoded": False,
+            **({"queryStringParameters": query} if query else {}),
+            **more,
+        }
+        said = Said(self.handler(event, FakeContext("api", seconds)))
+        check_contract(method, path, said)
+        return said
+
+
+class Said:
+    def __init__(self, answer):
+        self.status = answer["statusCode"]
+        self.text = answer.get("body") or ""
+        self.document = json.loads(self.text) if self.text else None
+        self.headers = dict(answer["headers"])
+        if self.status >= 400:
+            assert self.headers["Content-Type"] == "application/problem+json"
+            assert self.document["status"] == self.status
+            assert self.document["detail"]
+            assert self.document["title"]
+
+    @property
+    def code(self):
+        return self.status, self.document.get("code")
+
+
+@pytest.fixture(scope="module")
+def shop(stocked_rows):
+    """One set of tables and queues for all of these tests, and the rows of the tea shop's catalogue."""
+    with moto_aws():
+        environment = moto_stack(products=())
+        os.environ.update(environment)
+        put_rows(boto3.client("dynamodb"), stocked_rows)
+        forget_what_handlers_made()
+        yield stocked_rows, environment["ORDER_QUEUE_URL"]
+        forget_what_handlers_made()
+
+
+@pytest.fixture
+def api(shop):
+    """The API of a shop that has just opened."""
+    yield Api()
+    rows, queue = shop
+    tables = boto3.client("dynamodb")
+    for item in tables.scan(TableName="Orders")["Items"]:
+        tables.delete_item(TableName="Orders", Key={"orderId": item["orderId"]})
+    (tea,) = (row for row in rows["Products"] if row["productId"]["S"] == TEA)
+    tables.put_item(TableName="Products", Item=tea)
+    taken_off(queue)
+    # A new process knows nothing of rivals; its clients cost more than all the rest.
+    runtime._committer.cache_clear()
+
+
+@pytest.fixture
+def customers(api, monkeypatch):
+    """The API as customers with a token reach it."""
+    monkeypatch.setenv("CALLERS", "jwt")
+    monkeypatch.setenv("OPERATORS_CLAIM_NAME", "cognito:groups")
+    monkeypatch.setenv("OPERATORS_CLAIM_VALUE", "operators")
+    return api
+
+
+def queued():
+    """What waits in the order queue, and remains there."""
+    return [message["Body"] for message in messages()]
+
+
+def messages(url=None):
+    url = url or os.environ["ORDER_QUEUE_URL"]
+    answer = boto3.client("sqs").receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0
+    )
+    return answer.get("Messages", [])
+
+
+def taken_off(url=None):
+    """What waited in the order queue, and is gone now."""
+    sqs, url = boto3.client("sqs"), url or os.environ["ORDER_QUEUE_URL"]
+    bodies = []
+    while found := messages(url):
+        bodies += [message["Body"] for message in found]
+        for message in found:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return bodies
+
+
+def work_off(*bodies):
+    """What the workers do with what waits in the order queue, or with other orders that overtake it."""
+    event = sqs_event(*(bodies or taken_off()))
+    load_handler("place_orders").lambda_handler(event, FakeContext("place_orders"))
+
+
+def place(api, order_id="o-1", quantity=2, product_id=TEA, user="u-7", claims=None, **more):
+    body = {
+        "orderId": order_id,
+        "userId": user,
+        "items": [{"productId": product_id, "quantity": quantity}],
+    }
+    return api("POST", "/orders", body | more, JSON | {"prefer": "wait=5"}, claims=claims)
+
+
+def stock(product_id=TEA):
+    key = {"productId": {"S": product_id}}
+    return int(
+        boto3.client("dynamodb").get_item(TableName="Products", Key=key)["Item"]["stockCount"]["N"]
+    )
+
+
+# ---------------------------------------------------------------------- the contract
+
+
+def test_the_contract_the_template_and_the_handler_have_the_same_routes(api):
+    assert {f"{method} {path}" for method, path in OPERATIONS} == set(ROUTES)
+    app = load_handler("api").app
+    handled = {(route.method, route.path) for route in (*app._static_routes, *app._dynamic_routes)}
+    in_python = re.compile("(?<!^)(?=[A-Z])")
+    expected = {
+        (method, re.sub(r"{(\w+)}", lambda m: f"<{in_python.sub('_', m[1]).lower()}>", path))
+        for method, path in OPERATIONS
+    }
+    assert handled == expected
+
+
+def without_words(schema):
+    """What a schema demands, without what it says to people."""
+    if isinstance(schema, dict):
+        return {
+            name: without_words(inner)
+            for name, inner in schema.items()
+            if name not in ("$schema", "title", "description", "examples")
+        }
+    return schema
+
+
+def test_what_may_be_sent_is_what_the_messages_are_checked_against():
+    schemas = CONTRACT["components"]["schemas"]
+    assert without_words(resolved(schemas["NewOrder"])) == without_words(json_schema("order"))
+    command = json_schema("commands")["change_orders"]["return"]
+    for said_by_the_path in ("action", "orderId"):
+        command = {
+            **command,
+            "required": [name for name in command["required"] if name != said_by_the_path],
+            "properties": {
+                name: inner
+                for name, inner in command["properties"].items()
+                if name != said_by_the_path
+            },
+        }
+    assert without_words(resolved(schemas["Return"])) == without_words(command)
+
+
+def test_every_example_of_the_contract_gets_a_good_answer(api):
+    """In the order of an order's life, as the contract has it."""
+    path_of = {"orderId": "o-1001", "productId": TEA}
+    for (method, path), operation in sorted(
+        OPERATIONS.items(), key=lambda item: LIFE.index(item[1]["operationId"])
+    ):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        parameters = operation.get("parameters", [])
+        query = {
+            parameter["name"]: given if isinstance(given, str) else ",".join(given)
+            for parameter in parameters
+            if parameter["in"] == "query" and (given := parameter.get("example"))
+        }
+        headers = {
+            parameter["name"]: parameter["example"]
+            for parameter in parameters
+            if parameter["in"] == "header" and parameter["name"] == "Prefer"
+        }
+        where = re.sub(r"{(\w+)}", lambda found: path_of[found[1]], path)
+        said = api(method, where, content.get("example"), JSON | headers, query=query)
+        good = (409,) if operation["operationId"] == "cancelOrder" else (200, 201)
+        assert said.status in good, (method, path, said.text)
+
+
+LIFE = [
+    *("placeOrder", "getOrder", "listOrders", "confirmOrder", "fulfilOrder", "takeBack"),
+    *("getProducts", "getProduct", "cancelOrder"),
+]
+
+
+BACK = {"returnId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
+
+
+def statuses_seen(api, monkeypatch):
+    """Get each status from each route. Returns pairs of both."""
+    wait = JSON | {"prefer": "wait=5"}
+    commands = ("confirm", "fulfil", "cancel", "returns")
+    seen = set()
+
+    def see(method, path, *given, claims=OPERATOR, **more):
+        route = re.sub("(?<=/orders/)[^/]+", "{orderId}", path)
+        route = re.sub("(?<=/products/)[^/]+", "{productId}", route)
+        seen.add(((method, route), api(method, path, *given, claims=claims, **more).status))
+
+    too_large = "x" * 262_145
+    for body, headers in (
+        *((ORDER, wait), (ORDER, wait), (ORDER, JSON), (ORDER | {"userId": "u-8"}, wait)),
+        *(("{", JSON), (ORDER, {}), (too_large, JSON)),
+    ):
+        see("POST", "/orders", body, headers)
+    see("POST", "/orders", ORDER, claims={"sub": "u-8"})
+    for path in ("/orders/o-1", f"/products/{TEA}"):
+        see("GET", path)
+        see("GET", path, headers={"if-none-match": "*"})
+    for path in ("/orders/o-2", "/orders/o 2", "/products/p-2", "/products/p 2"):
+        see("GET", path)
+    see("GET", "/orders", query={"userId": "u-7"})
+    see("GET", "/orders", query={"userId": "u-7"}, claims={"sub": "u-8"})
+    see("GET", "/orders")
+    see("GET", "/products", query={"ids": TEA})
+    see("GET", "/products")
+    for path in ("/orders/o-1", "/products", f"/products/{TEA}"):
+        see("GET", path, claims={})
+    see("POST", "/orders/o-1/fulfil")
+    for command in commands:
+        path = f"/orders/o-1/{command}"
+        body = BACK if command == "returns" else None
+        see("POST", path, body, claims={"sub": "u-7"})
+        see("POST", f"/orders/o-2/{command}", body)
+        see("POST", path, "{")
+        see("POST", path, too_large)
+        see("POST", path, {"why": 1}, {})
+        see("POST", path, BACK | {"returnId": "rt-2"} if body else None)
+        if command == "fulfil":
+            place(api, "o-3", claims=OPERATOR)
+            api("POST", "/orders/o-3/cancel", claims=OPERATOR)
+    see("POST", "/orders/o-1/cancel")
+    place(api, "o-4", claims=OPERATOR)
+    see("POST", "/orders/o-4/cancel")
+    see("POST", "/orders/o-4/confirm")
+    see("POST", "/orders/o-4/returns", BACK)
+    unreadable = {"orderId": {"S": "o-5"}, "userId": {"S": "u"}, "items": {"S": "?"}}
+    boto3.client("dynamodb").put_item(TableName="Orders", Item=unreadable)
+    for command in commands:
+        see("POST", f"/orders/o-5/{command}", BACK if command == "returns" else None)
+    for error in (
+        ThrottledError("ThrottlingException", "x"),
+        StoreUnavailableError("AccessDeniedException", "x"),
+    ):
+        broken(monkeypatch, error)
+        monkeypatch.setattr(OrderIntake, "send", lambda *_: False)
+        see("POST", "/orders", ORDER)
+        for path in ("/orders/o-1", f"/products/{TEA}"):
+            see("GET", path)
+        see("GET", "/orders", query={"userId": "u-7"})
+        see("GET", "/products", query={"ids": TEA})
+        for command in commands:
+            see("POST", f"/orders/o-1/{command}", BACK if command == "returns" else None)
+    return seen
+
+
+def broken(monkeypatch, error):
+    """Let every request to the tables fail."""
+
+    def fail(*_, **__):
+        raise error
+
+    client = runtime.committer().client
+    client.clock = FakeClock()
+    for name in ("get_record", "orders_of", "read"):
+        monkeypatch.setattr(client.store, name, fail)
+
+
+def test_every_status_of_the_contract_is_seen(customers, monkeypatch):
+    """What the contract promises is answered: each status of each route, but for those of API Gateway alone."""
+    seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}
+    promised = {
+        (*route, int(status))
+        for route, operation in OPERATIONS.items()
+        for status in operation["responses"]
+    }
+    assert promised - FROM_API_GATEWAY_ONLY == seen
+
+
+# ---------------------------------------------------------------------- POST /orders
+
+
+def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
+    said = api("POST", "/orders", ORDER)
+    assert said.status == 202
+    assert said.headers["Location"] == "/orders/o-1"
+    assert said.document == {"orderId": "o-1", "status": "ACCEPTED", "location": "/orders/o-1"}
+    assert [json.loads(body) for body in queued()] == [ORDER]
+    assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
+    work_off()
+    assert api("GET", "/orders/o-1").document["status"] == "PENDING"
+
+
+def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
+    said = place(api, holdSeconds=900, attributes={"channel": "web"})
+    assert said.status == 201
+    assert said.headers["Location"] == "/orders/o-1"
+    assert said.headers["ETag"] == '"1"'
+    assert said.headers["Preference-Applied"] == "wait=5"
+    assert said.document["status"] == "PENDING"
+    assert said.document["items"] == [{"productId": TEA, "quantity": 2}]
+    assert said.document["expiresAt"] > said.document["createdAt"]
+    assert said.document["attributes"] == {"channel": "web"}
+    assert (queued(), stock()) == ([], 58)
+
+
+def test_the_same_order_again_is_answered_with_200_and_taken_once(api):
+    assert place(api).status == 201
+    again = place(api)
+    assert (again.status, again.document["status"], stock()) == (200, "PENDING", 58)
+
+
+def test_a_rejection_is_an_answer_and_stays_one(api):
+    for _ in range(2):
+        said = place(api, quantity=61)
+        assert said.code == (409, "INSUFFICIENT_STOCK")
+        assert said.document["order"]["status"] == "REJECTED"
+        assert said.document["order"]["shortage"]["available"] == 60
+        assert "61 wanted, 60 available" in said.document["detail"]
+        assert said.headers["Preference-Applied"] == "wait=5"
+
+
+def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
+    assert place(api, product_id="no-such-tea").code == (409, "UNKNOWN_PRODUCT")
+
+
+def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
+    place(api)
+    assert place(api, user="u-8").code == (409, "ORDER_ID_REUSED")
+    assert api("POST", "/orders", ORDER | {"userId": "u-8"}).status == 202
+
+
+@pytest.fixture
+def slow(api):
+    """Virtual time for who waits, and a product on which rivals were met."""
+    engine = runtime.committer(patient=False)
+    engine.client.clock = FakeClock(time.time())
+    engine.client.contention._clock = engine.client.clock
+    engine.client.contention.observe_conflict(TEA)
+    return engine.client.clock
+
+
+def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, slow):
+    slow.on_sleep = lambda: len(slow.slept) == 2 and work_off()
+    said = place(api)
+    assert (said.status, said.document["status"]) == (201, "PENDING")
+    assert slow.slept == [0.1, 0.2]
+    assert stock() == 58
+
+
+def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, slow):
+    said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
+    assert said.status == 202
+    assert said.headers["Location"] == "/orders/o-1"
+    assert said.headers["Retry-After"] == "1"
+    assert said.headers["Preference-Applied"] == "wait=25"
+    assert 23 < sum(slow.slept) <= 25, "API Gateway ends a request after 30 s"
+    assert len(queued()) == 1
+
+
+def test_nobody_waits_longer_than_the_function_may_run(api, slow):
+    said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
+    assert said.status == 202
+    assert sum(slow.slept) <= 6.0
+
+
+def test_another_order_that_comes_through_first_under_the_id_is_told(api, slow):
+    slow.on_sleep = lambda: work_off(json.dumps(ORDER | {"userId": "u-8"}))
+    assert place(api).code == (409, "ORDER_ID_REUSED")
+
+
+def test_an_order_that_was_cancelled_beforehand_says_so(api):
+    boto3.client("dynamodb").put_item(
+        TableName="Orders",
+        Item={
+            "orderId": {"S": "o-1"},
+            "items": {"L": []},
+            "status": {"S": "CANCELLED"},
+            "createdAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
+            "lastUpdatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"},
+            "_version": {"N": "1"},
+        },
+    )
+    assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
+    said = place(api)
+    assert (said.status, said.document["status"], stock()) == (200, "CANCELLED", 60)
+
+
+def test_a_preference_that_cannot_be_understood_is_ignored(api):
+    for prefer in ("wait=soon", "wait=-1", "wait", "return=minimal", "wait=" + "9" * 10):
+        said = api("POST", "/orders", ORDER, JSON | {"prefer": prefer})
+        assert said.status == 202
+        assert "Preference-Applied" not in said.headers
+
+
+NO_ORDERS = [
+    ("{", "INVALID_JSON", None),
+    ("", "INVALID_JSON", None),
+    ('{"orderId": "o", "orderId": "o"}', "INVALID_JSON", "orderId"),
+    ("[" * 100_000, "INVALID_JSON", None),
+    ("[]", "SCHEMA_VIOLATION", None),
+    ("null", "SCHEMA_VIOLATION", None),
+    ("{}", "UNSUPPORTED_EVENT", None),
+    (ORDER | {"action": "place"}, "SCHEMA_VIOLATION", None),
+    (ORDER | {"orderId": "o 1"}, "SCHEMA_VIOLATION", "orderId"),
+    (ORDER | {"orderId": "' OR '1'='1"}, "SCHEMA_VIOLATION", "orderId"),
+    (ORDER | {"items": []}, "SCHEMA_VIOLATION", "items"),
+    (ORDER | {"price": 1}, "SCHEMA_VIOLATION", "price"),
+    (
+        ORDER | {"items": [{"productId": f"p{n}", "quantity": 1} for n in range(100)]},
+        "TOO_MANY_PRODUCTS",
+        "items",
+    ),
+]
+
+
+@pytest.mark.parametrize("prefer", [{}, {"prefer": "wait=5"}])
+def test_what_is_no_order_is_refused_and_sent_nowhere(api, prefer):
+    for body, code, field in NO_ORDERS:
+        said = api("POST", "/orders", body, JSON | prefer)
+        assert said.code == (400, code), body
+        assert said.document.get("field") == field
+    assert queued() == []
+
+
+def test_a_body_may_have_256_kib(api):
+    fits = json.dumps(ORDER).ljust(262_144)
+    assert api("POST", "/orders", fits).status == 202
+    assert api("POST", "/orders", fits + " ").code == (413, "BODY_TOO_LARGE")
+    in_two_bytes = '"' + "é" * 131_072 + '"'
+    assert api("POST", "/orders", in_two_bytes).code == (413, "BODY_TOO_LARGE")
+
+
+def test_a_body_of_another_type_is_refused(api):
+    for kind in ("application/x-www-form-urlencoded", "application/json; charset=latin-1"):
+        said = api("POST", "/orders", ORDER, {"content-type": kind})
+        assert said.code == (415, "UNSUPPORTED_MEDIA_TYPE")
+    assert api("POST", "/orders", ORDER, {}).code == (415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
+    headers = {"Content-Type": 'Application/JSON; charset="UTF-8"'}
+    text = base64.b64encode(json.dumps(ORDER).encode()).decode()
+    assert api("POST", "/orders", text, headers, isBase64Encoded=True).status == 202
+    wrong = base64.b64encode(b'"\xff"').decode()
+    said = api("POST", "/orders", wrong, headers, isBase64Encoded=True)
+    assert said.code == (400, "INVALID_JSON")
+
+
+def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api, monkeypatch):
+    monkeypatch.setenv("ORDER_QUEUE_URL", "https://sqs.eu-central-1.amazonaws.com/1/gone")
+    said = api("POST", "/orders", ORDER)
+    assert said.code == (503, "QUEUE_UNAVAILABLE")
+    assert int(said.headers["Retry-After"]) >= 1
+
+
+# ---------------------------------------------------------------------- GET /orders
+
+
+def test_an_order_is_shown_without_what_only_the_books_need(api):
+    place(api)
+    said = api("GET", "/orders/o-1")
+    assert said.status == 200
+    assert said.headers["ETag"] == '"1"'
+    assert said.headers["Cache-Control"] == "private, no-cache"
+    times = (said.document.pop("createdAt"), said.document.pop("lastUpdatedAt"))
+    assert times[0] == times[1]
+    assert said.document == ORDER | {"status": "PENDING", "version": 1}
+
+
+def test_who_has_the_order_as_it_stands_gets_no_copy_of_it(api):
+    place(api)
+    tags = ('"1"', 'W/"1"', '"7", "1"', "*")
+    for tag in tags:
+        said = api("GET", "/orders/o-1", headers={"if-none-match": tag})
+        assert (said.status, said.text, said.headers["ETag"]) == (304, "", '"1"')
+    api("POST", "/orders/o-1/confirm")
+    for tag in tags[:-1]:
+        said = api("GET", "/orders/o-1", headers={"if-none-match": tag})
+        assert (said.status, said.headers["ETag"]) == (200, '"2"')
+
+
+def test_what_can_be_no_order_id_is_refused_or_leads_nowhere(api):
+    for order_id in ("o 1", "x" * 129, "o';--", "o-1\n", "%00", "ö", "$where", "#"):
+        assert api("GET", f"/orders/{order_id}").status in (400, 404)
+        assert api("POST", f"/orders/{order_id}/cancel").status in (400, 404)
+
+
+def test_an_order_that_cannot_be_read_is_an_error_of_the_service(api):
+    boto3.client("dynamodb").put_item(
+        TableName="Orders",
+        Item={"orderId": {"S": "o-1"}, "userId": {"S": "u-7"}, "items": {"S": "?"}},
+    )
+    assert api("GET", "/orders/o-1").status == 500
+
+
+def test_orders_are_listed_page_by_page_with_the_newest_first(api):
+    for number in range(5):
+        place(api, f"o-{number}", 1)
+    place(api, "o-other", 1, user="u-8")
+    pages, query = [], {"userId": "u-7", "limit": "2"}
+    while True:
+        page = api("GET", "/orders", query=query).document
+        pages.append([order["orderId"] for order in page["orders"]])
+        if "next" not in page:
+            break
+        query |= {"cursor": page["next"]}
+    assert [order_id for ids in pages for order_id in ids] == ["o-4", "o-3", "o-2", "o-1", "o-0"]
+    assert max(len(ids) for ids in pages) == 2
+    listed = api("GET", "/orders", query={"userId": "u-7"}).document["orders"]
+    assert set(listed[0]) == {"orderId", "status", "createdAt"}
+    assert api("GET", "/orders", query={"userId": "nobody"}).document == {"orders": []}
+
+
+PLACE = PlaceInList("2026-01-01T00:00:00.000000+00:00", "o-1")
+
+
+def test_a_cursor_leads_back_to_its_place_in_its_list_only():
+    cursor = cursor_of("u-7", PLACE)
+    assert place_of("u-7", cursor) == PLACE
+    assert "o-1" not in cursor
+    with pytest.raises(ProblemError):
+        place_of("u-8", cursor)
+
+
+def test_a_cursor_that_was_tampered_with_is_refused(api):
+    cursor = cursor_of("u-7", PLACE)
+    for number in range(len(cursor)):
+        for other in "Az0-_":
+            changed = cursor[:number] + other + cursor[number + 1 :]
+            if changed != cursor:
+                with pytest.raises(ProblemError, match="INVALID_CURSOR"):
+                    place_of("u-7", changed)
+    for wrong in ("", "a", cursor[:-1], cursor + "A", cursor + "=", "é", "{}", "\n", "/" * 40):
+        query = {"userId": "u-7", "cursor": wrong}
+        said = api("GET", "/orders", query=query)
+        assert said.code == (400, "INVALID_CURSOR")
+        assert said.document["field"] == "cursor"
+
+
+def test_a_list_that_is_asked_for_wrongly_says_what_to_fix(api):
+    for query, field in (
+        ({}, "userId"),
+        ({"userId": "u 7"}, "userId"),
+        ({"userId": ""}, "userId"),
+        ({"userId": "u-7", "limit": "0"}, "limit"),
+        ({"userId": "u-7", "limit": "101"}, "limit"),
+        ({"userId": "u-7", "limit": "1,2"}, "limit"),
+        ({"userId": "u-7", "limit": "٣"}, "limit"),
+        ({"userID": "u-7"}, "userID"),
+    ):
+        said = api("GET", "/orders", query=query)
+        assert said.code == (400, "SCHEMA_VIOLATION")
+        assert said.document["field"] == field
+
+
+# ---------------------------------------------------------------------- an order's life
+
+
+def test_an_order_is_taken_through_its_life(api):
+    place(api)
+    said = api("POST", "/orders/o-1/confirm")
+    assert said.status == 200
+    assert said.document == {
+        "orderId": "o-1",
+        "result": "APPLIED",
+        "status": "CONFIRMED",
+        "version": 2,
+        "stockReturned": {},
+    }
+    assert api("POST", "/orders/o-1/confirm", {}).document["result"] == "REPLAYED"
+    assert api("POST", "/orders/o-1/fulfil", "").document["status"] == "FULFILLED"
+    back = {"returnId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
+    said = api("POST", "/orders/o-1/returns", back)
+    assert (said.status, said.document["stockReturned"], stock()) == (200, {TEA: 1}, 59)
+    shown = api("GET", "/orders/o-1").document
+    (line,) = shown["items"]
+    assert line["returned"] == {"rt-1": {"quantity": 1, "restock": True}}
+    other = back | {"restock": False}
+    assert api("POST", "/orders/o-1/returns", other).code == (409, "RETURN_ID_REUSED")
+    assert api("POST", "/orders/o-1/cancel").code == (409, "ORDER_FULFILLED")
+
+
+def test_a_cancelled_order_gives_its_stock_back(api):
+    place(api)
+    said = api("POST", "/orders/o-1/cancel")
+    assert (said.document["status"], said.document["stockReturned"]) == ("CANCELLED", {TEA: 2})
+    assert stock() == 60
+    assert api("POST", "/orders/o-1/fulfil").code == (409, "ORDER_CANCELLED")
+
+
+def test_what_is_not_there_cannot_be_taken_further(api):
+    for action in ("confirm", "fulfil", "cancel"):
+        assert api("POST", f"/orders/o-1/{action}").code == (404, "UNKNOWN_ORDER")
+    back = {"returnId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
+    assert api("POST", "/orders/o-1/returns", back).code == (404, "UNKNOWN_ORDER")
+
+
+def test_a_command_without_a_body_takes_none(api):
+    place(api)
+    for body in ({"why": "x"}, [], "null", "1"):
+        assert api("POST", "/orders/o-1/confirm", body).code == (400, "SCHEMA_VIOLATION")
+    assert api("POST", "/orders/o-1/confirm", "{").code == (400, "INVALID_JSON")
+    assert api("GET", "/orders/o-1").document["status"] == "PENDING"
+
+
+def test_a_return_says_what_comes_back_and_nothing_else(api):
+    for body, field in (
+        ([], None),
+        ({"returnId": "rt-1"}, "items"),
+        ({"orderId": "o-2"}, "orderId"),
+        ({"action": "confirm"}, "action"),
+    ):
+        said = api("POST", "/orders/o-1/returns", body)
+        assert said.code == (400, "SCHEMA_VIOLATION")
+        assert said.document.get("field") == field
+
+
+def test_an_order_of_what_is_being_counted_cannot_be_cancelled_yet(api):
+    place(api)
+    load_handler("count_stock").lambda_handler(
+        {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True},
+        FakeContext("count_stock"),
+    )
+    said = api("POST", "/orders/o-1/cancel")
+    assert said.code == (503, "LEASED")
+    assert 590 <= int(said.headers["Retry-After"]) <= 600
+
+
+# ---------------------------------------------------------------------- products
+
+
+def test_a_product_is_shown_as_a_shop_shows_it(api, monkeypatch):
+    said = api("GET", f"/products/{TEA}")
+    assert said.status == 200
+    assert said.document["availability"] == "IN_STOCK"
+    assert said.document["units"] == 60
+    assert set(said.document) == {"productId", "availability", "name", "price", "units"}
+    again = api("GET", f"/products/{TEA}", headers={"if-none-match": said.headers["ETag"]})
+    assert again.status == 304
+    place(api)
+    again = api("GET", f"/products/{TEA}", headers={"if-none-match": said.headers["ETag"]})
+    assert (again.status, again.document["units"]) == (200, 58)
+    monkeypatch.setenv("SHOW_STOCK", "availability")
+    assert "units" not in api("GET", f"/products/{TEA}").document
+
+
+def test_a_product_of_which_lanes_hold_more_is_shown_with_its_least(api):
+    boto3.client("dynamodb").update_item(
+        TableName="Products",
+        Key={"productId": {"S": TEA}},
+        UpdateExpression="SET #l = :l",
+        ExpressionAttributeNames={"#l": "lentTo"},
+        ExpressionAttributeValues={":l": {"SS": ["0", "1"]}},
+    )
+    shown = api("GET", f"/products/{TEA}").document
+    assert (shown["availability"], shown["unitsAtLeast"]) == ("IN_STOCK", 60)
+    assert "units" not in shown
+
+
+def test_an_unknown_product_is_not_found(api):
+    assert api("GET", "/products/no-such-tea").code == (404, "UNKNOWN_PRODUCT")
+    assert api("GET", "/products/" + "x" * 65).code == (400, "SCHEMA_VIOLATION")
+
+
+def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
+    ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(98))]
+    store, reads = runtime.store(), []
+    read = store.read
+
+    def counted(keys, **more):
+        reads.append(len(keys))
+        return read(keys, **more)
+
+    monkeypatch.setattr(store, "read", counted)
+    said = api("GET", "/products", query={"ids": ",".join([*ids, TEA])})
+    assert reads == [100]
+    assert [shown["productId"] for shown in said.document["products"]] == [TEA]
+    assert said.document["unknown"] == ids[1:]
+
+
+def test_products_that_are_asked_for_wrongly_are_refused(api):
+    for ids in ("", ",", "a,,b", "a b", ",".join(f"p{n}" for n in range(101))):
+        said = api("GET", "/products", query={"ids": ids})
+        assert said.code == (400, "SCHEMA_VIOLATION")
+    assert api("GET", "/products").code == (400, "SCHEMA_VIOLATION")
+
+
+@pytest.mark.parametrize(
+    ("stock", "more", "shown"),
+    [
+        (10, {}, "IN_STOCK"),
+        (3, {"low_stock_threshold": 3}, "LOW"),
+        (0, {}, "OUT"),
+        (-4, {"backorder_limit": 4}, "OUT"),
+        (0, {"backorder_limit": 4}, "BACKORDER"),
+        (-3, {"backorder_limit": 4}, "BACKORDER"),
+        (1, {"backorder_limit": 4, "low_stock_threshold": 1}, "LOW"),
+        (10, {"status": ProductStatus.DISCONTINUED}, "DISCONTINUED"),
+        (0, {"status": ProductStatus.DISCONTINUED}, "DISCONTINUED"),
+        (2, {"lent_to": frozenset({0})}, "IN_STOCK"),
+    ],
+)
+def test_availability_follows_from_the_row_alone(stock, more, shown):
+    assert availability(product("p", stock, **more)) == shown
+
+
+def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
+    boto3.client("dynamodb").put_item(TableName="Products", Item={"productId": {"S": "p"}})
+    assert api("GET", "/products/p").code == (500, "CORRUPT_PRODUCT")
+
+
+# ---------------------------------------------------------------------- who may do what
+
+
+def test_customers_place_see_and_list_their_own_orders_only(customers):
+    wait = JSON | {"prefer": "wait=5"}
+    seven, eight = {"sub": "u-7"}, {"sub": "u-8"}
+    assert customers("POST", "/orders", ORDER, wait, claims=seven).status == 201
+    other = ORDER | {"orderId": "o-2"}
+    assert customers("POST", "/orders", other, wait, claims=eight).code == (403, "OTHER_USER")
+    assert customers("GET", "/orders/o-1", claims=seven).status == 200
+    assert customers("GET", "/orders/o-1", claims=eight).code == (404, "UNKNOWN_ORDER")
+    hidden = customers("GET", "/orders/o-1", claims=eight).text
+    missing = customers("GET", "/orders/o-9", claims=eight).text
+    assert hidden == missing.replace("o-9", "o-1"), "it looks as if there were none"
+    listed = customers("GET", "/orders", claims=seven).document["orders"]
+    assert [order["orderId"] for order in listed] == ["o-1"]
+    assert customers("GET", "/orders", query={"userId": "u-7"}, claims=eight).code == (
+        403,
+        "OTHER_USER",
+    )
+    assert customers("GET", f"/products/{TEA}", claims=eight).status == 200
+
+
+def test_only_operators_take_an_order_further(customers):
+    for action in ("confirm", "fulfil", "cancel", "returns"):
+        path = f"/orders/o-1/{action}"
+        assert customers("POST", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
+        assert customers("POST", path, {}, claims=OPERATOR).status in (400, 404)
+
+
+def test_operators_with_a_token_may_do_all(customers):
+    wait = JSON | {"prefer": "wait=5"}
+    assert customers("POST", "/orders", ORDER, wait, claims=OPERATOR).status == 201
+    assert customers("GET", "/orders/o-1", claims=OPERATOR).status == 200
+    assert customers("GET", "/orders", query={"userId": "u-7"}, claims=OPERATOR).status == 200
+    assert customers("POST", "/orders/o-1/confirm", claims=OPERATOR).status == 200
+
+
+def test_a_token_without_a_subject_opens_nothing(customers):
+    for claims in ({}, {"sub": ""}, {"sub": 7}):
+        for path in ("/orders", "/orders/o-1", f"/products/{TEA}"):
+            assert customers("GET", path, claims=claims).code == (403, "NO_SUBJECT")
+
+
+def test_a_request_without_what_the_authorizer_says_opens_nothing(customers):
+    said = customers(
+        "GET",
+        "/orders/o-1",
+        requestContext={"http": {"method": "GET", "path": "/"}, "stage": "$default"},
+    )
+    assert said.code == (403, "NO_SUBJECT")
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_operator"),
+    [
+        ("operators", True),
+        ("[operators]", True),
+        ("[staff operators]", True),
+        ("[staff, operators]", True),
+        (["staff", "operators"], True),
+        ("operators2", False),
+        ("[no-operators]", False),
+        ("staff operators", False),
+        ("", False),
+        (None, False),
+        (True, False),
+    ],
+)
+def test_an_operator_is_who_has_the_claim(claim, is_operator):
+    settings = ApiSettings(True, ("groups", "operators"), shows_numbers=False)
+    caller = Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, settings)
+    assert (caller.customer is None) is is_operator
+    nobody = ApiSettings(True, None, shows_numbers=False)
+    assert Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, nobody).customer == "u"
+
+
+@pytest.mark.parametrize("wrong", [{"CALLERS": None}, {"CALLERS": "all"}, {"SHOW_STOCK": "yes"}])
+def test_nobody_is_let_in_on_a_guess(api, monkeypatch, wrong):
+    ((name, value),) = wrong.items()
+    monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    with pytest.raises(ConfigurationError, match=name):
+        api("GET", f"/products/{TEA}")
+
+
+# ---------------------------------------------------------------------- whatever goes wrong
+
+
+def test_what_is_not_there_is_not_found(api):
+    for method, path in (
+        ("GET", "/"),
+        ("DELETE", "/orders/o-1"),
+        ("GET", "/orders/o-1/confirm"),
+        ("POST", "/products"),
+        ("GET", "/orders/a/b"),
+    ):
+        assert api(method, path).code == (404, "UNKNOWN_ROUTE")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ThrottledError("ThrottlingException", "secret"), (503, "ThrottlingException")),
+        (StoreUnavailableError("AccessDeniedException", "secret"), (500, "UNAVAILABLE")),
+    ],
+)
+def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
+    broken(monkeypatch, error)
+    client = runtime.committer().client
+    for path, query in (
+        ("/orders/o-1", None),
+        ("/orders", {"userId": "u-7"}),
+        (f"/products/{TEA}", None),
+    ):
+        said = api("GET", path, query=query)
+        assert said.code == expected
+        assert "secret" not in said.text
+        assert ("Retry-After" in said.headers) is (expected[0] == 503)
+    assert client.clock.monotonic() - FakeClock().seconds <= 10, "3 s for each read"
+
+
+def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatch):
+    def fail(*_, **__):
+        raise StoreUnavailableError("AccessDeniedException", "secret")
+
+    client = runtime.committer(patient=False).client
+    client.contention.observe_calm(TEA)
+    for name in ("get_record", "read"):
+        monkeypatch.setattr(client.store, name, fail)
+    assert place(api).status == 202
+    assert len(queued()) == 1
+
+
+def test_logs_hold_nothing_of_the_body(api, capsys, monkeypatch):
+    monkeypatch.setattr(logger.registered_handler, "stream", sys.stdout)
+    api("POST", "/orders", ORDER | {"orderId": "a secret"})
+    logged = capsys.readouterr().out
+    assert "SCHEMA_VIOLATION" in logged
+    assert "secret" not in logged
+    assert "u-7" not in logged
+
+
+def test_random_requests_are_all_answered(api):
+    """Whatever is sent, the answer is a document with a status that the API knows."""
+    random_ = random.Random(18)
+    paths = ["/orders", "/orders/{}", "/orders/{}/returns", "/orders/{}/confirm", "/products/{}"]
+    texts = ["o-1", "", "é", "\x00", "../x", "{}", "a" * 200, "'", "%2e", "[]", "null", "1e999"]
+    names = ["userId", "cursor", "limit", "ids", "x", "__proto__"]
+    counts = {}
+    for _ in range(1_000):
+        text = lambda: "".join(random_.choices(texts, k=random_.randrange(3)))  # noqa: E731
+        said = api(
+            random_.choice(["GET", "POST", "PUT"]),
+            random_.choice(paths).format(text()),
+            text() or json.dumps({name: text() for name in random_.sample(names, 2)}),
+            {
+                "content-type": random_.choice(["application/json", text()]),
+                "prefer": text(),
+                "if-none-match": text(),
+            },
+            query={random_.choice(names): text()},
+        )
+        counts[said.status] = counts.get(said.status, 0) + 1
+    assert counts.keys() <= {200, 304, 400, 404, 409, 413, 415}, counts
+
+
+def test_every_problem_has_a_code_that_machines_can_read():
+    for error in (
+        problems.malformed("x"),
+        problems.later("CONTENTION", "x", 2.3),
+        problems.no_such_order("o-1"),
+    ):
+        assert error.document["code"].isupper()
+    assert problems.later("CONTENTION", "x", 2.3).retry_after == 3
