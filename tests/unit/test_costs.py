@@ -13,7 +13,7 @@ from bench.capacity import Call, Exchange, item_size
 from inventory_orders.announcing.bus import Bus
 from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import SystemClock
-from inventory_orders.invocation import runtime
+from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.store.rows import Table
 from local import ROOT
@@ -120,7 +120,7 @@ def shop(monkeypatch):
         tables.announced = []
         queue = UndeliverableEvents(boto3.client("sqs"), "none")
         publisher = Publisher(Bus(EventBridge(tables), "bus"), queue.park, SystemClock())
-        monkeypatch.setattr(runtime, "publisher", lambda: (publisher, queue))
+        monkeypatch.setattr(stream_batch, "publisher", lambda: (publisher, queue))
         forget_what_handlers_made()
         yield tables
     forget_what_handlers_made()

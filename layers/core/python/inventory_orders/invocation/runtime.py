@@ -151,7 +151,7 @@ def store() -> Store:
 
 def committer(*, patient: bool = True) -> Committer:
     """The engine, on the tables of the environment."""
-    return _committer(Settings.from_environment(), patient=patient)
+    return _committer(Settings.from_environment(), patient)
 
 
 def atomic_decrement() -> AtomicDecrement:
@@ -221,7 +221,7 @@ def _store(settings: Settings) -> Store:
 
 
 @cache
-def _committer(settings: Settings, *, patient: bool = True) -> Committer:
+def _committer(settings: Settings, patient: bool = True) -> Committer:
     lanes = settings.lanes if patient else 0
     return Committer(_store(settings), executor=executor(), lanes=lanes, patient=patient)
 
