@@ -96,7 +96,7 @@ class Shell:
             shlex.split(command),
             cwd=ROOT,
             # curl trusts what the other clients trust.
-            env={**os.environ, "COLUMNS": "200", "SSL_CERT_FILE": os.environ["AWS_CA_BUNDLE"]},
+            env={**os.environ, "COLUMNS": "200", "CURL_CA_BUNDLE": os.environ["AWS_CA_BUNDLE"]},
             capture_output=True,
             text=True,
             check=False,
