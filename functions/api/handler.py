@@ -145,6 +145,6 @@ def _serve(work: Callable[[Request, Caller], Answer]) -> Response[str]:
 def _response(answer: Answer) -> Response[str]:
     headers: dict[str, str | list[str]] = {**answer.headers}
     if answer.document is None:
-        return Response(answer.status, headers=headers)
+        return Response(answer.status, body="", headers=headers)
     kind = "application/json" if answer.status < 400 else "application/problem+json"
     return Response(answer.status, kind, json.dumps(answer.document, default=plain_number), headers)

@@ -258,6 +258,47 @@ def an_outcome_that_cannot_be_published(shop):
     return {"Records": [change(None, order_row(shop.new_id, status="ON_HOLD"))]}
 
 
+def asked(method, path, body=None, **query):
+    """A request of the HTTP API, as the function gets it. It waits for an answer, but not for long."""
+    return {
+        "version": "2.0",
+        "rawPath": path,
+        "headers": {"content-type": "application/json", "prefer": "wait=1"},
+        "queryStringParameters": query,
+        "requestContext": {"stage": "$default", "http": {"method": method, "path": path}},
+        "body": None if body is None else json.dumps(body),
+    }
+
+
+def an_order_that_is_asked_for(shop):
+    return asked("POST", "/orders", shop.order())
+
+
+def an_order_that_nobody_waits_for(shop):
+    event = an_order_that_is_asked_for(shop)
+    del event["headers"]["prefer"]
+    return event
+
+
+def a_look_at_a_product(shop):
+    shop.product()
+    return asked("GET", f"/products/{shop.new_id}")
+
+
+def a_look_at_an_order(shop):
+    shop.call("place_orders", an_order(shop))
+    return asked("GET", f"/orders/{shop.new_id}")
+
+
+def a_list_of_orders(shop):
+    return asked("GET", "/orders", userId=shop.new_id)
+
+
+def a_confirmation_that_is_asked_for(shop):
+    shop.call("place_orders", an_order(shop))
+    return asked("POST", f"/orders/{shop.new_id}/confirm")
+
+
 NEEDED_FOR = {
     ("place_orders", "dynamodb:BatchGetItem", "ProductsTable"): an_order,
     ("place_orders", "dynamodb:UpdateItem", "ProductsTable"): an_order,
@@ -350,6 +391,14 @@ NEEDED_FOR = {
     ("sweep", "dynamodb:UpdateItem", "ProductsTable"): units_that_nobody_uses,
     ("sweep", "dynamodb:Query", "OrdersTable/byExpiry"): a_hold_that_ends_soon,
     ("sweep", "sqs:SendMessage", "ExpiryQueue"): a_hold_that_ends_soon,
+    ("api", "dynamodb:BatchGetItem", "ProductsTable"): a_look_at_a_product,
+    ("api", "dynamodb:UpdateItem", "ProductsTable"): an_order_that_is_asked_for,
+    ("api", "dynamodb:BatchGetItem", "OrdersTable"): an_order_that_is_asked_for,
+    ("api", "dynamodb:GetItem", "OrdersTable"): a_look_at_an_order,
+    ("api", "dynamodb:PutItem", "OrdersTable"): an_order_that_is_asked_for,
+    ("api", "dynamodb:UpdateItem", "OrdersTable"): a_confirmation_that_is_asked_for,
+    ("api", "dynamodb:Query", "OrdersTable/byUser"): a_list_of_orders,
+    ("api", "sqs:SendMessage", "OrderQueue"): an_order_that_nobody_waits_for,
     ("publish_events", "events:PutEvents", "EventBus"): an_outcome,
     (
         "publish_events",

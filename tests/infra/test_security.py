@@ -62,7 +62,12 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
             match target:
                 case {"Fn::GetAtt": [_, "Arn" | "StreamArn"]}:
                     continue
-                case {"Fn::Join": ["", [{"Fn::GetAtt": [_, "Arn"]}, "/index/byExpiry"]]}:
+                case {
+                    "Fn::Join": [
+                        "",
+                        [{"Fn::GetAtt": [_, "Arn"]}, "/index/byExpiry" | "/index/byUser"],
+                    ]
+                }:
                     continue
             raise AssertionError(f"{logical_id}: {target} is more than one resource")
 

@@ -17,13 +17,20 @@ from local import ROOT
 from local.invoke import function_names, invoke_deployed, is_good
 from operations import queues
 from operations.audit import read_books
+from tests.support.api import api_of
 from tests.support.messages import order_body, sqs_event
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
 from tests.support.stack import wait_until, wait_until_settled
 
 EVENTS = ROOT / "events"
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
-TRIED_HERE = {"README.md", "docs/contributing.md", "docs/data-model.md", "docs/operations.md"}
+TRIED_HERE = {
+    "README.md",
+    "docs/api.md",
+    "docs/contributing.md",
+    "docs/data-model.md",
+    "docs/operations.md",
+}
 TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
 
@@ -110,6 +117,22 @@ def test_the_snippets_for_a_shops_developer_print_what_the_page_says(aws, no_rul
     assert all(account.difference == 0 for account in read_books(aws).accounts)
 
 
+def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
+    """Its commands from top to bottom, with the address that every program finds."""
+    shell, answers = Shell(aws), []
+    for command in commands_of("docs/api.md"):
+        said = shell.run(command) if is_run(command) else None
+        if command == "API=$(output ApiUrl)":
+            shell.variables["API"] = api_of(aws).url
+        elif command.startswith("ask "):
+            answers.append(json.loads(said))
+    product, placed, seen, listed, confirmed = answers
+    assert (product["availability"], placed["status"]) == ("IN_STOCK", "PENDING")
+    assert seen == placed
+    assert [order["orderId"] for order in listed["orders"]] == ["o-1001"]
+    assert confirmed["status"] == "CONFIRMED"
+
+
 def examples(heading):
     """The JSON documents under a heading of the reference, down to the next heading."""
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
@@ -139,7 +162,7 @@ def test_every_direct_command_of_the_reference_gets_a_good_answer(aws):
     ).answer == {"batchItemFailures": []}
     lease = None
     for name in function_names():
-        if name == "place_orders":
+        if name in ("api", "place_orders"):
             continue
         found = examples(name)
         assert found

@@ -42,6 +42,7 @@ def forget_what_handlers_made() -> None:
     for made_once in (
         runtime._store,
         runtime._committer,
+        runtime._impatient_committer,
         runtime._atomic_decrement,
         runtime._sqs_client,
         runtime.sent_holds,

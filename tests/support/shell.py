@@ -50,11 +50,15 @@ class Shell:
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
         self._clients: dict[str, Any] = {}
+        self._defined: dict[str, str] = {}
         self.variables: dict[str, str] = {}
 
     def run(self, command: str) -> Any:
         """Run a command. Returns what it printed, or what AWS answered."""
         if command.startswith("output() "):
+            return None
+        if defined := re.fullmatch(r'(\w+)\(\) \{ (.*) "\$@"; echo; \}', command):
+            self._defined[defined[1]] = defined[2]
             return None
         if assigned := re.fullmatch(r"(\w+)=\$\((.*)\)", command):
             name, inner = assigned.groups()
@@ -66,6 +70,9 @@ class Shell:
             exported = dict(re.findall(r"export (\w+)=(\S+)", self._program("make env")))
             assert exported["AWS_ENDPOINT_URL"] == os.environ["AWS_ENDPOINT_URL"]
             return None
+        first, _, rest = command.partition(" ")
+        if first in self._defined:
+            command = f"{self._defined[first]} {rest}"
         known = {f"$(output {name})": value for name, value in self._aws.outputs.items()}
         known |= {f"${name}": value for name, value in (os.environ | self.variables).items()}
         for spelt in sorted(known, key=len, reverse=True):
@@ -88,7 +95,8 @@ class Shell:
         done = subprocess.run(
             shlex.split(command),
             cwd=ROOT,
-            env={**os.environ, "COLUMNS": "200"},
+            # curl trusts what the other clients trust.
+            env={**os.environ, "COLUMNS": "200", "CURL_CA_BUNDLE": os.environ["AWS_CA_BUNDLE"]},
             # The reader says yes to whatever is asked.
             input="y\n",
             capture_output=True,

@@ -169,6 +169,7 @@ def api(shop):
     taken_off(queue)
     # A new process knows nothing of rivals; its clients cost more than all the rest.
     runtime._committer.cache_clear()
+    runtime._impatient_committer.cache_clear()
 
 
 @pytest.fixture
@@ -449,7 +450,7 @@ def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
 @pytest.fixture
 def slow(api):
     """Virtual time for who waits, and a product on which rivals were met."""
-    engine = runtime.committer(patient=False)
+    engine = runtime.impatient_committer()
     engine.client.clock = FakeClock(time.time())
     engine.client.contention._clock = engine.client.clock
     engine.client.contention.observe_conflict(TEA)
@@ -951,7 +952,7 @@ def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatc
     def fail(*_, **__):
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
-    client = runtime.committer(patient=False).client
+    client = runtime.impatient_committer().client
     client.contention.observe_calm(TEA)
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)

@@ -373,4 +373,4 @@ def test_every_sample_event_belongs_to_a_function_and_is_answered(call):
     for path in sorted((ROOT / "events").glob("*.json")):
         (function,) = [name for name in functions if path.stem.startswith(name)]
         answer = call(function, json.loads(path.read_text()))
-        assert answer.keys() & {"batchItemFailures", "result", "errorCode"}, path
+        assert answer.keys() & {"batchItemFailures", "result", "errorCode", "statusCode"}, path

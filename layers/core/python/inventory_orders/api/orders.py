@@ -72,7 +72,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> Answer:
 
 def _place_now(order: Order, body: str, seconds: int, context: Any) -> Answer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
-    engine = runtime.committer(patient=False)
+    engine = runtime.impatient_committer()
     left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     outcome = _attempt(engine, order, deadline)

@@ -141,7 +141,7 @@ def prepare_to_serve() -> None:
     prepare()
     with suppress(ConfigurationError):
         order_intake()
-        committer(patient=False)
+        impatient_committer()
 
 
 def store() -> Store:
@@ -149,9 +149,14 @@ def store() -> Store:
     return _store(Settings.from_environment())
 
 
-def committer(*, patient: bool = True) -> Committer:
+def committer() -> Committer:
     """The engine, on the tables of the environment."""
-    return _committer(Settings.from_environment(), patient)
+    return _committer(Settings.from_environment())
+
+
+def impatient_committer() -> Committer:
+    """The same, but it waits for nobody: what it cannot have at once it returns."""
+    return _impatient_committer(Settings.from_environment())
 
 
 def atomic_decrement() -> AtomicDecrement:
@@ -221,9 +226,13 @@ def _store(settings: Settings) -> Store:
 
 
 @cache
-def _committer(settings: Settings, patient: bool = True) -> Committer:
-    lanes = settings.lanes if patient else 0
-    return Committer(_store(settings), executor=executor(), lanes=lanes, patient=patient)
+def _committer(settings: Settings) -> Committer:
+    return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
+
+
+@cache
+def _impatient_committer(settings: Settings) -> Committer:
+    return Committer(_store(settings), patient=False)
 
 
 @cache

@@ -1,0 +1,211 @@
+"""The HTTP API on the embedded AWS, over HTTP: who gets in, and an order's life from outside."""
+
+import json
+import threading
+import time
+import uuid
+
+import boto3
+import pytest
+
+from local.invoke import invoke_deployed
+from tests.support.api import api_of
+from tests.support.stack import create, wait_until
+from tests.support.tokens import Issuer
+
+
+@pytest.fixture(scope="module")
+def aws(embedded_aws):
+    return embedded_aws[0]
+
+
+@pytest.fixture(scope="module")
+def api(aws):
+    return api_of(aws)
+
+
+@pytest.fixture
+def new_id():
+    return f"api-{uuid.uuid4().hex[:8]}"
+
+
+def order(order_id, product_id, user="u-7", quantity=1):
+    return {
+        "orderId": order_id,
+        "userId": user,
+        "items": [{"productId": product_id, "quantity": quantity}],
+    }
+
+
+def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
+    create(aws, new_id, 10)
+    user = f"u-{new_id}"
+    placed = api("POST", "/orders", order(new_id, new_id, user), {"Prefer": "wait=20"})
+    assert placed.status == 201, placed
+    assert placed.headers["location"] == f"/orders/{new_id}"
+    seen = api("GET", placed.headers["location"])
+    assert (seen.status, seen.document) == (200, placed.document)
+    tag = seen.headers["etag"]
+    again = api("GET", f"/orders/{new_id}", headers={"If-None-Match": tag})
+    assert (again.status, again.document) == (304, None)
+    assert api("POST", f"/orders/{new_id}/confirm").document["status"] == "CONFIRMED"
+    assert api("POST", f"/orders/{new_id}/cancel").document["stockReturned"] == {new_id: 1}
+    listed = api("GET", f"/orders?userId={user}").document["orders"]
+    assert [(one["orderId"], one["status"]) for one in listed] == [(new_id, "CANCELLED")]
+    assert api("GET", f"/products/{new_id}").document["availability"] == "IN_STOCK"
+
+
+def test_an_order_through_the_queue_is_there_soon(aws, api, new_id):
+    create(aws, new_id, 10)
+    accepted = api("POST", "/orders", order(new_id, new_id))
+    assert accepted.status == 202
+    wait_until(aws, lambda: api("GET", accepted.headers["location"]).status == 200)
+
+
+def test_who_waits_for_a_product_that_is_leased_is_told_where_to_ask(aws, api, new_id):
+    """It cannot be placed at once, so it goes to the queue, where it waits for the end of the lease."""
+    create(aws, new_id, 10)
+    count = {"action": "acquire", "productId": new_id, "seconds": 4, "outliveInvocation": True}
+    assert invoke_deployed(aws, "count_stock", count).answer["result"] == "ACQUIRED"
+    told = api("POST", "/orders", order(new_id, new_id), {"Prefer": "wait=1"})
+    assert told.status == 202
+    assert told.headers["preference-applied"] == "wait=1"
+    wait_until(aws, lambda: api("GET", told.headers["location"]).status == 200)
+
+
+def test_rivals_at_the_api_and_on_the_queue_never_oversell(aws, api, new_id):
+    create(aws, new_id, 20)
+    statuses, lock = [], threading.Lock()
+
+    def buy(number):
+        body = order(f"{new_id}-{number}", new_id)
+        said = api("POST", "/orders", body, {"Prefer": "wait=25"})
+        with lock:
+            statuses.append(said.status)
+
+    threads = [threading.Thread(target=buy, args=(number,)) for number in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    key = {"productId": {"S": new_id}}
+    table = aws.outputs["ProductsTableName"]
+
+    def rows():
+        found = [api("GET", f"/orders/{new_id}-{number}") for number in range(30)]
+        return [one.document["status"] for one in found if one.status == 200]
+
+    wait_until(aws, lambda: len(rows()) == 30)
+    assert sorted(rows()) == ["PENDING"] * 20 + ["REJECTED"] * 10
+    row = aws.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
+    assert (row["stockCount"]["N"], row["status"]["S"]) == ("0", "OUT_OF_STOCK")
+    assert set(statuses) <= {201, 202, 409}
+
+
+def test_nobody_gets_in_without_a_signature(api):
+    for method, path in (
+        ("GET", "/orders/o-1"),
+        ("GET", "/orders?userId=u-7"),
+        ("POST", "/orders/o-1/cancel"),
+        ("GET", "/products?ids=p"),
+    ):
+        said = api(method, path, signed=False)
+        assert said.status == 403
+        assert "orderId" not in json.dumps(said.document)
+
+
+def test_a_role_without_the_permission_gets_nothing(aws, api):
+    iam = boto3.client("iam")
+    name = f"nobody-{uuid.uuid4().hex[:8]}"
+    iam.create_user(UserName=name)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    try:
+        said = api("GET", "/products?ids=p", keys=(key["AccessKeyId"], key["SecretAccessKey"]))
+        assert said.status == 403
+    finally:
+        iam.delete_access_key(UserName=name, AccessKeyId=key["AccessKeyId"])
+        iam.delete_user(UserName=name)
+
+
+# ---------------------------------------------------------------------- with tokens
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    with Issuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture(scope="module")
+def with_tokens(aws, api, issuer):
+    """The same API as the setting `jwt` makes it, until the end of these tests."""
+    gateway, functions = boto3.client("apigatewayv2"), aws.functions
+    name = aws.outputs["ApiFunctionName"]
+    before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    claim = {"OPERATORS_CLAIM_NAME": "groups", "OPERATORS_CLAIM_VALUE": "operators"}
+    authorizer = gateway.create_authorizer(
+        ApiId=api.id,
+        Name="Jwt",
+        AuthorizerType="JWT",
+        IdentitySource=["$request.header.Authorization"],
+        JwtConfiguration={"Issuer": issuer.url, "Audience": ["shop"]},
+    )["AuthorizerId"]
+    routes = gateway.get_routes(ApiId=api.id)["Items"]
+
+    def let(**how):
+        for route in routes:
+            gateway.update_route(ApiId=api.id, RouteId=route["RouteId"], **how)
+
+    let(AuthorizationType="JWT", AuthorizerId=authorizer)
+    variables = before | claim | {"CALLERS": "jwt"}
+    functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+    yield api
+    functions.update_function_configuration(FunctionName=name, Environment={"Variables": before})
+    let(AuthorizationType="AWS_IAM")
+    gateway.delete_authorizer(ApiId=api.id, AuthorizerId=authorizer)
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_customers_with_a_token_see_their_own_orders_and_operators_all(
+    aws, with_tokens, issuer, new_id
+):
+    create(aws, new_id, 10)
+    api = with_tokens
+    seven, eight = (bearer(issuer.token(sub=user)) for user in ("u-7", "u-8"))
+    operator = bearer(issuer.token(sub="staff", groups=["staff", "operators"]))
+    wait = {"Prefer": "wait=20"}
+    path = f"/orders/{new_id}"
+    assert api("POST", "/orders", order(new_id, new_id), eight | wait).status == 403
+    assert api("POST", "/orders", order(new_id, new_id), seven | wait).status == 201
+    assert api("GET", path, headers=seven).status == 200
+    hidden = api("GET", path, headers=eight)
+    assert (hidden.status, hidden.document["code"]) == (404, "UNKNOWN_ORDER")
+    assert new_id in json.dumps(api("GET", "/orders", headers=seven).document)
+    assert api("GET", "/orders?userId=u-7", headers=eight).status == 403
+    assert api("POST", f"{path}/confirm", headers=seven).status == 403
+    assert api("POST", f"{path}/confirm", headers=operator).status == 200
+
+
+def test_a_token_that_is_not_for_this_api_opens_nothing(with_tokens, issuer):
+    now = int(time.time())
+    with Issuer() as stranger:
+        foreign = stranger.token(sub="u-7", iss=issuer.url)
+    for token in (
+        "",
+        "x.y.z",
+        issuer.token(sub="u-7", aud="another"),
+        issuer.token(sub="u-7", exp=now - 60),
+        issuer.token(sub="u-7", nbf=now + 600),
+        issuer.token(sub="u-7", iss="https://elsewhere.example"),
+        issuer.token(sub="u-7", alg="none"),
+        foreign,
+        issuer.token(sub="u-7")[:-8] + "AAAAAAAA",
+    ):
+        said = with_tokens("GET", "/products?ids=p", headers=bearer(token))
+        assert said.status == 401, token
+    assert (
+        with_tokens("GET", "/products?ids=p", headers=bearer(issuer.token(sub="u"))).status == 200
+    )

@@ -1,0 +1,28 @@
+"""Schemathesis' hooks: each request is signed as AWS wants it, and kept to what HTTP clients can send."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import schemathesis
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from requests import PreparedRequest
+from requests.auth import AuthBase
+
+
+class Signature(AuthBase):
+    """AWS Signature Version 4, with the keys of the environment."""
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        body: Any = request.body
+        signed = AWSRequest(request.method, request.url, data=body)
+        keys = (os.environ[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+        SigV4Auth(Credentials(*keys), "execute-api", os.environ["AWS_REGION"]).add_auth(signed)
+        request.headers.update(dict(signed.headers.items()))
+        return request
+
+
+schemathesis.auth.set_from_requests(Signature())

@@ -1,0 +1,88 @@
+"""An issuer of tokens on this machine: its keys, as an HTTP API asks for them, and tokens that it signs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _number(value: int) -> str:
+    return _text(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+
+
+class Issuer:
+    """A server on loopback that publishes a key, and signs tokens with it. A context manager.
+
+    Attributes:
+        url: Its address: the tokens' `iss`.
+    """
+
+    def __init__(self) -> None:
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        numbers = self._key.public_key().public_numbers()
+        keys = {
+            "keys": [
+                {
+                    "kty": "RSA",
+                    "kid": "k1",
+                    "alg": "RS256",
+                    "use": "sig",
+                    "n": _number(numbers.n),
+                    "e": _number(numbers.e),
+                }
+            ]
+        }
+        documents: dict[str, dict[str, Any]] = {}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                document = documents.get(self.path)
+                body = json.dumps(document).encode()
+                self.send_response(404 if document is None else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        documents["/.well-known/openid-configuration"] = {
+            "issuer": self.url,
+            "jwks_uri": f"{self.url}/keys",
+        }
+        documents["/keys"] = documents["/.well-known/jwks.json"] = keys
+
+    def __enter__(self) -> Issuer:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def token(self, *, alg: str = "RS256", **claims: Any) -> str:
+        """Sign a token for the audience `shop`, good for an hour unless the claims say otherwise."""
+        now = int(time.time())
+        content = {"iss": self.url, "aud": "shop", "iat": now - 1, "exp": now + 3600} | claims
+        signed = ".".join(
+            _text(json.dumps(part).encode())
+            for part in ({"alg": alg, "typ": "JWT", "kid": "k1"}, content)
+        )
+        if alg == "none":
+            return f"{signed}."
+        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signed}.{_text(signature)}"
