@@ -99,7 +99,7 @@ newest: setup ## run the tests of all that calls AWS with the newest boto3 and b
 	@$(call INSTALL_COMMAND_INTO,$(NEWEST))
 	@$(VENV)/bin/uv pip install --quiet --upgrade --python $(NEWEST) boto3 botocore
 	@$(NEWEST)/bin/python -c 'import boto3, botocore; print("boto3", boto3.__version__, "botocore", botocore.__version__)'
-	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit \
+	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/world \
 		$(patsubst %,tests/integration/test_%.py,concurrency expressions faults faulty_proxy)
 
 explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, and mutants of the code

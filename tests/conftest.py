@@ -47,8 +47,15 @@ def dynoxide() -> Any:
         yield server
 
 
+@pytest.fixture
+def away_from_the_embedded_aws(monkeypatch: Any) -> None:
+    """Do without the embedded AWS that other tests of this process may have: moto answers for AWS's own addresses only."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
-LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "unit")
+LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "world", "unit")
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):

@@ -20,10 +20,8 @@ TABLES = {table: table.value for table in Table}
 
 
 @pytest.fixture(autouse=True)
-def away_from_the_embedded_aws(monkeypatch):
-    """Where other tests of this process have an embedded AWS, these do without: moto answers for AWS's own addresses only."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
+def on_their_own(away_from_the_embedded_aws):
+    """All tests here do without the embedded AWS."""
 
 
 @pytest.fixture
