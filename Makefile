@@ -25,7 +25,7 @@ help: ## this list
 
 setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment and the CDK command line (other targets call it)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, audit the books; ORDERS=FILE sends real orders
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends real orders
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
 
 dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 only prints its address

@@ -21,6 +21,9 @@ MESSAGES_PER_POLL = 10
 PLATFORM_LOG_BYTES = 300
 """Of one invocation: Lambda's own lines START, END and REPORT."""
 
+LOG_BYTES_OF_AN_EVENT = 650
+"""Logged where an invocation publishes one event, to 15 %. That each does is assumed, and on the safe side."""
+
 # A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
 # mappings here have, Lambda does not go below five. Its page says so of standard queues; of FIFO queues it is assumed.
 # docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
@@ -43,7 +46,7 @@ SWEEP = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of order, and how it arrives.
+    """A kind of order, and how it arrives; or a step in its life, and how the message for it does.
 
     Attributes:
         title: As the table names it.
@@ -53,6 +56,10 @@ class Kind:
         reads: Products that one invocation reads.
         log_bytes: What the handler logs in one invocation, metrics included, to 15 %.
         row_kilobytes: Size of the order's row, rounded up.
+        index_units: Write units of the indexes for one order.
+        row_read_units: Read units for the order's row.
+        sent_together: Messages in one request that sends them.
+        queue_requests: Further requests to SQS in one invocation.
     """
 
     title: str
@@ -62,39 +69,43 @@ class Kind:
     reads: int
     log_bytes: int
     row_kilobytes: int = 1
+    index_units: int = 1
+    row_read_units: float = 0.5
+    sent_together: int = 1
+    queue_requests: int = 0
 
     @property
     def write_units(self) -> float:
-        """Of one order: its row and its products in a transaction, which counts twice, and the index."""
-        return 2 * self.row_kilobytes + 1 + 2 * self.updates / self.batch
+        """Of one order: its row and its products in a transaction, which counts twice, and the indexes."""
+        return 2 * self.row_kilobytes + self.index_units + 2 * self.updates / self.batch
 
     @property
     def read_units(self) -> float:
-        """Of one order: its row (is it a replay?), and each product once an invocation, strongly consistent."""
-        return 0.5 + self.reads / self.batch
+        """Of one order: its row, and each product once an invocation, strongly consistent."""
+        return self.row_read_units + self.reads / self.batch
 
     @property
     def log_bytes_of_an_order(self) -> float:
         """Its part of the log of its invocation."""
         return (self.log_bytes + PLATFORM_LOG_BYTES) / self.batch
 
-    def log_dollars(self, orders: int) -> float:
-        """What the log of so many orders costs, kept for a month, as if CloudWatch did not compress it."""
-        gigabytes = self.log_bytes_of_an_order * orders / 10**9
-        return gigabytes * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
-
-    def dollars(self, orders: int) -> float:
-        """What so many orders cost, without storage and log."""
+    def bill(self, orders: int) -> Bill:
+        """What so many orders use, without storage and log."""
         invocations = orders / self.batch
         return Bill(
             write_units=self.write_units * orders,
             read_units=self.read_units * orders,
             invocations=round(invocations),
             seconds=invocations * SECONDS_OF_AN_INVOCATION,
-            messages=orders,
+            messages=orders // self.sent_together,
             deliveries=orders,
             messages_per_poll=min(self.batch, MESSAGES_PER_POLL),
-        ).dollars
+            queue_requests=round(self.queue_requests * invocations),
+        )
+
+    def dollars(self, orders: int) -> float:
+        """What so many orders cost, without storage and log."""
+        return self.bill(orders).dollars
 
 
 KINDS = (
@@ -104,6 +115,83 @@ KINDS = (
     Kind("1 hot product for all, batches of 99", 99, lines=1, updates=1, reads=1, log_bytes=6300),
     Kind("the same, all rejected: sold out", 99, lines=1, updates=0, reads=1, log_bytes=58_000),
     Kind("13 products, one order at a time", 1, 13, 13, 13, log_bytes=1450, row_kilobytes=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What becomes of an order, step by step. Each step is announced by an event.
+
+    Attributes:
+        title: As the table names it.
+        steps: The steps.
+    """
+
+    title: str
+    steps: tuple[Kind, ...]
+
+    @property
+    def write_units(self) -> float:
+        """Of one order."""
+        return sum(step.write_units for step in self.steps)
+
+    @property
+    def read_units(self) -> float:
+        """Of one order."""
+        return sum(step.read_units for step in self.steps)
+
+    @property
+    def events(self) -> int:
+        """Of one order."""
+        return len(self.steps)
+
+    def bills(self, orders: int) -> list[Bill]:
+        """What so many orders use in each step, and what announcing them uses."""
+        announced = self.events * orders
+        # The function has half of the memory.
+        seconds = announced * SECONDS_OF_AN_INVOCATION / 2
+        announcing = Bill(0, 0, announced, seconds, 0, 0, MESSAGES_PER_POLL, events=announced)
+        return [*(step.bill(orders) for step in self.steps), announcing]
+
+    def dollars(self, orders: int, of: Callable[[Bill], float]) -> float:
+        """What some of it costs for so many orders, without storage and log."""
+        return sum(of(bill) for bill in self.bills(orders))
+
+    @property
+    def log_bytes_of_an_order(self) -> float:
+        """Its part of the logs."""
+        announcing = self.events * (LOG_BYTES_OF_AN_EVENT + PLATFORM_LOG_BYTES)
+        return sum(step.log_bytes_of_an_order for step in self.steps) + announcing
+
+
+def _steps(batch: int, command_batch: int, updates: int, log_bytes: Sequence[int]) -> list[Kind]:
+    """Placing an order of one product that is held, confirming it, and fulfilling it."""
+    placing, confirming, fulfilling = log_bytes
+    return [
+        Kind("placed", batch, 1, updates, updates, placing, index_units=2),
+        # Neither index has the order where it was: it leaves byExpiry, and byUser has its status.
+        Kind("confirmed", command_batch, 1, 0, 0, confirming, index_units=2, row_read_units=1),
+        Kind("fulfilled", command_batch, 1, 0, 0, fulfilling, index_units=1, row_read_units=1),
+    ]
+
+
+_ONE_BY_ONE = _steps(1, 1, 1, (1450, 1250, 1250))
+_IN_TENS = _steps(10, 10, 10, (1850, 1650, 1650))
+_HOT = _steps(99, 49, 1, (5700, 3300, 3300))
+_EXPIRED = Kind(
+    *("expired", 10, 1, 10, 10, 1750),
+    index_units=2,
+    row_read_units=1,
+    sent_together=10,
+    queue_requests=1,
+)
+"""The sweep sends ten holds together; before a batch of them expires, the service asks how many commands are waiting."""
+
+LIVES = (
+    Life("held, confirmed and fulfilled, one at a time", tuple(_ONE_BY_ONE)),
+    Life("the same in batches of 10", tuple(_IN_TENS)),
+    Life("the same, 1 hot product for all, batches of 99 and 49", tuple(_HOT)),
+    Life("held and expired, in batches of 10", (_IN_TENS[0], _EXPIRED)),
 )
 
 
@@ -137,6 +225,15 @@ STANDING = (
 )
 
 
+_PARTS: tuple[Callable[[Bill], float], ...] = (
+    lambda bill: bill.of_tables,
+    lambda bill: bill.of_functions,
+    lambda bill: bill.of_queues,
+    lambda bill: bill.of_events,
+    lambda bill: bill.dollars,
+)
+
+
 def _table(head: str, columns: int, rows: Sequence[str]) -> str:
     return "\n".join([head, "|---|" + "--:|" * columns, *rows]) + "\n"
 
@@ -148,6 +245,11 @@ def tables() -> list[str]:
     def dollars(of: Callable[[int], float]) -> str:
         return " | ".join(f"${of(orders):,.2f}" for orders in MONTHS)
 
+    def log_dollars(one: Kind | Life) -> Callable[[int], float]:
+        """What the log of so many orders costs, kept for a month, as if CloudWatch did not compress it."""
+        gigabyte = prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH
+        return lambda orders: one.log_bytes_of_an_order * orders / 10**9 * gigabyte
+
     return [
         _table(
             f"| order | write units | read units | {months} |",
@@ -158,11 +260,21 @@ def tables() -> list[str]:
             ],
         ),
         _table(
+            "| life of an order | write units | read units | events | tables | functions | queues | bus | 1 M |",
+            8,
+            [
+                f"| {life.title} | {life.write_units:.2f} | {life.read_units:.2f} | {life.events} | "
+                + " | ".join(f"${life.dollars(10**6, of):.2f}" for of in _PARTS)
+                + " |"
+                for life in LIVES
+            ],
+        ),
+        _table(
             f"| order | log, bytes | {months} |",
             1 + len(MONTHS),
             [
-                f"| {kind.title} | {kind.log_bytes_of_an_order:,.0f} | {dollars(kind.log_dollars)} |"
-                for kind in KINDS
+                f"| {one.title} | {one.log_bytes_of_an_order:,.0f} | {dollars(log_dollars(one))} |"
+                for one in (*KINDS, *LIVES)
             ],
         ),
         _table(

@@ -174,12 +174,13 @@ def warm_up_order(worker: int) -> str:
     return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
 
 
-def sqs_event(messages: Sequence[tuple[str, int, float]]) -> dict[str, Any]:
+def sqs_event(messages: Sequence[tuple[str, int, float]], queue: str = "bench") -> dict[str, Any]:
     """Make the event that Lambda passes to a handler.
 
     Args:
         messages: Body, number of deliveries including this one, and Unix second of the first. The position becomes
             the `messageId`.
+        queue: Name of the queue that they come from.
     """
     return {
         "Records": [
@@ -196,7 +197,7 @@ def sqs_event(messages: Sequence[tuple[str, int, float]]) -> dict[str, Any]:
                 "messageAttributes": {},
                 "md5OfBody": "",
                 "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:bench",
+                "eventSourceARN": f"arn:aws:sqs:us-east-1:000000000000:{queue}",
                 "awsRegion": "us-east-1",
             }
             for position, (body, deliveries, first) in enumerate(messages)

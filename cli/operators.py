@@ -310,6 +310,59 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
 
 
 @app.command(rich_help_panel=PANEL)
+def forget(
+    user: Annotated[str, typer.Argument(help="The userId of the person's orders.")],
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="The shop's own key, 32 bytes or more. Default: the environment variable "
+            "INVENTORY_ORDERS_PSEUDONYM_KEY. Use the same key every time, and keep it secret.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the first change.")] = False,
+    account: OnAccount = None,
+) -> None:
+    """Put a pseudonym in the place of a user in all of that user's orders, and remove the orders' attributes.
+
+    It cannot be undone. It may be interrupted and run again. The books do not change, and orders that are sent again
+    are still recognised. Exit status 1 if a row could not be changed.
+    """
+    from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
+    from operations import forget as forgets  # noqa: PLC0415
+
+    key = forgets.read_key(key_file, os.environ)
+    if forgets.is_pseudonym(user):
+        raise typer.BadParameter("this user is a pseudonym already", param_hint="USER")
+    aws = aws_of(account)
+    with aside.status("Looking for orders"):
+        count = sum(1 for _ in forgets.orders_of(aws, user))
+    if count and not yes:
+        where = aws.outputs["OrdersTableName"]
+        typer.confirm(
+            f"Forget {user} in {count:,} orders of {where}? It cannot be undone.", abort=True
+        )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=aside) as progress:
+        task = progress.add_task("Forgetting", total=count)
+        work = forgets.Forgetting(aws, user, key, lambda: progress.advance(task))
+        try:
+            work.run()
+        except StoreError as error:
+            raise UserError(
+                f"DynamoDB failed ({error}). {work.done:,} orders are done and stay so; run the same command again"
+            ) from error
+    for problem in work.problems.values():
+        screen.print(f"[bold red]Not changed[/]: {escape(problem)}", soft_wrap=True)
+    screen.print(f"{work.done:,} orders have a pseudonym now: {work.pseudonym}", soft_wrap=True)
+    if work.problems:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=PANEL)
 def redrive(
     send: Annotated[
         bool,

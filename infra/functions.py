@@ -138,7 +138,8 @@ class Functions(Construct):
         self._name(self.sweep, queues.expiries, _PREFIXES["ExpiryQueue"])
         self.sweep.add_to_role_policy(
             iam.PolicyStatement(
-                actions=["sqs:SendMessage"], resources=[queues.expiries.queue.queue_arn]
+                actions=["sqs:GetQueueAttributes", "sqs:SendMessage"],
+                resources=[queues.expiries.queue.queue_arn],
             )
         )
         self.sweep.add_to_role_policy(

@@ -8,7 +8,7 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ from rich.table import Table as RichTable
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.change import IdempotencyMatch, OrderStatus
+from inventory_orders.domain.events import EventType
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
@@ -29,19 +31,22 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.rows import read_order
+from inventory_orders.store.rows import Row, read_order
 from local import STATE, sample_orders
 from local.emulator import Emulator
+from local.shop import Shop, percentile
 from operations import emf, orders_file, queues
 from operations.audit import Account, Books, read_books
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.follow import Heard, listening
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage
 
 ORDERS = 2000
 BASKETS = 1000
 _QUIET_SECONDS = 90
+_SILENT_SECONDS = 30
 _COLUMNS = 40
 _LOG_GROUP = "PlaceOrdersLogGroupName"
 
@@ -52,12 +57,14 @@ class Workload:
 
     Attributes:
         products: The opening stock.
+        unpaid: Orders that are placed beforehand, and that nobody pays until their hold ends.
         standard: Messages for the standard queue, in order, including duplicates and poison.
         fifo: Messages for the FIFO queue.
         title: The heading of its summary.
     """
 
     products: Sequence[NewProduct]
+    unpaid: Sequence[Order]
     standard: Sequence[OrderMessage]
     fifo: Sequence[OrderMessage]
     title: str
@@ -66,6 +73,11 @@ class Workload:
     def messages(self) -> list[OrderMessage]:
         """The messages of both queues."""
         return [*self.standard, *self.fifo]
+
+    @property
+    def order_ids(self) -> set[str]:
+        """Ids of the distinct valid orders among the messages."""
+        return {m.order_id for m in self.messages if m.order_id is not None}
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,7 @@ class DemoResult:
         dead_letters: The dead letters of this workload, without duplicates.
         samples: The handlers' metrics of this run.
         lost: Number of messages that led neither to an order nor to a dead letter.
+        shop: What was heard of the outcomes.
     """
 
     workload: Workload
@@ -87,15 +100,31 @@ class DemoResult:
     dead_letters: Sequence[queues.DeadLetter]
     samples: Sequence[emf.Sample]
     lost: int
+    shop: Shop
 
     @property
-    def order_ids(self) -> set[str]:
-        """Ids of the distinct valid orders that were sent."""
-        return {m.order_id for m in self.workload.messages if m.order_id is not None}
+    def rows(self) -> dict[str, Row]:
+        """The stored orders of this run: those that were sent, and those that were placed beforehand."""
+        ids = self.workload.order_ids | {order.order_id for order in self.workload.unpaid}
+        return {
+            order_id: self.books.orders[order_id] for order_id in ids & self.books.orders.keys()
+        }
 
-    def orders(self, status: str) -> int:
-        """Count the orders of this run with a status."""
-        return sum(self.books.orders.get(i, {}).get("status") == status for i in self.order_ids)
+    @property
+    def sent(self) -> list[Row]:
+        """The stored orders that were sent."""
+        sent = self.workload.order_ids
+        return [row for order_id, row in self.rows.items() if order_id in sent]
+
+    @property
+    def differences(self) -> list[str]:
+        """Where the bus and the rows disagree, and orders whose hold has not ended."""
+        held = (
+            f"{order.order_id}: nobody pays it, and it has not expired"
+            for order in self.workload.unpaid
+            if self.rows.get(order.order_id, {}).get("status") != OrderStatus.EXPIRED
+        )
+        return [*self.shop.differences(self.rows), *held]
 
     @property
     def accounts(self) -> list[Account]:
@@ -112,29 +141,26 @@ class DemoResult:
     def sold(self) -> Counter[tuple[str, str]]:
         """Units that this run's orders took, by product and incarnation."""
         units: Counter[tuple[str, str]] = Counter()
-        for order_id in self.order_ids & self.books.orders.keys():
-            order = self.books.orders[order_id]
-            if order["status"] == "PENDING":
-                for line in order["items"]:
-                    units[line["productId"], line["productCreatedAt"]] += int(line["quantity"])
+        for row in self.rows.values():
+            for line in read_order(row).lines:
+                if line.product_created_at is not None:
+                    units[line.product_id, line.product_created_at] += line.units_taken
         return units
 
     @property
     def summary(self) -> dict[str, Any]:
         """The content of `.local/demo.json`: every figure that `show` prints, of this run alone."""
-        placed, rejected = self.orders("PENDING"), self.orders("REJECTED")
+        reasons = Counter(row["reason"] for row in self.sent if row["status"] == "REJECTED")
+        rejected = reasons.total()
+        placed = len(self.sent) - rejected
         attempts = emf.values_of(self.samples, "VersionConflict")
         retries = emf.values_of(self.samples, "Retries")
         transactions = len(emf.values_of(self.samples, "OrdersPerTransaction"))
-        reasons = Counter(
-            self.books.orders[order_id]["reason"]
-            for order_id in self.order_ids & self.books.orders.keys()
-            if self.books.orders[order_id]["status"] == "REJECTED"
-        )
         codes = Counter(dead_letter.code for dead_letter in self.dead_letters)
         messages = len(self.workload.messages)
+        events, delays = self.shop.events, self.shop.delays
         return {
-            "ordersSent": len(self.order_ids),
+            "ordersSent": len(self.workload.order_ids),
             "messagesSent": messages,
             "ordersPlaced": placed,
             "ordersRejected": rejected,
@@ -154,12 +180,19 @@ class DemoResult:
             "conflictRate": round(sum(attempts) / max(1, len(attempts)), 4),
             "retriesOnAverage": round(sum(retries) / max(1, len(retries)), 3),
             "retriesAtMost": int(max(retries, default=0)),
+            "eventsDelivered": events.total(),
+            "eventsByType": {kind: events[kind] for kind in EventType if kind in events},
+            "eventsRepeated": self.shop.repeated,
+            "eventsMissing": max(0, self.shop.awaited - events.total()),
+            "eventDifferences": len(self.differences),
+            "eventDelayP50": round(percentile(delays, 0.50), 3),
+            "eventDelayP99": round(percentile(delays, 0.99), 3),
         }
 
     @property
     def good(self) -> bool:
-        """Whether nothing was lost and the books balance."""
-        return self.lost == 0 and self.balance
+        """Whether nothing was lost, the books balance, and the bus has told what the tables say."""
+        return self.lost == 0 and self.balance and not self.differences
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
@@ -174,18 +207,17 @@ def tea_shop_day(run: str, count: int) -> Workload:
     standard = [message for message in good if message.order_id not in through_fifo]
     for extra in [*chance.sample(good, count // 10), *bad]:
         standard.insert(chance.randrange(len(standard) + 1), extra)
-    return Workload(sample_orders.catalogue(), standard, fifo, "A tea shop's day, with a hot drop")
+    products = sample_orders.catalogue()
+    unpaid = sample_orders.never_paid(run, products)
+    return Workload(products, unpaid, standard, fifo, "A tea shop's day, with a hot drop")
 
 
 def basket_day(run: str, path: Path) -> Workload:
     """Make a workload of real orders, with so little stock that some products sell out."""
     messages = orders_file.read_baskets(path, run, BASKETS)
-    return Workload(
-        sample_orders.stock_for(sample_orders.demand(messages)),
-        messages,
-        [],
-        f"Real orders from {path.name}",
-    )
+    products = sample_orders.stock_for(sample_orders.demand(messages))
+    unpaid = sample_orders.never_paid(run, products)
+    return Workload(products, unpaid, messages, [], f"Real orders from {path.name}")
 
 
 def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> DemoResult:
@@ -219,9 +251,14 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
     with console.status(f"Stocking {len(workload.products):,} products"):
         stock_up(aws, workload.products, run)
     since = int(time.time() * 1000)
-    began = time.monotonic()
-    ids = _send_and_watch(aws, emulator, console, workload)
-    seconds = time.monotonic() - began
+    with listening(aws) as listen:
+        place_unpaid(aws, workload.unpaid)
+        began = time.monotonic()
+        ids = _send_and_watch(aws, emulator, console, workload)
+        seconds = time.monotonic() - began
+        unpaid = frozenset(order.order_id for order in workload.unpaid)
+        shop = Shop(run, len(workload.order_ids), unpaid)
+        _live_on(aws, emulator, console, shop, listen)
 
     with console.status("Reading the books"):
         books = read_books(aws)
@@ -241,7 +278,50 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
             message_id not in dead_letters and not _is_stored(message, books)
             for message_id, message in ids.items()
         ),
+        shop=shop,
     )
+
+
+def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
+    """Place orders that are held for a few seconds only, and have the sweep look after their ends.
+
+    The engine places them here, with a default hold that is shorter than the settings allow. All else is the stack's own.
+    """
+    report = Committer(Store(aws.dynamodb, aws.tables)).apply(
+        orders, Deadline.after(60, SystemClock())
+    )
+    failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]
+    if failed:
+        raise UserError(f"an order that nobody will pay could not be placed: {failed[0]}")
+    aws.functions.invoke(
+        FunctionName=aws.outputs["SweepFunctionName"], Payload=json.dumps({"action": "sweep"})
+    )
+
+
+def _live_on(
+    aws: Aws,
+    emulator: Emulator,
+    console: Console,
+    shop: Shop,
+    listen: Callable[[float], Iterable[Heard]],
+) -> None:
+    """Hear what has become of the orders, pay, ship and take back, until there is nothing more to hear."""
+    with progress_bar(console) as progress:
+        bar = progress.add_task("Outcomes", total=shop.awaited, note="")
+        news = time.monotonic()
+        while len(shop.heard) < shop.awaited and time.monotonic() - news < _SILENT_SECONDS:
+            emulator.check()
+            known = len(shop.heard)
+            queues.send(aws, queues.COMMANDS, shop.hear(listen(0.5)))
+            if len(shop.heard) > known:
+                news = time.monotonic()
+            last = next(reversed(shop.heard.values()), None)
+            progress.update(
+                bar,
+                completed=len(shop.heard),
+                total=shop.awaited,
+                note="" if last is None else last.event["detail-type"],
+            )
 
 
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
@@ -381,6 +461,7 @@ def show(result: DemoResult, console: Console) -> None:
     console.rule(f"[bold]{result.workload.title}", align="left")
     _show_orders(summary, console)
     _show_cost(summary, console)
+    _show_outcomes(result, console)
     _show_timeline(samples, console)
     _show_books(result, console)
 
@@ -437,6 +518,43 @@ def _show_cost(summary: dict[str, Any], console: Console) -> None:
     )
     console.print()
     console.print(table)
+
+
+def _show_outcomes(result: DemoResult, console: Console) -> None:
+    """Print what the bus has delivered."""
+    summary = result.summary
+    table = RichTable(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    words = {
+        EventType.ORDER_CONFIRMED: "paid",
+        EventType.ORDER_FULFILLED: "shipped",
+        EventType.ORDER_RETURNED: "returned",
+        EventType.ORDER_EXPIRED: "expired",
+        EventType.CONFIRMATION_REJECTED: "paid in vain",
+    }
+    by_type: dict[str, int] = summary["eventsByType"]
+    counts = {word: by_type[kind] for kind, word in words.items() if kind in by_type}
+    table.add_row(
+        "Events",
+        f"{summary['eventsDelivered']:,}",
+        _counts(counts),
+    )
+    table.add_row(
+        "missing",
+        f"{summary['eventsMissing']:,}",
+        "each once, in order for each order, as the tables say" if not result.differences else "",
+    )
+    table.add_row(
+        "delay",
+        f"{summary['eventDelayP50']:.1f} s",
+        f"at the median, 99 % within {summary['eventDelayP99']:.1f} s; {summary['eventsRepeated']:,} came twice",
+    )
+    console.print()
+    console.print(table)
+    for difference in result.differences[:5]:
+        console.print(f"[bold red]{difference}[/]", soft_wrap=True)
 
 
 def _show_timeline(samples: Sequence[emf.Sample], console: Console) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.parse import parse_order
 from operations.orders_file import OrderMessage, order_message
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
+
+UNPAID = 20
+HOLD_SECONDS = 10
 
 _TEAS = """
 assam-breakfast:Assam Breakfast:690  ceylon-highland:Ceylon Highland:720  chamomile-flowers:Chamomile Flowers:540
@@ -57,6 +61,19 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
         user = f"user-{chance.randrange(count // 2)}"
         messages.append(order_message(f"{run}-{number:05}", user, lines))
     return messages
+
+
+def never_paid(run: str, products: Sequence[NewProduct]) -> list[Order]:
+    """Make orders that hold a unit each, of the product that there is most of, until nobody has paid for it.
+
+    They are held for less than any message may ask for (60 s), so that nobody waits a minute for the end.
+    """
+    most = max(products, key=lambda product: product.opening_stock)
+    lines = [(most.product_id, 1)]
+    return [
+        Order.of(f"{run}-unpaid-{n}", f"user-{n}", lines, default_hold=HOLD_SECONDS)
+        for n in range(UNPAID)
+    ]
 
 
 def poison(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:

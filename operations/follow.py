@@ -92,7 +92,12 @@ def _receive(aws: Aws, url: str, seconds: float) -> Iterator[Heard]:
         for message in messages:
             event = json.loads(message["Body"])
             yield Heard(event, _delay(event, int(message["Attributes"]["SentTimestamp"]) / 1000))
-            aws.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        if messages:
+            heard: list[Any] = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(messages)
+            ]
+            aws.sqs.delete_message_batch(QueueUrl=url, Entries=heard)
 
 
 def _delay(event: dict[str, Any], sent: float) -> float | None:

@@ -2,8 +2,9 @@
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
-standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler, and custom
-events of up to 64 KB).
+standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler; custom events of up to 64 KB,
+delivered within the account). To read a stream costs a Lambda function nothing:
+docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Bill:
         deliveries: Messages received and then deleted or returned.
         messages_per_poll: Messages per request that receives or deletes; at most 10.
         queue_requests: Requests to SQS by the handler.
+        events: Events on the bus.
     """
 
     write_units: float
@@ -57,15 +59,33 @@ class Bill:
     deliveries: int
     messages_per_poll: int
     queue_requests: int = 0
+    events: int = 0
+
+    @property
+    def of_tables(self) -> float:
+        """The price of reading and writing."""
+        return self.write_units * WRITE_UNIT + self.read_units * READ_UNIT
+
+    @property
+    def of_functions(self) -> float:
+        """The price of invocations."""
+        return (
+            self.invocations * LAMBDA_REQUEST
+            + self.seconds * MEMORY_GIGABYTES * LAMBDA_GIGABYTE_SECOND
+        )
+
+    @property
+    def of_queues(self) -> float:
+        """The price of messages."""
+        polls = 2 * self.deliveries / self.messages_per_poll
+        return (self.messages + polls + self.queue_requests) * SQS_REQUEST
+
+    @property
+    def of_events(self) -> float:
+        """The price of events."""
+        return self.events * EVENT
 
     @property
     def dollars(self) -> float:
         """The total price."""
-        polls = 2 * self.deliveries / self.messages_per_poll
-        return (
-            self.write_units * WRITE_UNIT
-            + self.read_units * READ_UNIT
-            + self.invocations * LAMBDA_REQUEST
-            + self.seconds * MEMORY_GIGABYTES * LAMBDA_GIGABYTE_SECOND
-            + (self.messages + polls + self.queue_requests) * SQS_REQUEST
-        )
+        return self.of_tables + self.of_functions + self.of_queues + self.of_events

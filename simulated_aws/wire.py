@@ -17,8 +17,12 @@ from simulated_aws.values import ServiceError
 Answer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 """Answers `(service, operation, request)`; may raise ServiceError or one of botocore's HTTPClientErrors."""
 
-_SERVICES = {"DynamoDB_20120810": "dynamodb", "AmazonSQS": "sqs"}
-_PREFIXES = {"dynamodb": "com.amazonaws.dynamodb.v20120810#", "sqs": "com.amazonaws.sqs#"}
+_SERVICES = {"DynamoDB_20120810": "dynamodb", "AmazonSQS": "sqs", "AWSEvents": "events"}
+_PREFIXES = {
+    "dynamodb": "com.amazonaws.dynamodb.v20120810#",
+    "sqs": "com.amazonaws.sqs#",
+    "events": "",
+}
 # The SDK still shows the error codes that SQS had before its JSON protocol.
 _QUERY_CODES = {
     "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
@@ -43,7 +47,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
     Each client still does its own serialisation, retries, parsing and exceptions.
 
     Args:
-        answer: Called with `dynamodb` or `sqs`, the operation's name, and the request in its wire format. Its return
+        answer: Called with `dynamodb`, `sqs` or `events`, the operation's name, and the request in its wire format. Its return
             value is the response. A ServiceError becomes AWS's error response. Any other exception passes through
             the client like an error of the network, so the client may repeat the request after botocore's
             HTTPClientErrors (ReadTimeoutError, ConnectTimeoutError).

@@ -66,7 +66,7 @@ class InvocationTimeout(BaseException):
 
 
 @dataclass(slots=True, eq=False)
-class _Message:
+class Message:
     """One message.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Message:
     hidden: float = VISIBILITY_SECONDS
 
 
-class _Queue:
+class Queue:
     """A standard queue: delivers visible messages in the order of sending, and takes back returned ones.
 
     Source of that order: "generally delivered in the same order as they are sent",
@@ -97,21 +97,30 @@ class _Queue:
     Args:
         scheduler: Provides virtual time.
         sent: The messages, in the order of sending. There may be no end of them.
+        stays: Whether to wait for more when all have ended.
 
     Attributes:
         closed: Whether it delivers nothing more.
         open: The messages that were taken and have not ended, by order id.
     """
 
-    def __init__(self, scheduler: Scheduler, sent: Iterable[_Message]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, sent: Iterable[Message], *, stays: bool = False
+    ) -> None:
         self._scheduler = scheduler
+        self._stays = stays
         self._sent = iter(sent)
-        self._again: list[tuple[int, _Message]] = []
+        self._again: list[tuple[int, Message]] = []
         self._idle: list[Task] = []
         self.closed = False
-        self.open: dict[str, _Message] = {}
+        self.open: dict[str, Message] = {}
 
-    def take(self, most: int) -> list[_Message]:
+    @property
+    def visible(self) -> int:
+        """How many messages wait that have been sent or returned since the start."""
+        return len(self._again)
+
+    def take(self, most: int) -> list[Message]:
         """Wait for messages and take them; none if all have ended or the queue is closed."""
         while not self.closed:
             taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
@@ -120,20 +129,20 @@ class _Queue:
                 message.deliveries += 1
                 message.hidden = VISIBILITY_SECONDS
                 self.open[message.order_id] = message
-            if taken or not self.open:
+            if taken or not (self.open or self._stays):
                 return taken
             self._idle.append(self._scheduler.current)
             self._scheduler.block()
         return []
 
-    def end(self, messages: Iterable[_Message]) -> None:
+    def end(self, messages: Iterable[Message]) -> None:
         """Delete messages that were taken."""
         for message in messages:
             del self.open[message.order_id]
         if not self.open:
             self._wake_idle()
 
-    def give_back(self, messages: Sequence[_Message]) -> None:
+    def give_back(self, messages: Sequence[Message]) -> None:
         """Return messages; each becomes visible after its delay."""
         for delay in dict.fromkeys(message.hidden for message in messages):
             group = [message for message in messages if message.hidden == delay]
@@ -144,7 +153,7 @@ class _Queue:
         self.closed = True
         self._wake_idle()
 
-    def _show(self, delay: float, messages: Sequence[_Message]) -> None:
+    def _show(self, delay: float, messages: Sequence[Message]) -> None:
         self._scheduler.sleep(delay)
         for message in messages:
             heappush(self._again, (message.sent, message))
@@ -156,25 +165,29 @@ class _Queue:
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
+class Worker:
     """One execution environment.
 
     Attributes:
-        handler: Its own copy of the contender.
+        load: Imports its handler.
+        queue: Name of the queue that feeds it.
+        handler: Its own copy of the handler.
         caches: Objects that the service keeps once per process, by the function that creates them.
         batch: The messages of its invocation.
         deadline: When Lambda ends its invocation, in virtual seconds.
         cpu_free: When its processor is free, in virtual seconds.
     """
 
+    load: Callable[[], Callable[[Any, Any], Any]]
+    queue: str = "bench"
     handler: Callable[[Any, Any], Any] | None = None
     caches: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    batch: Sequence[_Message] = ()
+    batch: Sequence[Message] = ()
     deadline: float = inf
     cpu_free: float = 0.0
 
 
-class _Context:
+class Context:
     """The context object that Lambda passes to a handler."""
 
     function_name = "place_orders"
@@ -249,13 +262,13 @@ class Simulation:
         self._seed = seed
         self._region = Region(conditions.latencies, random.Random(f"latencies {seed}"))
         self._scheduler = Scheduler()
-        self._store = DynamoDB(self.now)
+        self._store = self._tables()
         self._dynamodb = ContendedDynamoDB(
             self._scheduler, self._store, self._region, partitions=conditions.partitions
         )
         self._sqs = Sqs(self.now)
         self._dead_letters = self._sqs.create("DeadLetters")
-        self._queue = _Queue(self._scheduler, self._messages())
+        self._queue = Queue(self._scheduler, self._messages())
         self._wanted = [workload.quantities(order_id) for order_id in workload.bodies]
         self._demand: Demand | None = None
         self._books = Books()
@@ -266,14 +279,18 @@ class Simulation:
         count = inf if conditions.endless else len(workload.bodies)
         self._enough = count - (spare if spare < count else 0)
 
-    def _messages(self) -> Iterator[_Message]:
+    def _tables(self) -> DynamoDB:
+        """Make the service that holds the tables."""
+        return DynamoDB(self.now)
+
+    def _messages(self) -> Iterator[Message]:
         workload = self._workload
         if self._conditions.endless:
             for sent, order in enumerate(endless(workload, self._seed)):
-                yield _Message(*order, sent)
+                yield Message(*order, sent)
         else:
             for sent, (order_id, body) in enumerate(workload.bodies.items()):
-                yield _Message(order_id, body, workload.quantities(order_id), sent)
+                yield Message(order_id, body, workload.quantities(order_id), sent)
 
     # ------------------------------------------------------------------ time
 
@@ -283,13 +300,13 @@ class Simulation:
 
     def sleep(self, seconds: float) -> None:
         """Replace `time.sleep` in a worker. Its invocation may end in the meantime."""
-        worker: _Worker = self._scheduler.owner
+        worker: Worker = self._scheduler.owner
         left = worker.deadline - self._scheduler.now
         self._scheduler.sleep(min(seconds, left))
         if seconds >= left:
             raise InvocationTimeout
 
-    def _compute(self, worker: _Worker, seconds: float) -> None:
+    def _compute(self, worker: Worker, seconds: float) -> None:
         """Use a worker's processor. It has one for all its threads."""
         worker.cpu_free = max(worker.cpu_free, self._scheduler.now) + seconds
         self._scheduler.sleep(worker.cpu_free - self._scheduler.now)
@@ -300,11 +317,11 @@ class Simulation:
         """Run the cell."""
         with self._world():
             if self._conditions.warm:
-                self._scheduler.start(self._learn_demand, _Worker())
+                self._scheduler.start(self._learn_demand, Worker(self._load))
             else:
                 self._start_workers()
             if self._conditions.window is not None:
-                self._scheduler.start(self._watch, _Worker())
+                self._scheduler.start(self._watch, Worker(self._load))
             thresholds = gc.get_threshold()
             # Looking for cycles in tables of this size takes half of the time.
             gc.freeze()
@@ -318,15 +335,7 @@ class Simulation:
     @contextmanager
     def _world(self) -> Iterator[None]:
         """Replace tables, queues, time, randomness and environment by those of the simulation."""
-        for table, keys in KEYS.items():
-            self._create_table(table.value, *keys)
-        for name, key in self._contender.tables.items():
-            self._create_table(name, key)
-        for row in product_rows(self._workload):
-            item = {name: TypeSerializer().serialize(value) for name, value in row.items()}
-            self._store.answer("PutItem", {"TableName": "Products", "Item": item})
-        if self._conditions.warm and self._lanes():
-            self._fill_lanes()
+        self._fill_tables()
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(mock.patch.dict(os.environ, self._environment(), clear=True))
@@ -346,6 +355,18 @@ class Simulation:
             executor = functools.partial(VirtualExecutor, self._scheduler)
             enter(mock.patch.object(runtime, "ThreadPoolExecutor", executor))
             yield
+
+    def _fill_tables(self) -> None:
+        """Write what the tables hold at the start."""
+        for table, keys in KEYS.items():
+            self._create_table(table.value, *keys)
+        for name, key in self._contender.tables.items():
+            self._create_table(name, key)
+        for row in product_rows(self._workload):
+            item = {name: TypeSerializer().serialize(value) for name, value in row.items()}
+            self._store.answer("PutItem", {"TableName": "Products", "Item": item})
+        if self._conditions.warm and self._lanes():
+            self._fill_lanes()
 
     def _fill_lanes(self) -> None:
         """Fill all lanes, and the depot with half of the rest, about as they are after a while."""
@@ -387,7 +408,7 @@ class Simulation:
 
     def _start_workers(self) -> None:
         for _ in range(self._workers):
-            self._scheduler.start(self._work, _Worker())
+            self._scheduler.start(self._work, Worker(self._load))
 
     def _calendar(self) -> SimpleNamespace:
         """Make a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
@@ -441,7 +462,7 @@ class Simulation:
         """Replace a function that caches its result once per process by one that caches it once per worker."""
 
         def call(*args: Any) -> Any:
-            worker: _Worker | None = self._scheduler.owner
+            worker: Worker | None = self._scheduler.owner
             if worker is None:
                 # The first import, before any worker.
                 return cached.__wrapped__(*args)
@@ -453,7 +474,7 @@ class Simulation:
 
     def _answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a request of a client, with its latency."""
-        worker: _Worker | None = self._scheduler.owner
+        worker: Worker | None = self._scheduler.owner
         if worker is None:
             return self._store.answer(operation, request)
         items = len(request.get("TransactItems", "1"))
@@ -475,7 +496,7 @@ class Simulation:
         return reply
 
     def _answer_sqs(
-        self, worker: _Worker, operation: str, request: dict[str, Any]
+        self, worker: Worker, operation: str, request: dict[str, Any]
     ) -> dict[str, Any]:
         self._scheduler.sleep(self._region.queue())
         if operation != "ChangeMessageVisibilityBatch":
@@ -504,7 +525,7 @@ class Simulation:
 
     def _work(self) -> None:
         """Take batches and handle them until there are none."""
-        worker: _Worker = self._scheduler.owner
+        worker: Worker = self._scheduler.owner
         while batch := self._queue.take(self._contender.batch):
             observed = self.observed
             for message in batch:
@@ -519,17 +540,23 @@ class Simulation:
             self.observed.invocations.append(self._scheduler.now - began)
             self._settle(batch, returned)
 
-    def _invoke(self, worker: _Worker) -> list[_Message]:
+    def _load(self) -> Callable[[Any, Any], Any]:
+        """Import a copy of the contender. It knows the demand if all are to know it at the start."""
+        handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
+        if self._demand is not None and (lanes := runtime.committer().lanes) is not None:
+            lanes.demand = deepcopy(self._demand)
+        return handler
+
+    def _invoke(self, worker: Worker) -> list[Message]:
         """Call the handler. Returns the messages that it returned to the queue."""
         batch = worker.batch
         try:
             if worker.handler is None:
-                worker.handler = contenders.load(self._contender.name).lambda_handler
-                if self._demand is not None and (lanes := runtime.committer().lanes) is not None:
-                    lanes.demand = deepcopy(self._demand)
+                worker.handler = worker.load()
             self._compute(worker, CPU.message * len(batch))
-            event = sqs_event([(m.body, m.deliveries, m.first_received) for m in batch])
-            answer = worker.handler(event, _Context(self._scheduler, worker.deadline))
+            received = [(m.body, m.deliveries, m.first_received) for m in batch]
+            event = sqs_event(received, worker.queue)
+            answer = worker.handler(event, Context(self._scheduler, worker.deadline))
         except InvocationTimeout:
             # Lambda discards the execution environment.
             worker.handler, worker.caches = None, {}
@@ -538,7 +565,7 @@ class Simulation:
             return list(batch)
         return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
 
-    def _settle(self, batch: Sequence[_Message], returned: Sequence[_Message]) -> None:
+    def _settle(self, batch: Sequence[Message], returned: Sequence[Message]) -> None:
         """Delete answered messages, hide returned ones, and give up those with too many deliveries."""
         tired = [message for message in returned if message.deliveries >= MAX_DELIVERIES]
         self.observed.given_up |= {message.order_id for message in tired}
@@ -554,7 +581,7 @@ class Simulation:
         if self._conditions.window is not None and is_enough:
             self._close()
 
-    def _enter(self, message: _Message) -> None:
+    def _enter(self, message: Message) -> None:
         """Enter an acknowledged order into the books. Its row is not needed any more."""
         self._ended += 1
         row = self._store.tables["Orders"].items.pop((message.order_id,), None)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.errors import InventoryOrdersError
-from inventory_orders.invocation import runtime
+from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs_batch import answers_unsupported_events
-from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.invocation.telemetry import emit_events, logger, metrics
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare_to_announce()
+stream_batch.prepare()
 
 
 class NotAllPublishedError(InventoryOrdersError):
@@ -33,8 +32,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         NotAllPublishedError: Some are neither published nor parked. A partial response would say where to begin again,
             but of that the embedded AWS knows nothing, and would drop them.
     """
-    news = list(read_changes(event))
-    publisher, undeliverable = runtime.publisher()
+    news = list(stream_batch.read_changes(event))
+    publisher, undeliverable = stream_batch.publisher()
     report = publisher.publish(news, runtime.deadline(context))
     emit_events(report, undeliverable.errors)
     if report.left:

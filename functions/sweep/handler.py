@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.engine.holds import send_ending_holds
+from inventory_orders.engine.holds import HoldsReport, send_ending_holds
 from inventory_orders.engine.sweep import SweepError, sweep
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs import SqsCalls
+from inventory_orders.invocation.sqs import SqsCalls, waiting
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import parse_command
 
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from inventory_orders.engine.holds import Due, HoldsReport
+    from inventory_orders.engine.holds import Due
 
 
 runtime.prepare()
 
 # Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
 _SHARE_OF_HOLDS = 0.7
+
+# Enough to expire until the next sweep. What is sent beside it has its turn before this process forgets that it was sent,
+# and would send it again.
+_MOST_WAITING = 20_000
 
 _ERRORS_SHOWN = 10
 
@@ -62,6 +66,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
+    if waiting(runtime.expiry_queues()) > _MOST_WAITING:
+        return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
     calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))
 

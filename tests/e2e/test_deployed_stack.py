@@ -11,7 +11,7 @@ import pytest
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.store.rows import Table, key_item
-from local import ROOT, stack
+from local import ROOT, sample_orders, stack
 from local.invoke import function_names, invoke_deployed
 from operations import queues
 from operations.audit import read_books
@@ -132,6 +132,12 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     hot = next(line for line in demonstration.output.splitlines() if "tea-first-flush-drop" in line)
     assert hot.split()[-2:] == ["0", "OUT_OF_STOCK"], "the hot product ends at exactly 0"
     assert "The books balance." in demonstration.output
+    assert result["eventsMissing"] == result["eventDifferences"] == 0
+    events = result["eventsByType"]
+    assert events["OrderPlaced"] == result["ordersPlaced"] + sample_orders.UNPAID
+    assert events["OrderRejected"] == result["ordersRejected"]
+    assert events["OrderExpired"] == sample_orders.UNPAID
+    assert events["OrderConfirmed"] > events["OrderFulfilled"] > events["OrderReturned"] == 1
 
 
 def test_env_points_any_client_at_the_embedded_aws(embedded_aws):

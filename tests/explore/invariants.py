@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.allotments import DEPOT, Holding, Page
@@ -178,13 +179,13 @@ def _check_order(
     world: World, change: Change, before: dict[str, Any] | None, after: dict[str, Any]
 ) -> None:
     name = after["orderId"]
+    _require(
+        ("expiresAt" in after) == ("expiryShard" in after)
+        and ("expiresAt" not in after or after["status"] == "PENDING"),
+        f"order {name} is {after['status']}, and its hold ends at {after.get('expiresAt')}",
+    )
     if before is not None:
-        step = (before["status"], after["status"])
-        filled_in = "userId" not in before and step == ("CANCELLED", "CANCELLED")
-        _require(
-            step == ("PENDING", "CANCELLED") or filled_in,
-            f"order {name} went from {step[0]} to {step[1]}",
-        )
+        _check_step(world, change, before, after)
         return
     if after["status"] == "REJECTED":
         _require(
@@ -196,6 +197,114 @@ def _check_order(
     if any(group for _, body, group in world.sent.values() if body.get("orderId") == name):
         lanes = [line["lanePage"] for line in after["items"] if "lanePage" in line]
         _require(not lanes, f"order {name} of a group was served from {lanes}")
+
+
+_STEPS = {
+    ("PENDING", "CONFIRMED"),
+    ("PENDING", "CANCELLED"),
+    ("PENDING", "EXPIRED"),
+    ("CONFIRMED", "FULFILLED"),
+    ("CONFIRMED", "CANCELLED"),
+}
+_OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
+# What a step writes beside the status, the lines, and the end of the hold.
+_STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
+
+
+def _check_step(
+    world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Check a change of an order: a step of its life, a confirmation in vain, a return, or a tombstone filled in."""
+    name, step = after["orderId"], (before["status"], after["status"])
+    written = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    written -= {"_version", "lastUpdatedAt"}
+    if "userId" not in before:
+        _require(step == ("CANCELLED", "CANCELLED"), f"the tombstone of {name} is {step[1]}")
+        return
+    if step[0] != step[1]:
+        _require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
+        allowed = {"status", "items", "expiresAt", "expiryShard", _STAMPS.get(step[1], "status")}
+        _require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
+        _require("expiresAt" not in after, f"order {name} is {step[1]}, and its hold goes on")
+        _check_time(world, change, before, step[1])
+    elif written == {"confirmationRejected"}:
+        _check_rejection(world, change, before, after)
+    else:
+        _require(
+            written == {"items"} and step[1] == "FULFILLED",
+            f"order {name}, which is {step[1]}, was given {sorted(written)}",
+        )
+    _check_units(world, before, after)
+
+
+def _check_time(world: World, change: Change, before: dict[str, Any], status: str) -> None:
+    """Check that a hold had ended when its order expired, and not when its confirmation was sent."""
+    end, name = before.get("expiresAt"), before["orderId"]
+    if status == "EXPIRED":
+        _require(
+            end is not None and end < world.moment(),
+            f"order {name} expired at {world.moment()}, and its hold ends at {end}",
+        )
+    elif status == "CONFIRMED" and end is not None:
+        sent = _sent_confirmations(world, name)
+        _require(
+            change.process.batch is None or any(at <= end for at in sent),
+            f"order {name} was confirmed, though its hold ended at {end} and {sent} is when that was sent",
+        )
+
+
+def _check_rejection(
+    world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Check that a confirmation was in vain for the reason that is written down."""
+    name, reason = before["orderId"], after["confirmationRejected"]["reason"]
+    if before["status"] == "PENDING":
+        end, sent = before.get("expiresAt", "9999"), _sent_confirmations(world, name)
+        is_late = change.process.batch is None or any(at > end for at in sent)
+        _require(reason == "HOLD_ENDED" and is_late, f"{name} could be paid, and was not: {reason}")
+        return
+    _require(
+        reason == f"ORDER_{before['status']}" and "confirmedAt" not in before,
+        f"order {name} is {before['status']}, and its confirmation was rejected as {reason}",
+    )
+
+
+def _sent_confirmations(world: World, order_id: str) -> list[str]:
+    """When the confirmations of an order were sent, as SQS tells it: in whole milliseconds."""
+    confirmation = {"action": "confirm", "orderId": order_id}
+    return [
+        datetime.fromtimestamp(round(world.sent_at[message_id], 3), UTC).isoformat(
+            timespec="microseconds"
+        )
+        for message_id, (_, body, _) in world.sent.items()
+        if body == confirmation
+    ]
+
+
+def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Check what an order's lines say of units that went back. Whether they did, the books tell."""
+    name, status = after["orderId"], after["status"]
+    for was, line in zip(before["items"], after["items"], strict=True):
+        product = world.row("Products", line["productId"]) or {}
+        stands = product.get("createdAt") == line.get("productCreatedAt")
+        if (before["status"], status) != (status, status):
+            is_over = status in {"CANCELLED", "EXPIRED"}
+            _require(
+                ("returnedVersion" in line) == (is_over and stands),
+                f"order {name} is {status}, and its line is {line}",
+            )
+        came, came_before = line.get("returned", {}), was.get("returned", {})
+        _require(
+            came.items() >= came_before.items()
+            and sum(entry["quantity"] for entry in came.values()) <= line["quantity"],
+            f"of the line {line} of order {name}, {came} was returned",
+        )
+        for return_id in came.keys() - came_before.keys():
+            entry = came[return_id]
+            _require(
+                ("returnedVersion" in entry) == (entry["restock"] and stands),
+                f"the return {return_id} of order {name} is {entry}",
+            )
 
 
 def _seen(
@@ -261,29 +370,95 @@ def _check_order_of_group(world: World, order_id: str) -> None:
             )
 
 
-def end_of(world: World, message_id: str) -> str | None:
-    """Find where a message ended, from durable rows and dead letters only; None if it has not ended."""
+def end_of(world: World, message_id: str, since: int = 0) -> str | None:
+    """Find where a message ended, from durable rows and dead letters only; None if it has not ended.
+
+    Args:
+        world: The run.
+        message_id: The message.
+        since: Number of writes after which an order's row may have answered a command without being changed by it.
+    """
     function, body, _ = world.sent[message_id]
     dead = world.dead_letters(message_id)
-    done = False
+    done = answered = False
     if function == "place_orders":
-        row = world.row("Orders", body["orderId"])
-        lines: dict[str, int] = {}
-        for line in body["items"]:
-            lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
-        done = row is not None and (row.get("userId"), _lines(row)) == (body["userId"], lines)
+        done = _is_order(world.row("Orders", body["orderId"]), body)
     elif function == "adjust_stock":
         row = world.row("StockAdjustments", body["productId"], body["adjustmentId"])
         done = row is not None and _is_adjustment(row, body)
-    elif function == "cancel_orders":
-        row = world.row("Orders", body["orderId"])
-        done = row is not None and row["status"] in {"CANCELLED", "REJECTED"}
+    elif function in {"cancel_orders", "change_orders"}:
+        command = {"action": "cancel" if function == "cancel_orders" else "expire"} | body
+        done = _is_carried_out(world.row("Orders", body["orderId"]), command)
+        states = world.states(since, "Orders", body["orderId"])
+        answered = any(_answers(row, command) for row in states)
     elif function == "manage_products":
         row = world.row("Products", body["productId"])
         done = row is not None and row.get("detailsEventTime", "") >= body["eventTime"]
     if dead and done:
         _require(False, f"{body} was done and dead-lettered as {dead}")
-    return dead[0] if dead else "done" if done else None
+    return dead[0] if dead else "done" if done or answered else None
+
+
+def _is_order(row: dict[str, Any] | None, body: dict[str, Any]) -> bool:
+    lines: dict[str, int] = {}
+    for line in body["items"]:
+        lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
+    return row is not None and (row.get("userId"), _lines(row)) == (body["userId"], lines)
+
+
+def _is_carried_out(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
+    """Whether an order's row shows that a command was carried out, or came in vain where that is written down."""
+    if row is None:
+        return False
+    match command["action"]:
+        case "confirm":
+            return "confirmedAt" in row or "confirmationRejected" in row
+        case "fulfil":
+            return "fulfilledAt" in row
+        case "cancel":
+            return bool(row["status"] == "CANCELLED")
+        case "expire":
+            return bool(row["status"] == "EXPIRED")
+    came = {
+        line["productId"]: entry["quantity"]
+        for line in row["items"]
+        for return_id, entry in line.get("returned", {}).items()
+        if return_id == command["returnId"] and entry["restock"] == command["restock"]
+    }
+    return came == {item["productId"]: item["quantity"] for item in command["items"]}
+
+
+def _answers(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
+    """Whether an order's row answers a command with no."""
+    action = command["action"]
+    if row is None:
+        return bool(action == "expire")
+    status = row["status"]
+    match action:
+        case "fulfil":
+            return status in {"PENDING", *_OVER}
+        case "cancel":
+            return status in {"FULFILLED", *_OVER}
+        case "expire":
+            return status in {"CONFIRMED", "FULFILLED", *_OVER}
+        case "return":
+            lines = {line["productId"]: line for line in row["items"]}
+            ids = {return_id for line in lines.values() for return_id in line.get("returned", ())}
+            wanted = {item["productId"]: item["quantity"] for item in command["items"]}
+            return status in {"PENDING", "CONFIRMED", *_OVER} or (
+                status == "FULFILLED"
+                and command["returnId"] not in ids
+                and any(units > _left(lines.get(p)) for p, units in wanted.items())
+            )
+    return False
+
+
+def _left(line: dict[str, Any] | None) -> int:
+    """Units of a line that were delivered and did not come back."""
+    if line is None:
+        return 0
+    came = line.get("returned", {}).values()
+    return int(line["quantity"] - sum(entry["quantity"] for entry in came))
 
 
 def _lines(row: dict[str, Any]) -> dict[str, int]:
@@ -293,6 +468,85 @@ def _lines(row: dict[str, Any]) -> dict[str, int]:
 def _is_adjustment(row: dict[str, Any], asked: dict[str, Any]) -> bool:
     delta = asked.get("delta", -asked.get("quantity", 0))
     return (row["delta"], row["reason"]) == (delta, asked.get("reason", "DECREMENT"))
+
+
+_EVENTS = {
+    "PENDING": "OrderPlaced",
+    "REJECTED": "OrderRejected",
+    "CONFIRMED": "OrderConfirmed",
+    "FULFILLED": "OrderFulfilled",
+    "CANCELLED": "OrderCancelled",
+    "EXPIRED": "OrderExpired",
+}
+
+
+def check_event(world: World, event: dict[str, Any]) -> None:
+    """Check an event that the bus has taken: it tells what has happened, and overtakes none of its subject.
+
+    Raises:
+        ViolationError: It does not.
+    """
+    announced, happened = _announced(world), _happened(world)
+    event_id = event["metadata"]["eventId"]
+    for subject, ids in announced.items():
+        expected = happened.get(subject, [])
+        _require(
+            ids == expected[: len(ids)],
+            f"{event_id} was published: of {subject} that is {ids}, and what happened is {expected}",
+        )
+
+
+def _announced(world: World) -> dict[str, list[str]]:
+    """The ids of all events on the bus by what they are about, each where it was first."""
+    found: dict[str, list[str]] = {}
+    for event in world.bus:
+        event_id = event["metadata"]["eventId"]
+        subject = event["data"].get("orderId") or event["data"].get("productId")
+        ids = found.setdefault(str(subject), [])
+        # A probe is about nothing.
+        if subject is not None and event_id not in ids:
+            ids.append(event_id)
+    return found
+
+
+def _happened(world: World) -> dict[str, list[str]]:
+    """The ids of the events that have to be announced, from the changes of the rows."""
+    found: dict[str, list[str]] = {}
+    for change in world.history:
+        table, (subject, *_) = change.place
+        before, after = change.before or {}, change.after
+        if table not in world.streams or after is None:
+            continue
+        names = _news(before, after) if table == "Orders" else _product_news(before, after)
+        of = subject if table == "Orders" else f"{subject}@{after['createdAt']}"
+        found.setdefault(subject, []).extend(f"{of}#{after['_version']}#{name}" for name in names)
+    return found
+
+
+def _news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    if "userId" not in after:
+        return
+    # An order that fills its tombstone in is new.
+    before = before if "userId" in before else {}
+    if before.get("status") != after["status"]:
+        yield _EVENTS[after["status"]]
+    if before.get("confirmationRejected") != after.get("confirmationRejected"):
+        yield "ConfirmationRejected"
+    if _return_ids(before) != _return_ids(after):
+        yield "OrderReturned"
+
+
+def _return_ids(order: dict[str, Any]) -> set[str]:
+    return {return_id for line in order.get("items", ()) for return_id in line.get("returned", ())}
+
+
+def _product_news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    steps = [order.get("status") for order in (before, after)]
+    ranks = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE"]
+    if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:
+        is_better = ranks.index(steps[1]) > ranks.index(steps[0])
+        worse = "ProductOutOfStock" if steps[1] == "OUT_OF_STOCK" else "ProductLowOnStock"
+        yield "ProductBackInStock" if is_better else worse
 
 
 def check_end(world: World) -> None:
@@ -305,7 +559,17 @@ def check_end(world: World) -> None:
 
     for message_id, (_, body, _) in world.sent.items():
         _require(end_of(world, message_id) is not None, f"{body} was lost")
+    announced = _announced(world)
+    for subject, expected in _happened(world).items():
+        _require(
+            announced.get(subject, []) == expected,
+            f"of {subject} was announced {announced.get(subject)}, and what happened is {expected}",
+        )
     for queue in world.model.sqs.queues.values():
+        _require(
+            queue.name != "Undeliverable" or not queue.messages,
+            f"{queue.messages} was taken for undeliverable",
+        )
         for message in queue.messages if "Dead" in queue.name else ():
             _require("errorCode" in message.attributes, f"SQS dead-lettered {message.body}")
     if not world.crashes:
@@ -346,11 +610,19 @@ def _check_answer(
             _require(done, f"{command} was answered {result}, and is not booked")
         elif result in {"REFUSED", "ADJUSTMENT_ID_REUSED"}:
             _require(not done, f"{command} was answered {answer}, but is booked")
-    elif function == "cancel_orders":
+    elif function == "place_orders":
         row = world.row("Orders", command["orderId"])
-        cancelled = row is not None and row["status"] == "CANCELLED"
         if result in {"APPLIED", "REPLAYED"}:
-            _require(cancelled, f"{command} was answered {result}, and the order stands")
+            _require(_is_order(row, command), f"{command} was answered {answer}, and is not there")
+    elif function in {"cancel_orders", "change_orders"}:
+        asked = {"action": "cancel"} | command
+        row = world.row("Orders", command["orderId"])
+        if result == "APPLIED" or (result == "REPLAYED" and asked["action"] != "cancel"):
+            done = _is_carried_out(row, asked)
+            _require(done, f"{command} was answered {answer}, and is not carried out")
+        elif result == "REFUSED" and asked["action"] == "confirm" and row is not None:
+            in_vain = "confirmationRejected" in row or answer["reason"] == "UNKNOWN_ORDER"
+            _require(in_vain, f"{command} was answered {answer}, which is not written down")
     elif function == "count_stock" and command["action"] == "commit":
         product_id = command["lease"]["productId"]
         row = world.row("StockAdjustments", product_id, command["adjustmentId"])

@@ -66,6 +66,19 @@ DECREMENTS = "atomic against optimistic decrement"
 OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
 
+CONFIRM_CANCEL = "confirmation against cancellation"
+CONFIRM_IN_TIME = "confirmation in time against the end of its hold"
+CONFIRM_LATE = "late confirmation against the end of its hold"
+CANCEL_END = "cancellation against the end of its hold"
+ENDS = "ends of holds, sent twice"
+FULFIL_CANCEL = "fulfilment against cancellation"
+RETURNS = "return against return"
+ONE_RETURN_ID = "two returns under one id"
+EARLY = "order against its early commands"
+ONE_BATCH = "commands of one order in one batch"
+LIFE_TOLD = "announcing an order's life"
+TOMBSTONE_TOLD = "announcing a tombstone filled in"
+
 DRAW = "draw against order by row"
 LAST_DRAW = "last unit to draw"
 VISITS = "two visits that both have the depot"
@@ -135,7 +148,7 @@ MUTANTS = (
     _mutant(
         "lines with another incarnation given back",
         *(
-            "domain/order.py",
+            "domain/order_command.py",
             "return product is not None and product.created_at == line.product_created_at",
         ),
         "return product is not None",
@@ -172,7 +185,7 @@ MUTANTS = (
     ),
     _mutant(
         "order placed over its tombstone's cancellation",
-        *("domain/order.py", "return CancelledBeforehand(self, _with_version(stored))"),
+        *("domain/order.py", "return CancelledBeforehand(self, stored.with_sound_version())"),
         "return IdempotencyMatch.SAME_REQUEST",
         CANCELLATION,
     ),
@@ -190,9 +203,9 @@ MUTANTS = (
         "other body under a used id answered as replay",
         *(
             "domain/order.py",
-            "if stored.user_id == self.user_id and quantities == self.quantities:",
+            "same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds",
         ),
-        "if stored.user_id == self.user_id or quantities == self.quantities:",
+        "same = True",
         BODIES,
     ),
     _mutant(
@@ -313,8 +326,11 @@ MUTANTS = (
     ),
     _mutant(
         "an order in a foreign status taken for a placed one",
-        *("domain/order.py", "if stored.status != OrderStatus.PENDING:"),
-        "if False:",
+        *(
+            "domain/order_command.py",
+            "return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))",
+        ),
+        "status = OrderStatus.PENDING",
         OTHERS,
     ),
     _mutant(
@@ -322,6 +338,186 @@ MUTANTS = (
         *("invocation/sqs_batch.py", "if rejection.reason in rules.poison or is_last:"),
         "if False:",
         OTHERS,
+    ),
+    _mutant(
+        "paid after the end of the hold",
+        *(
+            "domain/order_command.py",
+            "if order.expires_at is None or self.sent_at <= _end_of_hold(order):",
+        ),
+        "if True:",
+        CONFIRM_LATE,
+    ),
+    Mutant(
+        "confirmation judged by when it is looked at",
+        (
+            (
+                "functions/change_orders/handler.py",
+                "return now if message.sent is None else datetime.fromtimestamp(message.sent, UTC)",
+                "return now",
+            ),
+        ),
+        (CONFIRM_IN_TIME,),
+    ),
+    _mutant(
+        "confirmation in vain that nobody hears of",
+        *(
+            "domain/order_command.py",
+            "return Transition(self, order.with_sound_version(), order.status, rejected=rejection)",
+        ),
+        "return rejection",
+        CONFIRM_CANCEL,
+    ),
+    _mutant(
+        "confirmation of a cancelled order taken for a replay",
+        *(
+            "domain/order_command.py",
+            "if status is not OrderStatus.REJECTED and order.confirmed_at is not None:",
+        ),
+        "if status is not OrderStatus.REJECTED:",
+        CONFIRM_CANCEL,
+    ),
+    _mutant(
+        "hold that outlives what it held",
+        *("domain/order_command.py", '            changed["expires_at"] = None\n'),
+        "",
+        CONFIRM_CANCEL,
+    ),
+    _mutant(
+        "attribute that is gone left in the row",
+        *(
+            "store/dynamodb.py",
+            "gone = [*(name for name in before if name not in after), *removed]",
+        ),
+        "gone = [*removed]",
+        CONFIRM_CANCEL,
+    ),
+    _mutant(
+        "expired before the end of the hold",
+        *(
+            "domain/order_command.py",
+            "            return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)\n",
+        ),
+        "            pass\n",
+        ENDS,
+    ),
+    _mutant(
+        "end of a hold forgotten because it came early",
+        *(
+            "invocation/order_commands.py",
+            "frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED})",
+        ),
+        "frozenset({RejectionReason.UNKNOWN_ORDER})",
+        ENDS,
+    ),
+    _mutant(
+        "early confirmation forgotten",
+        *(
+            "invocation/order_commands.py",
+            "frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED})",
+        ),
+        "frozenset({RejectionReason.HOLD_NOT_ENDED})",
+        EARLY,
+    ),
+    _mutant(
+        "expired without giving its units back",
+        *(
+            "domain/order_command.py",
+            "return self._to(OrderStatus.EXPIRED, order, _units_held(order))",
+        ),
+        "return self._to(OrderStatus.EXPIRED, order)",
+        CANCEL_END,
+    ),
+    _mutant(
+        "cancelled after it was handed over",
+        *("domain/order_command.py", "case OrderStatus.PENDING | OrderStatus.CONFIRMED:"),
+        "case OrderStatus.PENDING | OrderStatus.CONFIRMED | OrderStatus.FULFILLED:",
+        FULFIL_CANCEL,
+    ),
+    _mutant(
+        "handed over without being paid",
+        *(
+            "domain/order_command.py",
+            "return Rejection(RejectionReason.NOT_CONFIRMED, order.order_id)",
+        ),
+        "return self._to(OrderStatus.FULFILLED, order)",
+        ONE_BATCH,
+    ),
+    _mutant(
+        "refused on the word of a stale copy",
+        *("engine/committer.py", "records_too=about_records_alone"),
+        "records_too=False",
+        *(ONE_BATCH, RETURNS),
+        kind="stale",
+    ),
+    _mutant(
+        "other commands of an order in a batch taken for duplicates",
+        *("engine/outcomes.py", "        if change.takes_turns:\n"),
+        "        if False:\n",
+        ONE_BATCH,
+    ),
+    _mutant(
+        "more taken back than was delivered",
+        *("domain/order_command.py", "if quantity > delivered.get(product_id, 0):"),
+        "if False:",
+        RETURNS,
+    ),
+    _mutant(
+        "the same return taken back twice",
+        *("domain/order_command.py", "        if before:\n"),
+        "        if False:\n",
+        RETURNS,
+    ),
+    _mutant(
+        "another return under a used id answered as replay",
+        *("domain/order_command.py", "if same == quantities and restocked =="),
+        "if same.keys() == quantities.keys() or restocked ==",
+        ONE_RETURN_ID,
+    ),
+    _mutant(
+        "return into stock of which the books know nothing",
+        *("domain/order_command.py", "LineReturn(quantity, came_back.restock, version)"),
+        "LineReturn(quantity, came_back.restock, None)",
+        RETURNS,
+    ),
+    _mutant(
+        "event that the bus refuses taken for published",
+        *("announcing/bus.py", 'if "ErrorCode" not in answer'),
+        "if True",
+        LIFE_TOLD,
+        kind="refused",
+    ),
+    _mutant(
+        "call that the bus refuses taken for published",
+        *("announcing/bus.py", "return [Refusal(code, str(error), alone=code in _INVALID_CALL)]"),
+        "return [None]",
+        LIFE_TOLD,
+        kind="throttled",
+    ),
+    _mutant(
+        "an order's next event sent with the one before",
+        *("announcing/publisher.py", "chains.setdefault(each.subject, deque())"),
+        "chains.setdefault(each.id, deque())",
+        LIFE_TOLD,
+        kind="refused",
+    ),
+    Mutant(
+        "changes forgotten when time runs out",
+        (("functions/publish_events/handler.py", "    if report.left:\n", "    if False:\n"),),
+        (LIFE_TOLD,),
+        kind="time",
+    ),
+    _mutant(
+        "every change of an order announced as a new status",
+        *("domain/events.py", 'if before.get("status") != order["status"]:'),
+        "if True:",
+        LIFE_TOLD,
+    ),
+    _mutant(
+        "tombstone announced",
+        *("domain/events.py", 'if after is None or "userId" not in after:'),
+        "if after is None:",
+        TOMBSTONE_TOLD,
     ),
     _mutant(
         "page written whatever its version",

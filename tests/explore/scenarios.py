@@ -11,8 +11,9 @@ from tests.explore.world import INVOCATION_SECONDS, Client, Scenario, ViolationE
 
 # After this time an invocation begins no new work.
 WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
-# The most telling ones: with lanes runs are longer.
-_FAULTS_WITH_LANES = ("conflict", "lost", "crash", "crash-after")
+# The most telling ones, where runs are long: with lanes, and of batches of several commands.
+_TELLING = ("conflict", "lost", "crash", "crash-after")
+_OF_A_PUBLISHER = ("refused", "throttled", "lost", "crash", "crash-after", "time")
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 
 
@@ -96,6 +97,13 @@ def _receipt_twice(world: World, rivals: int) -> None:
         world.client("C", "books the receipt", _books(receipt("r", "p", 2)))
 
 
+def _asks(function: str, asked: dict[str, Any]) -> Callable[[Client], None]:
+    def script(client: Client) -> None:
+        client(function, asked)
+
+    return script
+
+
 def _books(command: dict[str, Any]) -> Callable[[Client], None]:
     def script(client: Client) -> None:
         answer = client("adjust_stock", command)
@@ -173,11 +181,13 @@ def _relisted(world: World, rivals: int) -> None:
         world.deliver("C", "cancel_orders", {"orderId": "o"})
 
 
-def _placed_before(world: World, order_id: str, status: str = "PENDING") -> None:
-    """An order for one unit, as its row stands, and the unit that it took."""
+def _placed_before(
+    world: World, order_id: str, status: str = "PENDING", *, units: int = 1, **more: Any
+) -> None:
+    """An order for units of p, as its row stands, and the units that it took."""
     line = {
         "productId": "p",
-        "quantity": 1,
+        "quantity": units,
         "productCreatedAt": OPENED,
         "productVersion": 1,
     }
@@ -191,6 +201,7 @@ def _placed_before(world: World, order_id: str, status: str = "PENDING") -> None
             "createdAt": OPENED,
             "lastUpdatedAt": OPENED,
             "items": [line],
+            **more,
         },
     )
     world.put(
@@ -198,7 +209,7 @@ def _placed_before(world: World, order_id: str, status: str = "PENDING") -> None
         {
             "productId": "p",
             "adjustmentId": f"for-{order_id}",
-            "delta": 1,
+            "delta": units,
             "reason": "RECEIPT",
             "productCreatedAt": OPENED,
             "productVersion": 1,
@@ -314,6 +325,302 @@ def _others_are_left_alone(world: World) -> None:
     require(ended == ["SHIPPED", "CANCELLED", "PENDING"], f"the orders ended as {ended}")
     ends = [world.handlers.end_of(world, message_id) for message_id in world.sent]
     require(ends.count("UNKNOWN_ORDER_STATUS") == 1, f"the messages ended as {ends}")
+
+
+# ---------------------------------------------------------------------- the life of an order
+
+
+def command(action: str, order_id: str = "o") -> dict[str, Any]:
+    """Make the message of a command."""
+    return {"action": action, "orderId": order_id}
+
+
+def comes_back(return_id: str, units: int, *, restock: bool = True) -> dict[str, Any]:
+    """Make the message of a return."""
+    items = [{"productId": "p", "quantity": units}]
+    return command("return") | {"returnId": return_id, "items": items, "restock": restock}
+
+
+def _held(world: World, left: float, order_id: str = "o") -> None:
+    """An order for two units whose hold ends in so many seconds."""
+    hold = {"expiresAt": world.moment(left), "expiryShard": "00", "holdSeconds": 60}
+    _placed_before(world, order_id, units=2, **hold)
+
+
+def _expire(world: World, name: str, *order_ids: str) -> None:
+    """Let the messages of a sweeper be delivered."""
+    ended = [{"orderId": order_id} for order_id in order_ids]
+    world.deliver(name, "change_orders", *ended, through="EXPIRY_")
+
+
+def _row(world: World, order_id: str = "o") -> dict[str, Any]:
+    return world.row("Orders", order_id) or {}
+
+
+def _check_units_of(world: World, *held: str) -> None:
+    """Check that p, of which one unit was left, has just those units that no order holds."""
+    orders = [row for row in world.rows("Orders") if row["status"] not in held]
+    free = 1 + sum(row["items"][0]["quantity"] for row in orders)
+    stock = (world.row("Products", "p") or {})["stockCount"]
+    require(stock == free, f"{stock} units are left, and no order holds {free}")
+
+
+def _one_wins(world: World) -> None:
+    """Either the order is paid, or whoever has paid is told that it came too late."""
+    row = _row(world)
+    told = [name for name in ("confirmedAt", "confirmationRejected") if name in row]
+    require(len(told) == 1, f"the order is {row['status']}, with {told}")
+    _check_units_of(world, "PENDING", "CONFIRMED", "FULFILLED")
+
+
+def _confirm_and_cancel(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 600.0)
+    world.deliver("A", "change_orders", command("confirm"))
+    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    if rivals > 2:
+        world.client("C", "cancels it, too", _asks("change_orders", command("cancel")))
+
+
+def _is_cancelled_after_all(world: World) -> None:
+    _one_wins(world)
+    require(_row(world)["status"] == "CANCELLED", f"it ended as {_row(world)['status']}")
+
+
+def _confirm_and_expire(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 1.0)
+    # It was sent in time, and is looked at when the hold has ended.
+    world.deliver("A", "change_orders", command("confirm"), waits=2.0)
+    _expire(world, "B", "o")
+    if rivals > 2:
+        world.deliver("C", "cancel_orders", {"orderId": "o"})
+
+
+def _is_paid_or_over(world: World) -> None:
+    _one_wins(world)
+    row = _row(world)
+    is_over = row["status"] in {"EXPIRED", "CANCELLED"}
+    require(row["status"] == "CONFIRMED" or is_over, f"it ended as {row['status']}")
+
+
+def _late_confirm(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, -1.0)
+    world.deliver("A", "change_orders", command("confirm"))
+    _expire(world, "B", "o")
+    if rivals > 2:
+        _expire(world, "C", "o")
+
+
+def _is_expired_and_told(world: World) -> None:
+    _one_wins(world)
+    row = _row(world)
+    require(
+        row["status"] == "EXPIRED" and "confirmationRejected" in row,
+        f"it was confirmed too late, and ended as {row}",
+    )
+
+
+def _cancel_and_expire(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, -1.0)
+    world.deliver("A", "change_orders", command("cancel"))
+    _expire(world, "B", "o")
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("confirm"))
+
+
+def _is_over(world: World) -> None:
+    status = _row(world)["status"]
+    require(status in {"CANCELLED", "EXPIRED"}, f"it ended as {status}")
+    _check_units_of(world, "PENDING", "CONFIRMED", "FULFILLED")
+
+
+def _two_expiries(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, -1.0)
+    _held(world, 2.0, "later")
+    # Two sweepers have sent the same, and one of the holds goes on for a while.
+    for name in "AB":
+        _expire(world, name, "o", "later")
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("confirm", "later"))
+
+
+def _are_over(world: World) -> None:
+    ended = statuses(world, "o", "later")
+    paid = "confirmedAt" in _row(world, "later")
+    require(ended == ["EXPIRED", "CONFIRMED" if paid else "EXPIRED"], f"they ended as {ended}")
+    _check_units_of(world, "PENDING", "CONFIRMED")
+
+
+def _fulfil_and_cancel(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _placed_before(world, "o", "CONFIRMED", units=2, confirmedAt=OPENED)
+    world.deliver("A", "change_orders", command("fulfil"))
+    world.deliver("B", "change_orders", command("cancel"))
+    if rivals > 2:
+        world.client("C", "takes one back", _asks("change_orders", comes_back("rt-1", 1)))
+
+
+def _is_fulfilled_or_cancelled(world: World) -> None:
+    row = _row(world)
+    require(
+        row["status"] == ("FULFILLED" if "fulfilledAt" in row else "CANCELLED"),
+        f"it ended as {row}",
+    )
+
+
+def _delivered(world: World) -> None:
+    world.product("p", 1)
+    stamps = {"confirmedAt": OPENED, "fulfilledAt": OPENED}
+    _placed_before(world, "o", "FULFILLED", units=2, **stamps)
+
+
+def _two_returns(world: World, rivals: int) -> None:
+    _delivered(world)
+    world.deliver("A", "change_orders", comes_back("rt-1", 1))
+    # The first one again, and one that is too much after it.
+    world.deliver("B", "change_orders", comes_back("rt-1", 1), comes_back("rt-2", 2))
+    if rivals > 2:
+        world.deliver("C", "change_orders", comes_back("rt-3", 1, restock=False))
+
+
+def _returns(world: World) -> dict[str, int]:
+    returned = _row(world)["items"][0].get("returned", {})
+    return {return_id: entry["quantity"] for return_id, entry in returned.items()}
+
+
+def _no_more_than_delivered(world: World) -> None:
+    came = _returns(world)
+    wanted = {body["returnId"] for _, body, _ in world.sent.values()}
+    left = 2 - sum(came.values())
+    fits = [each for each in wanted - came.keys() if left >= (2 if each == "rt-2" else 1)]
+    require(not fits, f"{came} was taken back, so {fits} could have been")
+
+
+def _one_return_id(world: World, rivals: int) -> None:
+    _delivered(world)
+    world.deliver("A", "change_orders", comes_back("rt-1", 1))
+    world.deliver("B", "change_orders", comes_back("rt-1", 2))
+    if rivals > 2:
+        world.deliver("C", "change_orders", comes_back("rt-1", 1, restock=False))
+
+
+def _one_return(world: World) -> None:
+    require(len(_returns(world)) == 1, f"{_returns(world)} was taken back")
+    ends = [world.handlers.end_of(world, message_id) for message_id in world.sent]
+    require(
+        ends.count("RETURN_ID_REUSED") == len(ends) - 1, f"returns under one id ended as {ends}"
+    )
+
+
+def _order_and_commands(world: World, rivals: int) -> None:
+    world.product("p", 2)
+    world.deliver("A", "place_orders", order("o", p=2) | {"holdSeconds": 3600})
+    # They may be early; the second one is for what the first one leaves.
+    world.deliver("B", "change_orders", command("confirm"), command("fulfil"))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("other", p=2))
+
+
+def _is_paid_or_told(world: World) -> None:
+    row = _row(world)
+    told = "confirmationRejected" in row
+    require(told == (row["status"] == "REJECTED"), f"it was paid, and ended as {row}")
+    _no_dead_letters(world)
+
+
+def _no_dead_letters(world: World) -> None:
+    ends = [world.handlers.end_of(world, message_id) for message_id in world.sent]
+    require(set(ends) == {"done"}, f"the messages ended as {ends}")
+
+
+def _one_batch(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 600.0)
+    world.deliver("A", "change_orders", command("confirm"), command("fulfil"), command("confirm"))
+    world.deliver("B", "change_orders", command("fulfil"), command("confirm"))
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("cancel"), command("fulfil"))
+
+
+def _is_fulfilled(world: World) -> None:
+    row = _row(world)
+    # Who cancels what is not handed over yet may come first.
+    allowed = {"FULFILLED", "CANCELLED"} if len(world.sent) > 5 else {"FULFILLED"}
+    require(row["status"] in allowed, f"it ended as {row['status']}")
+    _no_dead_letters(world)
+
+
+def _two_sweepers(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, -1.0)
+    for name in "AB":
+        world.client(name, "sweeps", _asks("sweep", {"action": "sweep"}))
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("confirm"))
+
+
+def _is_swept(world: World) -> None:
+    status = _row(world)["status"]
+    # What a sweeper could not send is sent with the next sweep, in a minute.
+    allowed = {"EXPIRED", "PENDING"} if world.faults_used else {"EXPIRED"}
+    require(status in allowed, f"it ended as {status}")
+    _check_units_of(world, "PENDING")
+
+
+def _sweep_and_confirm(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 1.0)
+    world.deliver("A", "change_orders", command("confirm"), waits=2.0)
+    world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("fulfil"))
+
+
+def _is_paid(world: World) -> None:
+    # Its message waits a while for those who have paid in time.
+    row = _row(world)
+    is_late = world.faults_used and row["status"] == "EXPIRED" and "confirmationRejected" in row
+    require("confirmedAt" in row or bool(is_late), f"it was paid in time, and ended as {row}")
+
+
+def _announced_life(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    _held(world, 600.0)
+    world.deliver("A", "cancel_orders", {"orderId": "o"})
+    world.deliver("B", "change_orders", command("confirm"), command("fulfil"))
+    world.follow("P", "Orders")
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _announced_tombstone(world: World, rivals: int) -> None:
+    world.product("p", 2)
+    world.deliver("A", "place_orders", order("o", p=2))
+    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    world.follow("P", "Orders")
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("confirm"))
+
+
+def _announced_stock(world: World, rivals: int) -> None:
+    world.product("p", 3, lowStockThreshold=1)
+    world.deliver("A", "place_orders", order("a", p=3))
+    world.deliver("B", "adjust_stock", receipt("r", "p", 1))
+    world.follow("P", "Products")
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _by_hand_and_from_the_queue(world: World, rivals: int) -> None:
+    world.product("p", 1)
+    world.client("A", "places it by hand", _asks("place_orders", order("o", p=1)))
+    world.deliver("B", "place_orders", order("o", p=1))
+    if rivals > 2:
+        world.client("C", "places another", _asks("place_orders", order("other", p=1)))
 
 
 # ---------------------------------------------------------------------- with lanes
@@ -472,7 +779,7 @@ def _swept(world: World, rivals: int) -> None:
     # A wakes up just when nobody has used its lane and the depot for long enough.
     world.clock.seconds += IDLE_SECONDS + 1.0
     world.deliver("A", "place_orders", order("a", p=4))
-    world.client("B", "sweeps", _sweeps)
+    world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=2))
 
@@ -482,13 +789,9 @@ def _swept_in_use(world: World, rivals: int) -> None:
     _lent(world, "A", p=1)
     world.end_lease(1)
     world.deliver("A", "place_orders", order("a1", p=1), order("a2", p=1))
-    world.client("B", "sweeps", _sweeps)
+    world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
     if rivals > 2:
-        world.client("C", "sweeps", _sweeps)
-
-
-def _sweeps(client: Client) -> None:
-    client("sweep", {"action": "sweep"})
+        world.client("C", "sweeps", _asks("sweep", {"action": "sweep"}))
 
 
 def _count_and_draw(world: World, rivals: int) -> None:
@@ -536,16 +839,10 @@ def _discontinued_in_a_lane(world: World, rivals: int) -> None:
     world.product("p", 8)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
-    world.client("B", "discontinues it", _manages({"action": "discontinue", "productId": "p"}))
+    asked = {"action": "discontinue", "productId": "p"}
+    world.client("B", "discontinues it", _asks("manage_products", asked))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=6))
-
-
-def _manages(command: dict[str, Any]) -> Callable[[Client], None]:
-    def script(client: Client) -> None:
-        client("manage_products", command)
-
-    return script
 
 
 def _loss_and_lane(world: World, rivals: int) -> None:
@@ -580,6 +877,44 @@ def _cancellation_and_recall(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=1))
 
 
+def _end_hold(world: World, order_id: str) -> None:
+    """Let an order's hold have ended, as if it had been placed long ago."""
+    world.put("Orders", _row(world, order_id) | {"expiresAt": world.moment(-1.0)})
+
+
+def _expiry_and_recall(world: World, rivals: int) -> None:
+    world.product("p", 6)
+    for number in range(2):
+        world.warm_up("A", order(f"warm{number}", p=1) | {"holdSeconds": 60})
+        _end_hold(world, f"warm{number}")
+    # All that is left, so that units are recalled.
+    world.deliver("A", "place_orders", order("a", p=4))
+    _expire(world, "B", "warm0", "warm1")
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _cancel_and_draw(world: World, rivals: int) -> None:
+    world.product("p", 8, lowStockThreshold=2)
+    world.warm_up("A", order("warm", p=1))
+    world.warm_up("B", command("confirm", "warm"), function="change_orders")
+    world.deliver("A", "place_orders", order("a", p=1))
+    world.deliver("B", "change_orders", command("cancel", "warm"))
+    if rivals > 2:
+        world.deliver("C", "change_orders", command("fulfil", "warm"))
+
+
+def _return_and_recall(world: World, rivals: int) -> None:
+    world.product("p", 6)
+    _lent(world, "A", p=1)
+    for action in ("confirm", "fulfil"):
+        world.warm_up("B", command(action, "warmA1"), function="change_orders")
+    world.deliver("A", "place_orders", order("a", p=4))
+    world.deliver("B", "change_orders", comes_back("rt-1", 1) | {"orderId": "warmA1"})
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
 def _lane_and_row(world: World, rivals: int) -> None:
     world.product("p", 8)
     world.product("q", 1)
@@ -596,7 +931,7 @@ def _with_lanes(
     set_up: Callable[[World, int], None],
     *,
     lanes: int = 2,
-    faults: tuple[str, ...] = _FAULTS_WITH_LANES,
+    faults: tuple[str, ...] = _TELLING,
     **more: Any,
 ) -> Scenario:
     return Scenario(name, set_up, lanes=lanes, faults=faults, **more)
@@ -624,6 +959,58 @@ SCENARIOS = {
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
         Scenario("atomic against optimistic decrement", _decrements, faults=()),
+        Scenario(
+            "confirmation against cancellation", _confirm_and_cancel, check=_is_cancelled_after_all
+        ),
+        Scenario(
+            "confirmation in time against the end of its hold",
+            _confirm_and_expire,
+            check=_is_paid_or_over,
+        ),
+        Scenario(
+            "late confirmation against the end of its hold",
+            _late_confirm,
+            check=_is_expired_and_told,
+        ),
+        Scenario("cancellation against the end of its hold", _cancel_and_expire, check=_is_over),
+        Scenario(
+            "ends of holds, sent twice",
+            _two_expiries,
+            jumps=(4.0,),
+            check=_are_over,
+            faults=(*_TELLING, "time"),
+        ),
+        Scenario(
+            "fulfilment against cancellation",
+            _fulfil_and_cancel,
+            check=_is_fulfilled_or_cancelled,
+        ),
+        Scenario("return against return", _two_returns, check=_no_more_than_delivered),
+        Scenario("two returns under one id", _one_return_id, check=_one_return),
+        Scenario("order against its early commands", _order_and_commands, check=_is_paid_or_told),
+        Scenario(
+            "commands of one order in one batch",
+            _one_batch,
+            check=_is_fulfilled,
+            faults=(*_TELLING, "stale"),
+        ),
+        Scenario("sweeper against sweeper", _two_sweepers, check=_is_swept),
+        Scenario("sweeper against confirmation in time", _sweep_and_confirm, check=_is_paid),
+        Scenario(
+            "announcing an order's life",
+            _announced_life,
+            jumps=(WORKING_SECONDS + 1.0,),
+            faults=_OF_A_PUBLISHER,
+            switches=2,
+        ),
+        Scenario(
+            "announcing a tombstone filled in",
+            _announced_tombstone,
+            jumps=(WORKING_SECONDS + 1.0,),
+            faults=_OF_A_PUBLISHER,
+        ),
+        Scenario("announcing stock", _announced_stock, faults=_OF_A_PUBLISHER),
+        Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
         _with_lanes("draw against order by row", _draw_and_row),
         _with_lanes("last unit to draw", _last_unit_to_draw),
         _with_lanes("two visits that both have the depot", _two_visits, line_works=False),
@@ -651,19 +1038,22 @@ SCENARIOS = {
             _count_and_draw,
             jumps=(4.0,),
             switches=3,
-            faults=(*_FAULTS_WITH_LANES, "time"),
+            faults=(*_TELLING, "time"),
         ),
         _with_lanes(
             "count against lane",
             _count_and_lane,
             jumps=(4.0,),
             switches=3,
-            faults=(*_FAULTS_WITH_LANES, "time"),
+            faults=(*_TELLING, "time"),
         ),
         _with_lanes("lease on a row that is lent", _leased_row),
         _with_lanes("delist and relist against fill", _relisted_and_filled),
         _with_lanes("discontinue against lane", _discontinued_in_a_lane, switches=3),
         _with_lanes("loss against lane", _loss_and_lane, switches=3),
         _with_lanes("cancellation against recall", _cancellation_and_recall, switches=3),
+        _with_lanes("end of holds against recall", _expiry_and_recall, switches=3),
+        _with_lanes("cancellation of a paid order against draw", _cancel_and_draw, switches=3),
+        _with_lanes("return against recall", _return_and_recall, switches=3),
     )
 }

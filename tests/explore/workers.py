@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import boto3
+
 from local import ROOT
 from local.invoke import function_names
 from tests.explore import mutants
@@ -25,7 +28,7 @@ from tests.explore.world import Handlers, Step
 NO_FAULT = "no fault"
 KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "crash", "crash-after"),
-    *("stale", "again", "time"),
+    *("refused", "stale", "again", "time"),
 )
 _MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
 
@@ -85,9 +88,17 @@ def run(tasks: Sequence[Task], processes: int) -> Iterator[Done]:
 
 def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
     """Explore mutants in parallel until each is caught, and yield each when it ends."""
+    _preload()
     # One process per mutant, because an imported module keeps its mistake.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(_catch, names)
+
+
+def _preload() -> None:
+    """Import the libraries, and read the descriptions of AWS, once: every process forked from here has them."""
+    importlib.import_module("aws_lambda_powertools.metrics")
+    for service in ("dynamodb", "sqs", "events"):
+        boto3.client(service)
 
 
 def _quiet() -> None:

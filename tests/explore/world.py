@@ -16,6 +16,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -51,14 +52,18 @@ TABLES = {
     "StockAdjustments": ("productId", "adjustmentId"),
     "Allotments": ("page",),
 }
-# Function -> its queue. The name of the dead-letter queue is derived from it.
-QUEUES = {
-    "place_orders": ("Order", "OrderFifo.fifo"),
-    "adjust_stock": ("Stock",),
-    "cancel_orders": ("Cancellation",),
-    "manage_products": ("Catalogue",),
-}
 EXPIRIES = "Expiry"
+UNDELIVERABLE = "Undeliverable"
+# Function -> its queues, by the prefix of their environment variables. The names of the dead-letter queues are derived.
+QUEUES = {
+    "place_orders": {"": "Order", "FIFO_": "OrderFifo.fifo"},
+    "adjust_stock": {"": "Stock"},
+    "cancel_orders": {"": "Cancellation"},
+    "change_orders": {"": "OrderCommand", "EXPIRY_": EXPIRIES},
+    "manage_products": {"": "Catalogue"},
+}
+# Functions that raise on purpose, so that they are invoked again.
+RAISES = {"publish_events": "NotAllPublishedError", "sweep": "SweepError"}
 
 Place = tuple[str, tuple[str, ...]]
 
@@ -67,6 +72,10 @@ DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
 
 class ViolationError(AssertionError):
     """An invariant does not hold."""
+
+
+class GaveUpError(Exception):
+    """The function has raised on purpose."""
 
 
 class CrashedError(BaseException):
@@ -120,8 +129,15 @@ class Step:
             # Either of them may use up the faults that are left.
             return False
         return not (
-            self.writes & other.writes or self.writes & other.reads or self.reads & other.writes
+            self.writes & other.writes
+            or _meet(self.writes, other.reads)
+            or _meet(other.writes, self.reads)
         )
+
+
+def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
+    """Whether something is written that is read. A query reads whatever is in its table."""
+    return any(place in reads or (place[0], ()) in reads for place in writes)
 
 
 @dataclass(slots=True)
@@ -255,6 +271,7 @@ class World:
         self.history: list[Change] = []
         self.last: dict[Place, dict[str, Any] | None] = {}
         self.sent: dict[str, tuple[str, dict[str, Any], str | None]] = {}
+        self.sent_at: dict[str, float] = {}
         self.answers: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self.lock_owners: dict[Place, str] = {}
         self.closing = False
@@ -268,12 +285,15 @@ class World:
         self.environments = 0
         self.warm: dict[str, int] = {}
         self.stock: dict[str, list[Stock]] = {}
+        self.streams: dict[str, list[dict[str, Any]]] = {}
+        self.bus: list[dict[str, Any]] = []
         for name, keys in TABLES.items():
             self.model.dynamodb.answer("CreateTable", _table_request(name, keys))
-        for queues in (*QUEUES.values(), (EXPIRIES,)):
-            for name in queues:
+        for queues in QUEUES.values():
+            for name in queues.values():
                 dead = self.model.sqs.create(f"{name.removesuffix('.fifo')}Dead{_end(name)}")
                 self.model.sqs.create(name, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT)
+        self.model.sqs.create(UNDELIVERABLE)
         handlers.enter(self)
         scenario.set_up(self, rivals)
         self.initial = {
@@ -342,6 +362,11 @@ class World:
         correction |= {"productCreatedAt": held.created_at, "productVersion": 1}
         self.put("StockAdjustments", correction | {"reason": "CORRECTION", "appliedAt": ""})
 
+    def moment(self, seconds: float = 0.0) -> str:
+        """The time in so many seconds, as rows have it."""
+        moment = datetime.fromtimestamp(self.clock.seconds + seconds, UTC)
+        return moment.isoformat(timespec="microseconds")
+
     def deliver(
         self,
         name: str,
@@ -349,6 +374,8 @@ class World:
         *bodies: Any,
         group: str | None = None,
         environment: str = "",
+        through: str = "",
+        waits: float = 0.0,
     ) -> None:
         """Start an event source, which passes one batch of messages to a function.
 
@@ -358,8 +385,10 @@ class World:
             bodies: The message bodies.
             group: `MessageGroupId`, for the FIFO queue.
             environment: The process whose execution environment it has; its own if not given.
+            through: Prefix of the function's queue.
+            waits: Seconds for which the messages wait in the queue.
         """
-        queue = self.model.sqs.queues[QUEUES[function][0 if group is None else 1]]
+        queue = self.model.sqs.queues[QUEUES[function][through if group is None else "FIFO_"]]
         for body in bodies:
             entry: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
             if group is not None:
@@ -369,6 +398,8 @@ class World:
                 }
             sent = self.model.sqs.answer("SendMessage", entry)
             self.sent[sent["MessageId"]] = (function, body, group)
+            self.sent_at[sent["MessageId"]] = self.clock.seconds
+        self.clock.seconds += waits
         messages = self._receive(queue)
         self._start(name, function, (function, queue, messages), environment or name)
 
@@ -385,6 +416,11 @@ class World:
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
         self._add(Process(name, what, lambda process: script(Client(self, process))))
+
+    def follow(self, name: str, table: str) -> None:
+        """Start the event source of a table's stream, which passes all changes from now on to `publish_events`."""
+        self.streams[table] = []
+        self._add(Process(name, f"announces {table}", lambda process: self._follow(process, table)))
 
     def _receive(self, queue: Queue) -> list[dict[str, Any]]:
         answer = self.model.sqs.answer(
@@ -441,6 +477,9 @@ class World:
             process.environment = self.environments
             raise
         except Exception as error:
+            if type(error).__name__ == RAISES.get(function):
+                self.trace.append(f"{process.name:4} raised {error}")
+                raise GaveUpError from error
             raise ViolationError(f"{function} raised {type(error).__name__}: {error}") from error
         finally:
             process.ends_at = float("inf")
@@ -458,7 +497,7 @@ class World:
             raise ViolationError(f"{function} returned messages that are not of its batch")
         for message in messages:
             if message["MessageId"] not in failed:
-                self.check_acknowledged(message["MessageId"])
+                self.check_acknowledged(message["MessageId"], process)
                 self.model.sqs.answer(
                     "DeleteMessage",
                     {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]},
@@ -467,6 +506,22 @@ class World:
             f"{process.name:4} answered: "
             + (f"{len(failed)} of {len(messages)} returned" if failed else "all done")
         )
+
+    def _follow(self, process: Process, table: str) -> None:
+        """Act as the event source of a stream: pass its changes on in their order, each until it is taken."""
+        taken = 0
+        while True:
+            request = {"Table": table, "From": taken}
+            records = self.on_call("streams", "GetRecords", request)["Records"]
+            try:
+                self.invoke(process, "publish_events", {"Records": records})
+            except GaveUpError:
+                continue
+            except CrashedError:
+                if self.closing:
+                    return
+                continue
+            taken += len(records)
 
     def on_call(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """Stop before an AWS call, and continue with the outcome that the explorer chooses."""
@@ -518,9 +573,16 @@ class World:
             if not self.scenario.line_works and DEPOT_LEASE in writes:
                 # Whoever asks gets it, so it does not matter who asks first.
                 request, writes = _without_line(request), writes - {DEPOT_LEASE}
+            writes |= {("stream", (name,)) for name, _ in writes if name in self.streams}
+        elif service == "streams":
+            reads, writes = frozenset({("stream", (request["Table"],))}), frozenset()
+        elif service == "events":
+            reads, writes = frozenset(), frozenset({("bus", ())})
         else:
-            queue = request["QueueUrl"].rsplit("/", 1)[-1]
-            reads, writes = frozenset(), frozenset({("queue", (queue,))})
+            queue = ("queue", (request["QueueUrl"].rsplit("/", 1)[-1],))
+            reads, writes = frozenset({queue}), frozenset()
+            if operation != "GetQueueAttributes":
+                reads, writes = writes, reads
         return Call(service, operation, request, reads, writes)
 
     # ------------------------------------------------------------------ steps
@@ -532,7 +594,11 @@ class World:
         if last is not None and self._is_waiting(last):
             assert last.call is not None
             return [Step(Choice(last.name), last.call.reads, last.call.writes)]
-        running = [p for p in self.processes.values() if not p.is_over and p.call is not None]
+        running = [
+            p
+            for p in self.processes.values()
+            if not p.is_over and p.call is not None and not self._has_no_news(p)
+        ]
         for process in [p for p in running if not self._is_in_line(p)] or running:
             call = process.call
             assert call is not None
@@ -554,6 +620,15 @@ class World:
                     steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
         return steps
+
+    def _has_no_news(self, process: Process) -> bool:
+        """Whether a process waits for changes in a stream, and there are none."""
+        call = process.call
+        return (
+            call is not None
+            and call.service == "streams"
+            and len(self.streams[call.request["Table"]]) == call.request["From"]
+        )
 
     def _is_waiting(self, process: Process) -> bool:
         """Whether a process makes the same call once more that was refused so often."""
@@ -585,6 +660,8 @@ class World:
     def _faults(self, process: Process, step: Step) -> Iterator[Step]:
         call = process.call
         assert call is not None
+        if call.service == "streams":
+            return
 
         def fault(action: str, *, applied: bool, takes_time: bool = False) -> Step:
             return Step(
@@ -599,6 +676,8 @@ class World:
         yield fault("crash", applied=False)
         if call.operation in {"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem"}:
             yield fault("conflict", applied=False)
+        if call.operation == "PutEvents":
+            yield fault("refused", applied=True)
         if call.writes:
             yield fault("lost", applied=True, takes_time=True)
             yield fault("lost-twice", applied=True, takes_time=True)
@@ -700,6 +779,9 @@ class World:
             return ServiceError(
                 "TransactionCanceledException", extra={"CancellationReasons": reasons}
             )
+        if action == "refused":
+            # Of several, the first one: what stands behind it must not overtake it.
+            call.request["Entries"][0]["Refused"] = True
         if action == "stale":
             return self._note(process, call, "reads old rows", self._read_old(call))
         outcome = self._apply(process, call)
@@ -735,16 +817,24 @@ class World:
             for place in call.writes
             if place[0] in tables
         }
+        if call.service == "streams":
+            return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
+        if call.service == "events":
+            return self._put_events(call.request["Entries"])
         try:
             outcome: Any = self.model.answer(call.service, call.operation, call.request)
         except ServiceError as error:
             return error
+        if call.operation == "SendMessageBatch":
+            self._note_sent(call.request, outcome)
         number, changes = len(self.history) + 1, []
         for place, old in before.items():
             new = tables[place[0]].items.get(place[1])
             if new is not old and new != old:
                 self.last[place] = old
                 changes.append(Change(number, place, self._plain(old), self._plain(new), process))
+                if place[0] in self.streams:
+                    self.streams[place[0]].append(_record(place, old, new, number))
         self.history += changes
         if changes:
             try:
@@ -753,6 +843,30 @@ class World:
                 self._note(process, call, "breaks an invariant")
                 raise
         return outcome
+
+    def _put_events(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        """Put events on the bus, but for those that it refuses."""
+        answers = []
+        for entry in entries:
+            if entry.get("Refused"):
+                answers.append({"ErrorCode": "InternalFailure", "ErrorMessage": "try again"})
+                continue
+            event = json.loads(entry["Detail"])
+            self.bus.append(event)
+            answers.append({"EventId": f"{len(self.bus)}"})
+            self.handlers.check_event(self, event)
+        return {
+            "FailedEntryCount": sum("ErrorCode" in answer for answer in answers),
+            "Entries": answers,
+        }
+
+    def _note_sent(self, request: dict[str, Any], answer: dict[str, Any]) -> None:
+        """Note the messages that a function has sent to a queue which feeds another one."""
+        if request["QueueUrl"] == _url(EXPIRIES):
+            bodies = {entry["Id"]: json.loads(entry["MessageBody"]) for entry in request["Entries"]}
+            for entry in answer["Successful"]:
+                self.sent[entry["MessageId"]] = ("change_orders", bodies[entry["Id"]], None)
+                self.sent_at[entry["MessageId"]] = self.clock.seconds
 
     def _plain(self, item: dict[str, Any] | None) -> dict[str, Any] | None:
         return None if item is None else self.handlers.decode(item)
@@ -800,7 +914,7 @@ class World:
         waiting = [
             (max(message.visible_at for message in queue.messages), function, queue)
             for function, names in QUEUES.items()
-            for queue in (self.model.sqs.queues[name] for name in names)
+            for queue in (self.model.sqs.queues[name] for name in names.values())
             if queue.messages
         ]
         if not waiting:
@@ -836,6 +950,14 @@ class World:
         """Find one row."""
         return self._plain(self.model.dynamodb.tables[table].items.get(key))
 
+    def states(self, since: int, table: str, *key: str) -> list[dict[str, Any] | None]:
+        """List what a row was after so many writes, and whatever it has been since then."""
+        place = (table, key)
+        writes = [change for change in self.history if change.place == place]
+        before = [change for change in self.history[:since] if change.place == place]
+        first = before[-1].after if before else self._plain(self.initial[table].get(key))
+        return [first, *(change.after for change in writes[len(before) :])]
+
     def dead_letters(self, message_id: str) -> list[str]:
         """List the error codes with which a message was dead-lettered."""
         return [
@@ -846,9 +968,9 @@ class World:
             if message.attributes.get("originalMessageId", {}).get("StringValue") == message_id
         ]
 
-    def check_acknowledged(self, message_id: str) -> None:
-        """Check that an acknowledged message has a durable result."""
-        end = self.handlers.end_of(self, message_id)
+    def check_acknowledged(self, message_id: str, process: Process) -> None:
+        """Check that an acknowledged message has a durable result, or an answer that was true meanwhile."""
+        end = self.handlers.end_of(self, message_id, process.begun or 0)
         if end is None:
             function, body, _ = self.sent[message_id]
             raise ViolationError(f"{function} acknowledged {body} without a durable result")
@@ -875,6 +997,8 @@ class Client:
         for _ in range(2):
             try:
                 answer: dict[str, Any] = self.world.invoke(self.process, function, command)
+            except GaveUpError:
+                continue
             except CrashedError:
                 if self.world.closing:
                     raise
@@ -919,6 +1043,8 @@ class Handlers:
             ALLOTMENTS_TABLE_NAME="Allotments",
             EXPIRY_QUEUE_URL=_url(EXPIRIES),
             EXPIRY_DEAD_LETTER_QUEUE_URL=_url(f"{EXPIRIES}Dead"),
+            EVENT_BUS_NAME="bus",
+            UNDELIVERABLE_EVENTS_QUEUE_URL=_url(UNDELIVERABLE),
             POWERTOOLS_METRICS_DISABLED="true",
         )
         logging.disable(logging.CRITICAL)
@@ -934,6 +1060,7 @@ class Handlers:
         self.encode, self.decode = rows.encode, rows.decode
         self.page_units = rows.page_units
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
+        self.check_event = invariants.check_event
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry = telemetry
         self._world: World | None = None
@@ -958,7 +1085,7 @@ class Handlers:
         """Make a handler that finds the queues of its function in the environment."""
         handler = module.lambda_handler
         variables = {}
-        for prefix, queue in zip(("", "FIFO_"), QUEUES.get(name, ()), strict=False):
+        for prefix, queue in QUEUES.get(name, {}).items():
             variables[f"{prefix}QUEUE_URL"] = _url(queue)
             variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(
                 f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
@@ -1013,6 +1140,23 @@ def _url(name: str) -> str:
 
 def _end(name: str) -> str:
     return ".fifo" if name.endswith(".fifo") else ""
+
+
+def _record(
+    place: Place, old: dict[str, Any] | None, new: dict[str, Any] | None, number: int
+) -> dict[str, Any]:
+    """A change as a stream hands it over."""
+    images = {"OldImage": old, "NewImage": new}
+    keys = {name: {"S": value} for name, value in zip(TABLES[place[0]], place[1], strict=True)}
+    kind = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
+    return {
+        "eventID": f"record-{number}",
+        "eventName": kind,
+        "dynamodb": {
+            "Keys": keys,
+            **{image: item for image, item in images.items() if item is not None},
+        },
+    }
 
 
 def _without_line(request: dict[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue
 ChangeOrders             | sqs:SendMessage         | ExpiryDeadLetterQueue       | role
 # Holds that are about to end.
 Sweep                    | dynamodb:Query          | byExpiry                    | role
-Sweep                    | sqs:SendMessage         | ExpiryQueue                 | role
+Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB asks for the actions within a transaction one by one.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 PlaceOrders    | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role

@@ -35,6 +35,21 @@ TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
 
 @pytest.fixture
+def no_rule(embedded_aws):
+    """Afterwards the bus has no rule of a reader's, and there are no queues behind it."""
+    aws = embedded_aws[0]
+    events, bus = aws.session.client("events"), {"EventBusName": aws.outputs["EventBusName"]}
+    yield
+    for rule in events.list_rules(**bus)["Rules"]:
+        for target in events.list_targets_by_rule(Rule=rule["Name"], **bus)["Targets"]:
+            events.remove_targets(Rule=rule["Name"], Ids=[target["Id"]], **bus)
+            for arn in (target["Arn"], target["DeadLetterConfig"]["Arn"]):
+                url = aws.sqs.get_queue_url(QueueName=arn.rsplit(":", 1)[1])["QueueUrl"]
+                aws.sqs.delete_queue(QueueUrl=url)
+        events.delete_rule(Name=rule["Name"], **bus)
+
+
+@pytest.fixture
 def aws(embedded_aws):
     make_fresh(embedded_aws[0])
     return embedded_aws[0]
@@ -68,7 +83,8 @@ def test_the_files_that_contributing_names_exist():
             assert (ROOT / path).exists(), command
 
 
-def test_readme_and_data_model_from_top_to_bottom(aws):
+def test_readme_and_data_model_from_top_to_bottom(aws, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     shell = Shell(aws)
     *before, read = [command for command in commands_of("README.md") if is_run(command)]
     shell.run_all(before)
@@ -76,11 +92,29 @@ def test_readme_and_data_model_from_top_to_bottom(aws):
     order = shell.run(read)["Item"]
     assert order["status"] == {"S": "PENDING"}
     assert [line["M"]["productId"]["S"] for line in order["items"]["L"]] == ["tea-white-monkey"]
-    audited, *answers = shell.run_all(commands_of("docs/data-model.md"))
+    audited, orders_of_a_customer, available, _, forgotten = shell.run_all(
+        commands_of("docs/data-model.md")
+    )
     assert "order o-1001" in audited
-    orders_of_a_customer, available = answers
     assert orders_of_a_customer == [["o-1001", "PENDING", order["createdAt"]["S"]]]
     assert available == ["38", "0", "ACTIVE"]
+    assert "1 orders have a pseudonym now: forgotten-" in forgotten
+    assert shell.run(read)["Item"]["userId"]["S"] in forgotten
+
+
+def test_the_snippets_for_a_shops_developer_print_what_the_page_says(aws, no_rule, capsys):
+    page = (ROOT / "docs" / "orders.md").read_text("utf-8")
+    found = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", page, flags=re.DOTALL)
+    assert len(found) == page.count("```python") > 8
+    assert sum(bool(printed) for _, printed in found) == page.count("```text") > 5
+    names = {}
+    for code, printed in found:
+        exec(code, names)
+        said = capsys.readouterr().out
+        assert not printed or said == printed, code
+    assert names["newest"]["o-2001"]["attributes"] == {"channel": "web"}
+    wait_until_settled(aws)
+    assert all(account.difference == 0 for account in read_books(aws).accounts)
 
 
 def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):

@@ -1,6 +1,7 @@
 """The soak: ten thousand messages into the deployed stack while its workers are killed and DynamoDB fails.
 
-The exit status is 0 only if every message ended in exactly one place, the books balance, and faults did happen.
+Customers hear what is announced and answer with commands. The exit status is 0 only if every message ended in exactly one
+place, the books balance, each row's every status was announced, and faults did happen, to publishers and sweepers too.
 """
 
 import os
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 os.environ["INVENTORY_ORDERS_STATE"] = str(ROOT / ".local" / "soak")
 
 import argparse  # noqa: E402
+import contextlib  # noqa: E402
 import json  # noqa: E402
 import random  # noqa: E402
 import sys  # noqa: E402
@@ -39,8 +41,10 @@ from operations import emf, queues  # noqa: E402
 from operations.audit import Books, read_books, read_rows  # noqa: E402
 from operations.aws import Aws  # noqa: E402
 from operations.errors import UserError  # noqa: E402
+from operations.follow import listening  # noqa: E402
 from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
+from tests.soak.customer import Customers, differences  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
 from tests.support.faults import Fault, FaultyProxy, Shares  # noqa: E402
 
@@ -57,6 +61,12 @@ KILL_UNTIL = 0.9
 QUIET_SECONDS = 90
 
 FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "CancelOrders", "ManageProducts", "ChangeOrders")
+FUNCTIONS = (*FED_FUNCTIONS, "PublishEvents", "Sweep")
+
+# The stack sweeps each minute; here two sweeps begin together, so much more often.
+SECONDS_BETWEEN_SWEEPS = 10.0
+# So long nothing new is announced before the run ends. A publisher that was killed is invoked again much sooner.
+SILENT_SECONDS = 10.0
 
 
 class Killer:
@@ -65,14 +75,14 @@ class Killer:
     It counts messages, not seconds, because on a busy machine workers would be killed faster than they start.
 
     Attributes:
-        kills: Number of workers killed so far.
+        kills: Number of workers killed so far, by function.
     """
 
     def __init__(self, emulator: Emulator, seed: int) -> None:
         self._emulator = psutil.Process(emulator.pid)
         self._chance = random.Random(seed)
         self._next = 0.0
-        self.kills = 0
+        self.kills: Counter[str] = Counter()
 
     def strike(self, settled: int) -> None:
         """Kill a worker, if it is time.
@@ -80,12 +90,19 @@ class Killer:
         Args:
             settled: Number of messages that have ended.
         """
-        # All child processes of the emulator are workers.
-        workers = sorted(self._emulator.children(), key=lambda worker: worker.pid)
-        if settled >= self._next and workers:
+        if settled < self._next:
+            return
+        # All child processes of the emulator are workers. Each function is as likely to lose one.
+        workers: dict[str, list[psutil.Process]] = {}
+        for worker in sorted(self._emulator.children(), key=lambda worker: worker.pid):
+            with contextlib.suppress(psutil.Error):
+                function = worker.environ().get("AWS_LAMBDA_FUNCTION_NAME", "?")
+                workers.setdefault(function, []).append(worker)
+        if workers:
             self._next = settled + self._chance.uniform(*MESSAGES_BETWEEN_KILLS)
-            self._chance.choice(workers).kill()
-            self.kills += 1
+            function = self._chance.choice(sorted(workers))
+            self._chance.choice(workers[function]).kill()
+            self.kills[function] += 1
 
 
 @dataclass(frozen=True)
@@ -95,21 +112,21 @@ class Run:
     Attributes:
         seconds: From the first message sent until the last one ended.
         waiting: Messages that had not ended when the run was stopped for lack of progress.
-        kills: Number of workers killed.
+        kills: Number of workers killed, by function.
         faults: Faults of DynamoDB, by kind.
         requests: Number of requests to DynamoDB.
     """
 
     seconds: float
     waiting: int
-    kills: int
+    kills: Counter[str]
     faults: Counter[Fault]
     requests: int
 
 
 def prepare(aws: Aws, proxy: FaultyProxy) -> None:
     """Point the functions at the proxy, and shorten their timeouts."""
-    for name in FED_FUNCTIONS:
+    for name in FUNCTIONS:
         function = aws.outputs[f"{name}FunctionName"]
         settings = aws.functions.get_function_configuration(FunctionName=function)
         variables = settings["Environment"]["Variables"]
@@ -119,15 +136,38 @@ def prepare(aws: Aws, proxy: FaultyProxy) -> None:
             Environment={"Variables": {**variables, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}},
         )
         # The new settings are in effect once the function answers.
-        aws.functions.invoke(FunctionName=function, Payload=b'{"Records": []}')
+        event: dict[str, Any] = {"action": "sweep"} if name == "Sweep" else {"Records": []}
+        aws.functions.invoke(FunctionName=function, Payload=json.dumps(event).encode())
     for queue in queues.QUEUES:
         aws.sqs.set_queue_attributes(
             QueueUrl=aws.outputs[queue], Attributes={"VisibilityTimeout": str(VISIBILITY_SECONDS)}
         )
 
 
+def sweep(aws: Aws, over: threading.Event) -> None:
+    """Sweep again and again until it is over. A sweeper may be killed, or say that something failed."""
+    while not over.wait(SECONDS_BETWEEN_SWEEPS):
+        aws.functions.invoke(
+            FunctionName=aws.outputs["SweepFunctionName"], Payload=b'{"action": "sweep"}'
+        )
+
+
+def holds(aws: Aws) -> int:
+    """How many orders are held and not paid."""
+    found = aws.dynamodb.scan(
+        TableName=aws.outputs["OrdersTableName"], IndexName="byExpiry", Select="COUNT"
+    )
+    return found["Count"]
+
+
 def soak(
-    aws: Aws, emulator: Emulator, proxy: FaultyProxy, work: Workload, seed: int, console: Console
+    aws: Aws,
+    emulator: Emulator,
+    proxy: FaultyProxy,
+    work: Workload,
+    customers: Customers,
+    seed: int,
+    console: Console,
 ) -> Run:
     """Send everything, kill workers meanwhile, and wait until every message has ended or nothing changes any more."""
     sent = 0
@@ -141,12 +181,27 @@ def soak(
     killer = Killer(emulator, seed)
     began = last_change = time.monotonic()
     settled = 0
-    with ThreadPoolExecutor(len(work.messages)) as pool, progress_bar(console) as bar:
+    over = threading.Event()
+    with (
+        listening(aws) as listen,
+        ThreadPoolExecutor(len(work.messages) + 3) as pool,
+        progress_bar(console) as bar,
+    ):
+        beside = [pool.submit(sweep, aws, over) for _ in range(2)]
+        beside.append(
+            pool.submit(
+                customers.live,
+                listen,
+                lambda commands: queues.send(aws, queues.COMMANDS, commands, on_sent=count),
+                over,
+            )
+        )
         task = bar.add_task("Messages", total=work.count, note="")
         sending: list[Future[list[str]]] = [
             pool.submit(queues.send, aws, queue, messages, on_sent=count)
             for queue, messages in work.messages.items()
         ]
+        total = work.count
         while True:
             emulator.check()
             all_sent = all(future.done() for future in sending)
@@ -154,13 +209,20 @@ def soak(
             now = time.monotonic()
             if max(0, sent - waiting) != settled:
                 settled, last_change = max(0, sent - waiting), now
-            if settled < KILL_UNTIL * work.count:
+            total = work.count + len(customers.commands)
+            if settled < KILL_UNTIL * total:
                 killer.strike(settled)
-            note = f"{killer.kills} workers killed, {proxy.counts.total():,} faults"
-            bar.update(task, completed=settled, note=note)
-            if (all_sent and not waiting) or now - last_change > QUIET_SECONDS:
+            note = f"{killer.kills.total()} workers killed, {proxy.counts.total():,} faults"
+            bar.update(task, completed=settled, total=total, note=note)
+            is_silent = now - customers.last_news > SILENT_SECONDS
+            if (all_sent and not waiting and is_silent and not holds(aws)) or (
+                now - max(last_change, customers.last_news) > QUIET_SECONDS
+            ):
                 break
             time.sleep(0.2)
+        over.set()
+        for work_beside in beside:
+            work_beside.result()
         for future in sending:
             future.result()
     seconds = time.monotonic() - began
@@ -178,7 +240,9 @@ def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
             aws.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
-def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter[str]]:
+def read_ledger(
+    aws: Aws, work: Workload, customers: Customers, books: Books
+) -> tuple[Ledger, Counter[str]]:
     """Account for every message. Also returns the dead letters by cause, without copies."""
     dead_letters = {
         (queue, dead_letter.original_message_id): dead_letter
@@ -195,7 +259,10 @@ def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter
         },
     )
     ledger = account(
-        (Sent(queue, m.body) for queue, messages in work.messages.items() for m in messages),
+        [
+            *(Sent(queue, m.body) for queue, messages in work.messages.items() for m in messages),
+            *(Sent(queues.COMMANDS, message.body) for message in customers.commands),
+        ],
         tables,
         (Sent(queue, dead.body) for (queue, _), dead in dead_letters.items()),
     )
@@ -205,6 +272,7 @@ def read_ledger(aws: Aws, work: Workload, books: Books) -> tuple[Ledger, Counter
 def summary(
     seed: int,
     work: Workload,
+    customers: Customers,
     run: Run,
     auditor: Auditor,
     ledger: Ledger,
@@ -214,6 +282,7 @@ def summary(
 ) -> dict[str, Any]:
     """Make the content of `.local/soak.json`."""
     distinct = {(queue, m.body) for queue, messages in work.messages.items() for m in messages}
+    distinct |= {(queues.COMMANDS, message.body) for message in customers.commands}
     unexplained = sum(abs(entry.difference) for entry in books.accounts)
     samples = [
         sample
@@ -223,17 +292,30 @@ def summary(
     log = (LOGS / "emulator.log").read_text("utf-8", "replace")
     failed_invocations = log.count("failed processing SQS batch")
     faults = {fault.value: run.faults[fault] for fault in Fault}
-    harmed = run.kills > 0 and failed_invocations > 0 and all(faults.values())
+    lost_one = {name for name in FUNCTIONS if run.kills[aws.outputs[f"{name}FunctionName"]]}
+    harmed = {"PublishEvents", "Sweep"} <= lost_one and failed_invocations > 0
+    unannounced = differences(books.orders, customers.heard.values())
+    undeliverable = queues.depth(aws, "UndeliverableEventsQueueUrl").total
+    on_hold = sum("expiresAt" in row for row in books.orders.values())
     return {
         "clean": ledger.is_clean
         and unexplained == 0
         and run.waiting == 0
         and harmed
+        and all(faults.values())
+        and not unannounced
+        and undeliverable == on_hold == 0
         and auditor.is_right,
         "seed": seed,
         "seconds": round(run.seconds, 1),
-        "messagesSent": work.count,
+        "messagesSent": work.count + len(customers.commands),
         "distinctMessages": len(distinct),
+        "commandsSent": len(customers.commands),
+        "eventsHeard": dict(sorted(customers.events.items())),
+        "eventsRepeated": customers.repeated,
+        "notAnnounced": unannounced,
+        "undeliverableEvents": undeliverable,
+        "holdsLeft": on_hold,
         "inTheTables": dict(sorted(ledger.stored.items())),
         "deadLetters": dict(sorted(ledger.dead.items())),
         "deadLettersByCause": dict(sorted(causes.items())),
@@ -246,7 +328,8 @@ def summary(
         "audits": auditor.audits,
         "wrongAudits": auditor.wrong,
         "theftFound": auditor.found_theft,
-        "workersKilled": run.kills,
+        "workersKilled": run.kills.total(),
+        "workersKilledByFunction": dict(sorted(run.kills.items())),
         "invocationsFailed": failed_invocations,
         "requestsToDynamoDB": run.requests,
         "faults": faults,
@@ -284,6 +367,12 @@ def show(result: dict[str, Any], console: Console) -> None:
             f"{faults} in {result['requestsToDynamoDB']:,} requests",
         ),
         ("Returned", result["messagesReturned"], "and delivered again"),
+        (
+            "Events heard",
+            sum(result["eventsHeard"].values()),
+            f"{result['eventsRepeated']:,} came again; {len(result['notAnnounced'])} orders differ from their rows; "
+            f"{result['commandsSent']:,} commands answered them",
+        ),
         ("Unexplained units", result["unexplainedUnits"], "stock against adjustments and orders"),
         (
             "Audits meanwhile",
@@ -295,7 +384,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         table.add_row(name, f"{value:,}", note)
     console.print(table)
     console.print(
-        "[bold green]Clean:[/] every message ended in exactly one place, and the books balance."
+        "[bold green]Clean:[/] every message ended in exactly one place, the books balance, and each outcome was announced."
         if result["clean"]
         else f"[bold red]Not clean.[/] See {os.path.relpath(SUMMARY)} and {os.path.relpath(LOGS)}."
     )
@@ -319,16 +408,17 @@ def main() -> int:
         aws = Aws.of_stack(stack.STACK_NAME)
         run_id = f"s{uuid.uuid4().hex[:6]}"
         work = workload(run_id, seed, datetime.now(UTC))
+        customers = Customers(seed)
         report("Stocking the shop")
         stock_up(aws, sample_orders.catalogue(), run_id)
         with FaultyProxy(emulator.endpoint, SHARES, seed) as proxy:
             prepare(aws, proxy)
             with Auditor(aws, sample_orders.HOT_PRODUCT) as auditor:
-                run = soak(aws, emulator, proxy, work, seed, console)
+                run = soak(aws, emulator, proxy, work, customers, seed, console)
         report("Reading the books")
         books = read_books(aws)
-        ledger, causes = read_ledger(aws, work, books)
-        result = summary(seed, work, run, auditor, ledger, causes, books, aws)
+        ledger, causes = read_ledger(aws, work, customers, books)
+        result = summary(seed, work, customers, run, auditor, ledger, causes, books, aws)
     except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         return 1

@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,
     parse_cancellation,
     parse_catalogue_event,
     parse_order,
+    parse_order_command,
 )
 from inventory_orders.store.rows import read_order
 from operations import queues
@@ -113,9 +115,32 @@ def _order_is_stored(body: str, tables: Tables) -> bool:
 
 
 def _cancellation_is_stored(body: str, tables: Tables) -> bool:
-    """The cancellation of a rejected order is answered and changes nothing."""
+    """The cancellation of an order that holds nothing, or was handed over, is answered and changes nothing."""
     row = tables.orders.get((parse_cancellation(body).order_id,), {})
-    return row.get("status") in ("CANCELLED", "REJECTED")
+    return row.get("status") in ("FULFILLED", *_OVER)
+
+
+def _command_is_stored(body: str, tables: Tables) -> bool:
+    """A command that comes in vain is answered; only of a confirmation the row has to tell."""
+    command = _command(body)
+    row = tables.orders.get((command.order_id,), {})
+    is_over = row.get("status") in _OVER
+    match command.action:
+        case Action.CONFIRM:
+            return "confirmedAt" in row or "confirmationRejected" in row
+        case Action.FULFIL:
+            return "fulfilledAt" in row or is_over
+        case Action.RETURN:
+            came = (line.get("returned", {}) for line in row.get("items", ()))
+            return command.returned is not None and any(
+                command.returned.return_id in entry for entry in came
+            )
+        case _:
+            return is_over or row.get("status") == "FULFILLED"
+
+
+def _command(body: str) -> OrderCommand:
+    return parse_order_command(body, _LATER_THAN_ALL)
 
 
 def _adjustment_is_stored(body: str, tables: Tables) -> bool:
@@ -144,6 +169,7 @@ def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
     ]
 
 
+_OVER = ("REJECTED", "CANCELLED", "EXPIRED")
 _LATER_THAN_ALL = datetime(9000, 1, 1, tzinfo=UTC)
 
 _STORED: Mapping[str, Callable[[str, Tables], bool]] = {
@@ -152,6 +178,7 @@ _STORED: Mapping[str, Callable[[str, Tables], bool]] = {
     queues.STOCK: _adjustment_is_stored,
     queues.CANCELLATIONS: _cancellation_is_stored,
     queues.CATALOGUE: _event_is_stored,
+    queues.COMMANDS: _command_is_stored,
 }
 
 _KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
@@ -163,4 +190,5 @@ _KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
     ),
     queues.CANCELLATIONS: lambda body: (parse_cancellation(body).order_id,),
     queues.CATALOGUE: lambda body: (parse_catalogue_event(body, _LATER_THAN_ALL).product_id,),
+    queues.COMMANDS: lambda body: (_command(body).order_id,),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from inventory_orders.clock import timestamp
@@ -20,6 +20,8 @@ POISON = MESSAGES * 2 // 100
 _CANCELLATIONS = 500
 _RECEIPTS = 500
 _EVENTS = 400
+# Orders whose stock is held for as short as a message may ask, in a time that the run outlasts.
+_HELD, _HOLD_SECONDS = 500, 60
 _ORDERS = MESSAGES - DUPLICATES - POISON - _CANCELLATIONS - _RECEIPTS - _EVENTS
 # These queues get a share of the poison; the order queues get the rest.
 _OTHER_POISON = {
@@ -52,6 +54,9 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     """
     chance = random.Random(seed)
     orders = sample_orders.orders(run, _ORDERS, chance)
+    for number in chance.sample(range(len(orders) // 2), _HELD):
+        held = json.loads(orders[number].body) | {"holdSeconds": _HOLD_SECONDS}
+        orders[number] = replace(orders[number], body=json.dumps(held))
     drop = [message for message in orders if message.group == sample_orders.HOT_PRODUCT]
     # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
     through_fifo = {message.order_id for message in drop[::2]}

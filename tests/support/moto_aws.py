@@ -12,7 +12,7 @@ from unittest.mock import patch
 import boto3
 from moto import mock_aws
 
-from inventory_orders.invocation import runtime
+from inventory_orders.invocation import runtime, stream_batch
 
 # As many as DynamoDB takes in one request.
 _MOST_PUTS = 25
@@ -46,6 +46,7 @@ def forget_what_handlers_made() -> None:
         runtime._atomic_decrement,
         runtime._sqs_client,
         runtime.sent_holds,
+        stream_batch._clients,
     ):
         made_once.cache_clear()
 

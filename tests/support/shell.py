@@ -97,6 +97,8 @@ class Shell:
             cwd=ROOT,
             # curl trusts what the other clients trust.
             env={**os.environ, "COLUMNS": "200", "CURL_CA_BUNDLE": os.environ["AWS_CA_BUNDLE"]},
+            # The reader says yes to whatever is asked.
+            input="y\n",
             capture_output=True,
             text=True,
             check=False,
@@ -107,7 +109,7 @@ class Shell:
 
 def make_fresh(aws: Aws) -> None:
     """Leave in a stack what `make up` leaves: no order, no message, and the sample products."""
-    for name in queues.QUEUES + queues.DEAD_LETTERS:
+    for name in (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS):
         aws.sqs.purge_queue(QueueUrl=aws.outputs[name])
     for name in aws.tables.values():
         table = boto3.resource("dynamodb").Table(name)

@@ -25,4 +25,4 @@ class Signature(AuthBase):
         return request
 
 
-schemathesis.auth.set_from_requests(Signature())
+schemathesis.auth.set_from_requests(Signature())  # type: ignore[attr-defined]  # set on the function

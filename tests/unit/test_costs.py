@@ -10,11 +10,19 @@ import pytest
 
 from bench import costs
 from bench.capacity import Call, Exchange, item_size
-from inventory_orders.invocation import runtime
+from inventory_orders.announcing.bus import Bus
+from inventory_orders.announcing.publisher import Publisher
+from inventory_orders.clock import SystemClock
+from inventory_orders.invocation import runtime, stream_batch
+from inventory_orders.invocation.sqs import UndeliverableEvents
+from inventory_orders.store.rows import Table
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
+from simulated_aws.dynamodb import Index
 from tests.support.messages import order_body, sqs_event
+from tests.support.moto_aws import forget_what_handlers_made
+from tests.support.tables_in_memory import tables_in_memory
 
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
@@ -32,6 +40,12 @@ def orders_of(kind):
         first = 0 if kind.reads == 1 else number * kind.lines
         wanted = TEAS[first : first + kind.lines]
         yield order_body(f"cost-{number}", dict.fromkeys(wanted, 1_000_000 if sold_out else 1))
+
+
+def give_ids(event):
+    """Ids as long as SQS's own, which the log quotes."""
+    for number, record in enumerate(event["Records"]):
+        record["messageId"] = str(UUID(int=number))
 
 
 @pytest.mark.parametrize("kind", costs.KINDS, ids=lambda kind: kind.title)
@@ -59,9 +73,7 @@ def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, moto_envi
     client.meta.events.register_first("before-call.dynamodb", before, unique_id="asked")
     client.meta.events.register_first("after-call.dynamodb", after, unique_id="used")
     event = sqs_event(*orders_of(kind))
-    for number, record in enumerate(event["Records"]):
-        # As long as SQS's own, which the log quotes.
-        record["messageId"] = str(UUID(int=number))
+    give_ids(event)
     capsys.readouterr()
     try:
         answer = handler.lambda_handler(event, FakeContext("place_orders"))
@@ -76,6 +88,110 @@ def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, moto_envi
     assert sum(one.read for one in used) == pytest.approx(kind.read_units * kind.batch)
     row = boto3.client("dynamodb").get_item(TableName="Orders", Key={"orderId": {"S": "cost-0"}})
     assert math.ceil(item_size(row["Item"]) / 1024) == kind.row_kilobytes
+
+
+class EventBridge:
+    """Takes every event."""
+
+    def __init__(self, shop):
+        self.shop = shop
+
+    def put_events(self, *, Entries):
+        self.shop.announced += Entries
+        return {"FailedEntryCount": 0, "Entries": [{"EventId": "e"}] * len(Entries)}
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    """Tables in memory with their indexes, which count what they consume, and a new process of the handlers."""
+    with tables_in_memory() as tables:
+        orders = tables.aws.dynamodb.tables["Orders"]
+        by_user = Index(("userId", "createdAt"), frozenset({"status"}))
+        orders.indexes = {**orders.indexes, "byUser": by_user}
+        orders.types = {**orders.types, "userId": "S", "createdAt": "S"}
+        for table in Table:
+            monkeypatch.setenv(f"{table.name}_TABLE_NAME", table.value)
+        for prefix in ("", "EXPIRY_"):
+            for name in (f"{prefix}QUEUE_URL", f"{prefix}DEAD_LETTER_QUEUE_URL"):
+                monkeypatch.setenv(name, tables.aws.sqs.create(name).url)
+        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "InventoryOrders")
+        # Threads would not wait in virtual time.
+        monkeypatch.setattr(runtime, "executor", lambda: None)
+        tables.announced = []
+        queue = UndeliverableEvents(boto3.client("sqs"), "none")
+        publisher = Publisher(Bus(EventBridge(tables), "bus"), queue.park, SystemClock())
+        monkeypatch.setattr(stream_batch, "publisher", lambda: (publisher, queue))
+        forget_what_handlers_made()
+        yield tables
+    forget_what_handlers_made()
+
+
+def message_of(step, number, product_id):
+    order_id = f"cost-{number}"
+    match step.title:
+        case "placed":
+            return order_body(order_id, {product_id: 1}) | {"holdSeconds": 60}
+        case "expired":
+            return {"orderId": order_id}
+        case "confirmed":
+            return {"action": "confirm", "orderId": order_id}
+        case "fulfilled":
+            return {"action": "fulfil", "orderId": order_id}
+
+
+@pytest.mark.parametrize("life", costs.LIVES, ids=lambda life: life.title)
+def test_each_life_takes_these_units_and_this_log(life, shop, capsys):
+    placed, orders = life.steps[0], shop.aws.dynamodb.tables["Orders"]
+    for number in range(placed.updates):
+        shop.create(f"p-{number}")
+    for step in life.steps:
+        handler = load_handler("place_orders" if step is placed else "change_orders")
+        handler.logger.registered_handler.stream = sys.stdout
+        event = sqs_event(
+            *(message_of(step, n, f"p-{n % placed.updates}") for n in range(step.batch))
+        )
+        give_ids(event)
+        queue = "EXPIRY_QUEUE_URL" if step.title == "expired" else "QUEUE_URL"
+        for record in event["Records"]:
+            record["eventSourceARN"] = shop.aws.sqs.queues[queue].arn
+        if step.title == "expired":
+            shop.clock.sleep(70)
+        before, used, asked = dict(orders.items), consumed(shop), len(shop.calls)
+        capsys.readouterr()
+        assert handler.lambda_handler(event, FakeContext("f")) == {"batchItemFailures": []}
+        assert len(capsys.readouterr().out) == pytest.approx(step.log_bytes, rel=0.15)
+        writes, reads = (now - then for now, then in zip(consumed(shop), used, strict=True))
+        assert writes == pytest.approx(step.write_units * step.batch)
+        assert reads == pytest.approx(step.read_units * step.batch)
+        assert shop.calls[asked:].count("GetQueueAttributes") == step.queue_requests
+        logged = [
+            published(shop, before.get(key), row, capsys)
+            for key, row in orders.items.items()
+            if row is not before.get(key)
+        ]
+        assert len(logged) == step.batch
+        assert max(logged) == pytest.approx(costs.LOG_BYTES_OF_AN_EVENT, rel=0.15)
+
+
+def published(shop, before, after, capsys):
+    """Announce one change of an order, which must be one small event. Returns the bytes of the log."""
+    handler = load_handler("publish_events")
+    handler.logger.registered_handler.stream = sys.stdout
+    images = {"Keys": {"orderId": after["orderId"]}, "OldImage": before, "NewImage": after}
+    shop.announced.clear()
+    handler.lambda_handler({"Records": [{"dynamodb": images}]}, FakeContext("f"))
+    (entry,) = shop.announced
+    assert len(entry["Detail"]) < 65_536
+    return len(capsys.readouterr().out)
+
+
+def consumed(shop):
+    """Write and read units of all tables, with their indexes."""
+    used = [table.consumed for table in shop.aws.dynamodb.tables.values()]
+    return (
+        sum(one.writes + sum(one.index_writes.values()) for one in used),
+        sum(one.reads + sum(one.index_reads.values()) for one in used),
+    )
 
 
 def test_what_a_kept_order_costs():

@@ -3,16 +3,25 @@
 import fcntl
 import io
 import json
+from dataclasses import replace
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.events import of_order
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
-from local import demo
+from inventory_orders.messages.parse import parse_order_command
+from inventory_orders.store.rows import decode
+from local import demo, sample_orders
+from local.shop import Shop
 from operations.audit import Account, Books
 from operations.emf import Sample
 from operations.errors import UserError
+from operations.follow import Heard
 from operations.lanes import read_all
 from operations.orders_file import order_message
 from operations.queues import DeadLetter, Depth
@@ -27,6 +36,12 @@ def line(product_id, quantity):
     return {"productId": product_id, "quantity": quantity, "productCreatedAt": BORN}
 
 
+def heard_of(after, delay=0.0, before=None):
+    """The first event of a change of a row, as it arrives."""
+    event = of_order(before, after)[0]
+    return Heard({"detail-type": str(event.type), "detail": event.detail()}, delay)
+
+
 def result_of(**changes):
     """The second of two runs for one product: 5 units of 100 were sold before, 3 are sold by this one."""
     orders = {
@@ -35,8 +50,16 @@ def result_of(**changes):
         "own-1": {"status": "PENDING", "items": [line("tea", 3)]},
         "own-2": {"status": "REJECTED", "reason": "INSUFFICIENT_STOCK", "items": []},
     }
+    times = {"_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
+    orders = {i: {"orderId": i, "userId": "u", **times, **row} for i, row in orders.items()}
     messages = [order_message(f"own-{n}", "u", [("tea", 3)]) for n in (1, 2)]
-    workload = demo.Workload([NewProduct("tea", 100)], [*messages, messages[0]], [], "Two orders")
+    workload = demo.Workload(
+        [NewProduct("tea", 100)], [], [*messages, messages[0]], [], "Two orders"
+    )
+    shop = Shop("own", 2, frozenset())
+    shop.hear(
+        heard_of(order, delay) for order, delay in zip(orders.values(), range(4), strict=True)
+    )
     values = {
         "VersionConflict": (1.0, 0.0, 0.0, 0.0),
         "Retries": (1.0, 0.0),
@@ -50,6 +73,7 @@ def result_of(**changes):
         "dead_letters": [DeadLetter("m", "INVALID_JSON", "", "")],
         "samples": [Sample(1, name, SERVICE, found) for name, found in values.items()],
         "lost": 0,
+        "shop": shop,
     }
     return demo.DemoResult(**fields | changes)
 
@@ -88,6 +112,14 @@ def test_the_file_holds_every_figure_of_this_run_and_none_of_another():
         "conflictRate": 0.25,
         "retriesOnAverage": 0.5,
         "retriesAtMost": 1,
+        "eventsDelivered": 2,
+        "eventsByType": {"OrderPlaced": 1, "OrderRejected": 1},
+        "eventsRepeated": 0,
+        # The one who pays for the rejected order has not been answered.
+        "eventsMissing": 1,
+        "eventDifferences": 0,
+        "eventDelayP50": 2.0,
+        "eventDelayP99": 3.0,
     }
 
 
@@ -104,6 +136,8 @@ def test_the_books_that_are_printed_are_those_of_this_run():
     (row,) = [row for row in printed.splitlines() if row.strip().startswith("tea")]
     assert row.split() == ["tea", "95", "3", "92", "92", "ACTIVE"]
     assert "4/s" in printed
+    (row,) = [row for row in printed.splitlines() if row.startswith("Events")]
+    assert row.split()[1] == "2"
 
 
 def test_lines_of_an_earlier_run_that_are_written_late_do_not_count():
@@ -137,3 +171,114 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
     with pytest.raises(UserError, match="2 messages have been waiting for 90 s"):
         demo._wait_for_earlier_messages(None, emulator, Console(file=io.StringIO()))
     assert next(seconds) < 200
+
+
+def day(shop, tables, numbers=range(40)):
+    """Place orders, 5 of them for want of stock in vain, and let the shop hear, and answer, until all is quiet."""
+    tables.create("tea", len(numbers) - 5)
+    tables.create("mug", 100)
+    rows, worker, news = {}, tables.worker(), []
+    lines = [("tea", 1), ("mug", 1)]
+    changes = [Order.of(f"{shop.run}-{n}", "u", lines) for n in numbers]
+    said = []
+    while changes:
+        tables.apply(worker, *changes)
+        news = []
+        for order_id, item in tables.aws.dynamodb.tables["Orders"].items.items():
+            row = decode(item)
+            if row != rows.get(order_id):
+                news.append(heard_of(row, before=rows.get(order_id)))
+                rows[order_id] = row
+        said += news
+        bodies = [message.body for message in shop.hear(news)]
+        changes = [parse_order_command(body, SystemClock().now()) for body in bodies]
+    return said, {row["orderId"]: row for row in rows.values()}
+
+
+def test_the_shop_pays_ships_and_takes_back_as_it_hears():
+    with tables_in_memory() as tables:
+        shop = Shop("d1", 40, frozenset({"d1-3"}))
+        shop.awaited -= 2
+        _, rows = day(shop, tables)
+        assert set(tables.unexplained().values()) == {0}
+    events = shop.events
+    assert shop.differences(rows) == []
+    assert events.total() == shop.awaited
+    assert (events["OrderPlaced"], events["OrderRejected"]) == (35, 5)
+    assert events["OrderConfirmed"] > events["OrderFulfilled"] > 1
+    assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
+    assert rows["d1-3"]["status"] == "PENDING", "nobody pays it"
+
+
+def test_an_event_that_is_missing_late_wrong_or_of_no_row_is_a_difference():
+    with tables_in_memory() as tables:
+        said, rows = day(Shop("d1", 40, frozenset()), tables)
+    fulfilled = next(order_id for order_id, row in rows.items() if row["status"] == "FULFILLED")
+    of_one = [heard for heard in said if heard.event["detail"]["data"]["orderId"] == fulfilled]
+    others = [heard for heard in said if heard not in of_one]
+
+    def differences(news, orders=rows):
+        shop = Shop("d1", 40, frozenset())
+        shop.hear(news)
+        return shop.differences(orders)
+
+    assert differences(said) == differences([*said, *said]) == []
+    for wrong in ([], of_one[:-1], of_one[1:], [of_one[1], of_one[0], *of_one[2:]]):
+        (difference,) = differences([*others, *wrong])
+        assert difference.startswith(f"{fulfilled}: the row says OrderPlaced (1, PENDING), ")
+    (difference,) = differences(said, {i: row for i, row in rows.items() if i != fulfilled})
+    assert "the row says nothing, the bus said OrderPlaced" in difference
+    (difference,) = differences(said, rows | {fulfilled: rows[fulfilled] | {"_version": 9}})
+    assert "? (9, FULFILLED)" in difference
+
+
+def test_an_event_that_comes_twice_is_counted_and_answered_once():
+    row = {"orderId": "d1-2", "userId": "u", "status": "REJECTED", "reason": "UNKNOWN_PRODUCT"}
+    row |= {"items": [], "_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
+    shop = Shop("d1", 1, frozenset())
+    heard = heard_of(row)
+    (command,) = shop.hear([heard, heard, heard_of(row | {"orderId": "d2-2"})])
+    assert json.loads(command.body) == {"action": "confirm", "orderId": "d1-2"}
+    assert shop.hear([heard]) == []
+    assert (len(shop.heard), shop.repeated, shop.awaited) == (1, 2, 2)
+
+
+def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
+    orders = sample_orders.never_paid("d1", [NewProduct("mug", 99), NewProduct("tea", 100)])
+    invoked = []
+    with tables_in_memory() as tables:
+        tables.create("tea", 100)
+        aws = tables.operated
+        aws.outputs["SweepFunctionName"] = "sweep"
+        functions = SimpleNamespace(invoke=lambda **request: invoked.append(request))
+        demo.place_unpaid(replace(aws, functions=functions), orders)
+        rows = [decode(item) for item in tables.aws.dynamodb.tables["Orders"].items.values()]
+    assert len(rows) == len(orders) == sample_orders.UNPAID
+    for row in rows:
+        held = datetime.fromisoformat(row["expiresAt"]) - datetime.fromisoformat(row["createdAt"])
+        assert (row["status"], held.total_seconds()) == ("PENDING", sample_orders.HOLD_SECONDS)
+    assert invoked == [{"FunctionName": "sweep", "Payload": '{"action": "sweep"}'}]
+
+
+def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
+    good = result_of()
+    assert good.good
+    unpaid = sample_orders.never_paid("own", [NewProduct("tea", 1)])[:1]
+    result = result_of(workload=replace(good.workload, unpaid=unpaid))
+    assert [d.split(": ")[0] for d in result.differences] == ["own-unpaid-0"]
+    assert not result.good
+    screen = Console(file=io.StringIO(), width=120)
+    demo.show(result, screen)
+    assert "own-unpaid-0: nobody pays it, and it has not expired" in screen.file.getvalue()
+
+
+def test_the_shop_stops_listening_when_nothing_comes_any_more(monkeypatch):
+    seconds = iter(range(0, 10_000, 10))
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
+    monkeypatch.setattr(demo, "time", clock)
+    monkeypatch.setattr(demo.queues, "send", lambda *_: None)
+    emulator = SimpleNamespace(check=lambda: None)
+    shop = Shop("d1", 1, frozenset())
+    demo._live_on(None, emulator, Console(file=io.StringIO()), shop, lambda _: [])
+    assert next(seconds) < 100
+    assert shop.heard == {}

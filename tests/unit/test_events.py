@@ -53,6 +53,7 @@ REJECTED = order_row(
     reason="INSUFFICIENT_STOCK",
     shortage={"productId": "tea", "wanted": 2, "available": 1},
 )
+LATE = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
 TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED")
 FILLED_IN = changed(PLACED, "CANCELLED")
 ONE_BACK = with_returns(FULFILLED, rt_1=1)
@@ -67,7 +68,7 @@ ONE_BACK = with_returns(FULFILLED, rt_1=1)
         (CONFIRMED, FULFILLED, ["OrderFulfilled"]),
         (PLACED, FILLED_IN, ["OrderCancelled"]),
         (PLACED, EXPIRED, ["OrderExpired"]),
-        (EXPIRED, changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION), ["ConfirmationRejected"]),
+        (EXPIRED, LATE, ["ConfirmationRejected"]),
         (FULFILLED, ONE_BACK, ["OrderReturned"]),
         (ONE_BACK, with_returns(ONE_BACK, rt_1=1, rt_2=1), ["OrderReturned"]),
         # A tombstone, and the order that fills it in.
@@ -84,6 +85,7 @@ ONE_BACK = with_returns(FULFILLED, rt_1=1)
         # No news.
         (PLACED, PLACED | {"userId": "pseudonym", "_version": 2}, []),
         (ONE_BACK, ONE_BACK | {"_version": 9}, []),
+        (LATE, LATE | {"userId": "pseudonym", "_version": 9}, []),
         (PLACED, None, []),
     ],
 )  # fmt: skip
@@ -217,13 +219,12 @@ def validator():
 
 def all_events():
     returned = with_returns(ONE_BACK, rt_1=1, rt_2=1)
-    late = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
     held = PLACED | {"holdSeconds": 60, "expiresAt": LATER, "attributes": {"channel": "web"}}
     yield from of_order(None, held)
     yield from of_order(None, REJECTED)
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
-        *((EXPIRED, late), (ONE_BACK, returned)),
+        *((EXPIRED, LATE), (ONE_BACK, returned)),
     ):
         yield from of_order(before, after)
     for before, after in NEWS:

@@ -159,6 +159,21 @@ def test_a_hold_that_has_not_ended_ten_minutes_after_it_was_due_is_sent_again(sh
     assert sent == {0: 1, 1: 0, 11: 0, 12: 1, 21: 0, 23: 1}
 
 
+def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(shop, monkeypatch):
+    monkeypatch.setattr(shop.handlers["sweep"], "_MOST_WAITING", 2)
+    for number in range(3):
+        shop.hold(f"o-{number}", 30)
+    assert shop.sweep()["holds"] == 3
+    shop.clock.sleep(60)
+    shop.hold("late", 30)
+    swept = shop.sweep()
+    assert swept["holds"] == 0
+    assert "wait to expire" in swept["unfinished"]
+    shop.expiries.messages.pop()
+    assert shop.sweep()["holds"] == 1
+    assert shop.sent()[-1] == "late"
+
+
 def test_a_hold_that_was_prolonged_is_sent_anew(shop):
     shop.hold("o-1", 60)
     shop.sweep()

@@ -76,7 +76,7 @@ CONFINED = {
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "boto3": (
-        "inventory_orders.invocation.runtime",
+        *("inventory_orders.invocation.runtime", "inventory_orders.invocation.stream_batch"),
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "constructs": ("infra",),

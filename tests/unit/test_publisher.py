@@ -279,6 +279,8 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
             assert 0 < len(call) <= MOST_ENTRIES
             assert sum(entries[index][0].size for index in call) < MOST_BYTES
             assert len(call) == 1 or not any(entries[index][1] for index in call)
+    half = Entry("s", "t", "x" * (MOST_BYTES // 2 - 2))
+    assert [len(call) for call in calls_of([(half, False)] * 2)] == [1, 1], "less than 256 KB"
     assert Entry("ä", "b", '"€"').size == 2 + 1 + 5
 
 

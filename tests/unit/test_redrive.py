@@ -10,7 +10,13 @@ from cli import operators
 from cli.main import app
 from inventory_orders.store.rows import Table
 from operations.aws import Aws
-from operations.queues import DEAD_LETTERS, QUEUES, TOO_MANY_DELIVERIES, DeadLetter
+from operations.queues import (
+    DEAD_LETTERS,
+    QUEUES,
+    TOO_MANY_DELIVERIES,
+    UNDELIVERABLE_EVENTS,
+    DeadLetter,
+)
 from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
 
 
@@ -39,7 +45,7 @@ def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
 ):
     empty = EmptyQueues()
     tables = [f"{table.value}TableName" for table in Table]
-    outputs = {name: name for name in (*DEAD_LETTERS, *QUEUES, *tables)}
+    outputs = {n: n for n in (*DEAD_LETTERS, *QUEUES, UNDELIVERABLE_EVENTS, *tables)}
     aws = Aws(outputs, SimpleNamespace(), empty, empty, SimpleNamespace(), SimpleNamespace())
     monkeypatch.setattr(operators, "aws_of", lambda _: aws)
     done = CliRunner().invoke(app, [command], catch_exceptions=False)

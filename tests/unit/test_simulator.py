@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.simulator import brooker, engine
+from bench.simulator.holds import Holds
 from bench.workloads import hot_product, sell_out
 from simulated_aws import DynamoDB, ServiceError
 from simulated_aws.contention import ContendedDynamoDB
@@ -300,7 +301,7 @@ def test_the_simulator_reproduces_brookers_published_table(clients, runs, backof
 
 def test_the_queue_delivers_in_the_order_of_sending():
     scheduler = Scheduler()
-    queue = engine._Queue(scheduler, [engine._Message(f"o-{n}", "", {}, n) for n in range(4)])
+    queue = engine.Queue(scheduler, [engine.Message(f"o-{n}", "", {}, n) for n in range(4)])
     taken = []
 
     def work():
@@ -364,3 +365,18 @@ class TestHandlers:
         assert cell.clean
         assert cell.seconds < 60
         assert 200 < cell.placed < 400, "half of the stock for 500 orders, and what was under way"
+
+    def test_holds_that_end_together_give_each_unit_back_once(self):
+        conditions = engine.Conditions(window=1_000.0, batch=10, endless=True)
+        holds = Holds("ours_lanes", hot_product(50, 1), 1, 60, 2, 1.0, 1, conditions)
+        holds.run()
+        found = holds.result()
+        assert found.clean
+        assert found.sent == 60
+        assert 3.0 < found.first <= found.median <= found.last < 10.0, (
+            "not before its grace is over"
+        )
+        assert found.before > 50
+        assert found.meanwhile > found.before / 2
+        left = holds._store.tables["Orders"].items.values()
+        assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)

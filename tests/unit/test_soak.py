@@ -9,7 +9,9 @@ import pytest
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
 from operations import queues
+from operations.follow import Heard
 from tests.soak.accounting import Sent, Tables, account
+from tests.soak.customer import Customers, differences
 from tests.soak.workload import DUPLICATES, MESSAGES, POISON, workload
 from tests.support.messages import order_body
 
@@ -37,6 +39,22 @@ def tables(*, orders=(), adjustments=(), products=()):
 ORDER = sent(queues.STANDARD, order_body("o-1", {"tea": 1}))
 OTHER = sent(queues.STANDARD, order_body("o-1", {"tea": 2}))
 POISONED = sent(queues.FIFO, "poison")
+HELD = {"orderId": "o-1", "userId": "u-1", "status": "PENDING", "_version": 1}
+LINE = {"productId": "tea", "quantity": 2, "productCreatedAt": EARLY}
+RETURN = {
+    "action": "return",
+    "orderId": "o-1",
+    "returnId": "rt-1",
+    "items": [{"productId": "tea", "quantity": 1}],
+    "restock": True,
+}
+RETURNED = LINE | {"returned": {"rt-1": {"quantity": 1, "restock": True}}}
+
+
+def command(action):
+    return sent(queues.COMMANDS, {"action": action, "orderId": "o-1"})
+
+
 CANCELLATION = sent(queues.CANCELLATIONS, {"orderId": "o-1"})
 RECEIPT = {"adjustmentId": "r-1", "productId": "tea", "delta": 4, "reason": "RECEIPT"}
 
@@ -147,3 +165,96 @@ def is_poison(body):
     except PoisonMessageError:
         return True
     return False
+
+
+@pytest.mark.parametrize(
+    ("message", "row", "is_there"),
+    [
+        (command("confirm"), {}, False),
+        (command("confirm"), {"confirmedAt": EARLY}, True),
+        (command("confirm"), {"status": "EXPIRED"}, False),
+        (command("confirm"), {"status": "EXPIRED", "confirmationRejected": {}}, True),
+        (command("fulfil"), {"status": "CONFIRMED"}, False),
+        (command("fulfil"), {"status": "FULFILLED", "fulfilledAt": EARLY}, True),
+        (command("fulfil"), {"status": "CANCELLED"}, True),
+        (command("cancel"), {"status": "CONFIRMED"}, False),
+        (command("cancel"), {"status": "EXPIRED"}, True),
+        (command("cancel"), {"status": "FULFILLED"}, True),
+        (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "items": [LINE]}, False),
+        (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "items": [RETURNED]}, True),
+    ],
+)
+def test_what_became_of_a_command_is_read_from_its_row(message, row, is_there):
+    state = tables(orders=[HELD | {"items": [LINE]} | row])
+    missing = account([message], state, []).missing
+    assert missing == ([] if is_there else [message])
+
+
+def told(version, kind, order_id="o-1"):
+    data = {"orderId": order_id, "version": version}
+    event_id = f"{order_id}#{version}#{kind}"
+    return {"detail-type": kind, "detail": {"metadata": {"eventId": event_id}, "data": data}}
+
+
+EXPIRED_IN_VAIN = HELD | {
+    "status": "EXPIRED",
+    "_version": 3,
+    "items": [LINE],
+    "confirmationRejected": {"at": EARLY, "reason": "ORDER_EXPIRED"},
+}
+ITS_EVENTS = [told(1, "OrderPlaced"), told(2, "OrderExpired"), told(3, "ConfirmationRejected")]
+CAME_BACK = HELD | {
+    "status": "FULFILLED",
+    "_version": 4,
+    "items": [RETURNED],
+    "confirmedAt": EARLY,
+    "fulfilledAt": LATE,
+}
+FILLED_IN = HELD | {"status": "CANCELLED", "_version": 2, "items": [{"productId": "tea"}]}
+TOMBSTONE = {"orderId": "o-1", "status": "CANCELLED", "_version": 1, "items": []}
+
+
+@pytest.mark.parametrize(
+    ("row", "events"),
+    [
+        (EXPIRED_IN_VAIN, ITS_EVENTS),
+        (
+            CAME_BACK,
+            [
+                *(told(1, "OrderPlaced"), told(2, "OrderConfirmed")),
+                *(told(3, "OrderFulfilled"), told(4, "OrderReturned")),
+            ],
+        ),
+        (FILLED_IN, [told(2, "OrderCancelled")]),
+        (TOMBSTONE, []),
+    ],
+)
+def test_events_that_say_what_the_row_says_make_no_difference(row, events):
+    assert differences({"o-1": row}, events) == []
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        ITS_EVENTS[:2],
+        [*ITS_EVENTS, told(4, "OrderCancelled")],
+        [*ITS_EVENTS[:2], told(4, "ConfirmationRejected")],
+        [*ITS_EVENTS, told(1, "OrderPlaced", "o-2")],
+    ],
+)
+def test_an_outcome_that_was_not_announced_or_did_not_happen_is_found(events):
+    assert len(differences({"o-1": EXPIRED_IN_VAIN}, events)) == 1
+
+
+def test_customers_answer_each_event_once_and_remember_what_they_asked():
+    customers = Customers(1)
+    placed = [told(1, "OrderPlaced", f"o-{n}") for n in range(100)]
+    asked = customers.hear(Heard(event, None) for event in placed)
+    assert customers.hear(Heard(event, None) for event in placed) == []
+    assert customers.repeated == len(customers.heard) == 100
+    assert customers.commands == asked
+    actions = Counter(json.loads(message.body)["action"] for message in asked)
+    assert actions["confirm"] > actions["cancel"] > 0
+    # Some are sent twice.
+    assert len({message.body for message in asked}) < len(asked)

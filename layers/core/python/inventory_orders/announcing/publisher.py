@@ -138,7 +138,7 @@ class Publisher:
         for each in news:
             chains.setdefault(each.subject, deque()).append(_pending(each))
         failures = in_vain = 0
-        while chains and deadline.remaining() > 0:
+        while chains:
             done = self._round(chains, deadline, report)
             in_vain = 0 if done else in_vain + 1
             if done is _Done.ALL:

@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from inventory_orders.announcing import bus
-from inventory_orders.announcing.bus import Bus
-from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.holds import SentHolds, nothing_sent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import OrderIntake, Queue, Queues, UndeliverableEvents
+from inventory_orders.invocation.sqs import OrderIntake, Queue, Queues
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+    from inventory_orders.engine.holds import SentHolds
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -138,12 +136,6 @@ def hold_seconds() -> int | None:
     return Settings.from_environment().hold_seconds
 
 
-def prepare_to_announce() -> None:
-    """The same for the function that announces outcomes. It needs no tables: it is handed their rows."""
-    with suppress(ConfigurationError):
-        publisher()
-
-
 def prepare_to_serve() -> None:
     """The same for the function of the API, which sends orders to their queue, too."""
     prepare()
@@ -211,22 +203,9 @@ def expiry_queues() -> Queues:
 @cache
 def sent_holds() -> SentHolds:
     """The holds that this process has sent lately."""
+    from inventory_orders.engine.holds import nothing_sent  # noqa: PLC0415 - the sweep alone pays for it
+
     return nothing_sent()
-
-
-def publisher() -> tuple[Publisher, UndeliverableEvents]:
-    """What puts events on the bus of the environment, and the queue of what it cannot put there.
-
-    Raises:
-        ConfigurationError: The environment names none.
-    """
-    settings = Settings.from_environment()
-    if settings.undeliverable_events is None:
-        raise ConfigurationError(
-            "the environment variable UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
-        )
-    queue = UndeliverableEvents(_sqs_client(settings), settings.undeliverable_events)
-    return Publisher(_bus(settings), queue.park, SystemClock()), queue
 
 
 @cache
@@ -259,13 +238,6 @@ def _impatient_committer(settings: Settings) -> Committer:
 @cache
 def _atomic_decrement(settings: Settings) -> AtomicDecrement:
     return AtomicDecrement(_committer(settings))
-
-
-@cache
-def _bus(settings: Settings) -> Bus:
-    if settings.event_bus is None:
-        raise ConfigurationError("the environment variable EVENT_BUS_NAME is not set")
-    return Bus(boto3.client("events", config=bus.CLIENT_CONFIG), settings.event_bus)
 
 
 @cache

@@ -10,6 +10,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum, auto
 from math import ceil, inf
 from typing import Any, Generic, TypeVar
@@ -351,10 +352,13 @@ def _receive_count(attributes: Mapping[str, Any]) -> int:
 
 
 def _seconds(attributes: Mapping[str, Any], name: str) -> float | None:
+    """A Unix second among a record's attributes; None without one, or if no calendar has it."""
     try:
-        return int(attributes[name]) / 1000
-    except (KeyError, TypeError, ValueError, OverflowError):
+        seconds = int(attributes[name]) / 1000
+        datetime.fromtimestamp(seconds, UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
         return None
+    return seconds
 
 
 def answers_unsupported_events(handler: Handler) -> Handler:

@@ -1,15 +1,58 @@
-"""A batch of changes from a table's stream: from its records to the events that they make."""
+"""A batch of changes from a table's stream: the events that they make, and what publishes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from inventory_orders.announcing.publisher import Unreadable
+import boto3
+
+from inventory_orders.announcing import bus
+from inventory_orders.announcing.bus import Bus, EventBridge
+from inventory_orders.announcing.publisher import Publisher, Unreadable
+from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, of_order, of_product
-from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.errors import CannotAnnounceError, ConfigurationError
+from inventory_orders.invocation import sqs
+from inventory_orders.invocation.runtime import Settings
+from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
 from inventory_orders.store.rows import KEYS, Row, Table, decode
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+
+def prepare() -> None:
+    """What `runtime.prepare` does for the other handlers. This one needs no tables: it is handed their rows."""
+    with suppress(ConfigurationError):
+        publisher()
+
+
+def publisher() -> tuple[Publisher, UndeliverableEvents]:
+    """What puts events on the bus of the environment, and the queue of what it cannot put there.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    if settings.event_bus is None or settings.undeliverable_events is None:
+        raise ConfigurationError(
+            "the environment variable EVENT_BUS_NAME or UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
+        )
+    events, messages = _clients()
+    queue = UndeliverableEvents(messages, settings.undeliverable_events)
+    return Publisher(Bus(events, settings.event_bus), queue.park, SystemClock()), queue
+
+
+@cache
+def _clients() -> tuple[EventBridge, SQSClient]:
+    return (
+        boto3.client("events", config=bus.CLIENT_CONFIG),
+        boto3.client("sqs", config=sqs.CLIENT_CONFIG),
+    )
 
 
 def read_changes(event: object) -> Iterator[Event | Unreadable]:

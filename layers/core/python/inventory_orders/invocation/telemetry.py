@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -17,12 +17,14 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from inventory_orders.announcing.publisher import Report
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand, Transition
 from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
+
+if TYPE_CHECKING:
+    from inventory_orders.announcing.publisher import Report
 
 NAMESPACE = "InventoryOrders"
 

@@ -160,7 +160,8 @@ def parse_order_command(body: str, sent: datetime) -> OrderCommand:
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    return order_command(_command(strict_json(body), "change_orders", None), sent)
+    command = _command(strict_json(body), "change_orders", None, of_message=True)
+    return order_command(command, sent)
 
 
 def order_command(document: Mapping[str, Any], sent: datetime) -> OrderCommand:
@@ -241,17 +242,21 @@ def _as_json(event: object) -> Any:
         ) from None
 
 
-def _command(given: Any, function: str, default: str | None) -> dict[str, Any]:
+def _command(
+    given: Any, function: str, default: str | None, *, of_message: bool = False
+) -> dict[str, Any]:
     commands = json_schema("commands")[function]
     document: dict[str, Any] = given if isinstance(given, dict) else {}
     if default is not None:
         document = {"action": default, **document}
     action = document.get("action")
     if not isinstance(action, str) or action not in commands:
+        what = f"action: must be one of {', '.join(commands)}"
+        if of_message:
+            raise PoisonMessageError("SCHEMA_VIOLATION", what, "action")
         raise PoisonMessageError(
             "UNSUPPORTED_EVENT",
-            f"action: must be one of {', '.join(commands)}, or the event a batch of SQS messages; "
-            "see events/ for samples",
+            f"{what}, or the event a batch of SQS messages; see events/ for samples",
             "action",
         )
     _validate(document, f"commands/{function}/{action}", commands[action])

@@ -1,0 +1,365 @@
+"""Holds that all end at the same moment, while orders go on: `python -m bench.simulator.holds --holds 10000`.
+
+The sweep finds them in the index and sends them to the queue of expiries, and two invocations expire ten at a time. What
+is measured is how fast orders go meanwhile, beside how fast they went before, and when the last unit is back.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import inf, nan
+from time import process_time
+from typing import Annotated, Any
+from zlib import crc32
+
+import typer
+
+from bench import plan
+from bench.capacity import Exchange
+from bench.simulator.engine import (
+    Conditions,
+    Context,
+    InvocationTimeout,
+    Message,
+    Queue,
+    Simulation,
+    Worker,
+)
+from bench.workloads import CREATED_AT, REAL_ORDERS, Workload, with_depth
+from inventory_orders.clock import timestamp
+from inventory_orders.store.rows import EXPIRY_SHARDS, expiry_shard
+from local.invoke import load_handler
+from simulated_aws import DynamoDB
+from simulated_aws.latency import INVOCATION_SECONDS, LATENCIES
+
+EXPIRIES = 10
+"""Holds of one invocation, as in the stack."""
+
+END_SECONDS = 20.0
+"""When the holds end. Orders go at their rate after half of that, and the first sweep has sent all that it has time for."""
+
+SWEEP_EACH_SECONDS = 60.0
+SWEEP_SECONDS = 50.0
+"""Timeout of the sweep, as in the stack."""
+
+LONGEST_SECONDS = 100_000.0
+"""Virtual seconds after which a run ends, whatever is left."""
+
+_WORST_SECONDS = 10
+
+_PARTITIONS = {"Products": 4, "Orders": 40, "Allotments": 40}
+
+
+class _Tables(DynamoDB):
+    """Tables in which the index of holds is as quick as an index: it holds what was in it at the start."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(now)
+        self.held: dict[str, list[str]] = defaultdict(list)
+
+    def _query(self, request: dict[str, Any]) -> dict[str, Any]:
+        values = request["ExpressionAttributeValues"]
+        shard, until = values[":shard"]["S"], values[":until"]["S"]
+        rows = self.tables["Orders"].items
+        if "ExclusiveStartKey" in request:
+            start = bisect_right(self.held[shard], request["ExclusiveStartKey"]["orderId"]["S"])
+        else:
+            start = 0
+            self.held[shard] = [
+                order_id for order_id in self.held[shard] if "expiryShard" in rows[order_id,]
+            ]
+        found: list[dict[str, Any]] = []
+        for order_id in self.held[shard][start:]:
+            row = rows[order_id,]
+            if "expiryShard" in row and row["expiresAt"]["S"] <= until:
+                found.append({name: row[name] for name in ("orderId", "expiryShard", "expiresAt")})
+            if len(found) == request["Limit"]:
+                return {"Items": found, "LastEvaluatedKey": found[-1]}
+        return {"Items": found}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was seen.
+
+    Attributes:
+        holds: How many ended.
+        before: Orders answered a second, before the first expired.
+        meanwhile: Orders answered a second, from the first to the last expiry.
+        worst: The least of these in any ten seconds; NaN if there were none.
+        first: Seconds from the end of the holds until the first has expired.
+        median: Until half of them have.
+        last: Until the last has.
+        sent: Messages sent to the queue of expiries.
+        deliveries: Deliveries of them.
+        conflicts: Share of the transactions that lost against a rival.
+        clean: Whether each unit came back once, and none was sold twice or lost.
+    """
+
+    holds: int
+    before: float
+    meanwhile: float
+    worst: float
+    first: float
+    median: float
+    last: float
+    sent: int
+    deliveries: int
+    conflicts: float
+    clean: bool
+
+
+class Holds(Simulation):
+    """Orders as ever, and holds that end.
+
+    Args:
+        contender: Name of the module that places the orders.
+        workload: The orders, and those that are held: they want the same.
+        workers: Order workers.
+        holds: How many are held.
+        expirers: Invocations that expire at once.
+        end: When the holds end, in virtual seconds.
+        seed: Seed of all randomness.
+        conditions: Under which it runs.
+    """
+
+    def __init__(
+        self,
+        contender: str,
+        workload: Workload,
+        workers: int,
+        holds: int,
+        expirers: int,
+        end: float,
+        seed: int,
+        conditions: Conditions,
+    ) -> None:
+        self._holds = holds
+        self._end = end
+        self._expirers = expirers
+        self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
+        self._ordered: list[float] = []
+        self._expired: list[float] = []
+        self._sent = self._deliveries = 0
+        super().__init__(contender, workload, workers, seed, replace(conditions, watch=self._see))
+        self._expiries = Queue(self._scheduler, (), stays=True)
+        self._sqs.create("Orders")
+
+    def _tables(self) -> DynamoDB:
+        self._index = _Tables(self.now)
+        return self._index
+
+    def _environment(self) -> dict[str, str]:
+        url = "https://sqs.us-east-1.amazonaws.com/000000000000/Expiry"
+        return super()._environment() | {
+            "EXPIRY_QUEUE_URL": url,
+            "EXPIRY_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
+        }
+
+    def _fill_tables(self) -> None:
+        """The holds took their units from what is left of the rows' stock. All end at the same moment."""
+        super()._fill_tables()
+        orders, products = (self._store.tables[name].items for name in ("Orders", "Products"))
+        chance = random.Random(f"holds {self._seed}")
+        ends = {"S": timestamp(datetime.fromtimestamp(self.now() + self._end, UTC))}
+        shards = [{"S": expiry_shard(number)} for number in range(EXPIRY_SHARDS)]
+        kinds = []
+        for wanted in self._wanted:
+            lines = [
+                {
+                    "M": {
+                        "productId": {"S": product_id},
+                        "quantity": {"N": str(units)},
+                        "productCreatedAt": {"S": CREATED_AT},
+                        "productVersion": {"N": "1"},
+                    }
+                }
+                for product_id, units in wanted.items()
+            ]
+            rest: dict[str, Any] = {
+                "items": {"L": lines},
+                "userId": {"S": "user"},
+                "status": {"S": "PENDING"},
+                "createdAt": {"S": CREATED_AT},
+                "lastUpdatedAt": {"S": CREATED_AT},
+                "_version": {"N": "1"},
+                "holdSeconds": {"N": "900"},
+                "expiresAt": ends,
+            }
+            kinds.append((wanted, rest))
+        taken: Counter[str] = Counter()
+        for number in range(self._holds):
+            order_id = f"held-{number:07}"
+            wanted, rest = chance.choice(kinds)
+            shard = shards[crc32(order_id.encode()) % EXPIRY_SHARDS]
+            orders[order_id,] = {"orderId": {"S": order_id}, "expiryShard": shard, **rest}
+            self._index.held[shard["S"]].append(order_id)
+            self._wanted_by_hold[order_id] = wanted
+            taken.update(wanted)
+        for product_id, units in taken.items():
+            row = products[product_id,]
+            products[product_id,] = row | {
+                "stockCount": {"N": str(int(row["stockCount"]["N"]) - units)}
+            }
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        for _ in range(self._expirers):
+            self._scheduler.start(self._expire, Worker(_change_orders, "Expiry"))
+        self._scheduler.start(self._sweep, Worker(_sweep))
+
+    def _sweep(self) -> None:
+        """Sweep once a minute, as long as orders go on."""
+        worker: Worker = self._scheduler.owner
+        while not self._queue.closed:
+            began = self._scheduler.now
+            worker.deadline = began + SWEEP_SECONDS
+            try:
+                worker.handler = worker.handler or worker.load()
+                worker.handler({"action": "sweep"}, Context(self._scheduler, worker.deadline))
+            except InvocationTimeout:
+                worker.handler, worker.caches = None, {}
+            worker.deadline = inf
+            self._scheduler.sleep(began + SWEEP_EACH_SECONDS - self._scheduler.now)
+
+    def _expire(self) -> None:
+        """Take holds and expire them until none is left."""
+        worker: Worker = self._scheduler.owner
+        while batch := self._expiries.take(EXPIRIES):
+            for message in batch:
+                message.first_received = message.first_received or self.now()
+            self._deliveries += len(batch)
+            self._scheduler.sleep(self._region.delivery())
+            worker.batch, worker.deadline = batch, self._scheduler.now + INVOCATION_SECONDS
+            returned = self._invoke(worker)
+            worker.deadline = inf
+            self._expiries.give_back(returned)
+            ids = {message.order_id for message in returned}
+            self._expiries.end(message for message in batch if message.order_id not in ids)
+            if len(self._expired) >= self._holds:
+                self._close()
+                self._expiries.close()
+
+    def _answer_sqs(
+        self, worker: Worker, operation: str, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        asked = operation if request["QueueUrl"].endswith("/Expiry") else ""
+        if asked not in ("SendMessageBatch", "GetQueueAttributes"):
+            return super()._answer_sqs(worker, operation, request)
+        self._scheduler.sleep(self._region.queue())
+        if asked == "GetQueueAttributes":
+            return {"Attributes": {"ApproximateNumberOfMessages": str(self._expiries.visible)}}
+        messages = []
+        for entry in request["Entries"]:
+            self._sent += 1
+            body, hidden = entry["MessageBody"], entry["DelaySeconds"]
+            messages.append(Message(str(self._sent), body, {}, self._sent, hidden=hidden))
+        self._expiries.give_back(messages)
+        return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}
+
+    def _see(self, exchange: Exchange) -> None:
+        """Count orders that were answered, and holds that expired."""
+        if exchange.status != 200 or not exchange.target.endswith("TransactWriteItems"):
+            return
+        request: Any = exchange.request
+        for action in request["TransactItems"]:
+            ((kind, content),) = action.items()
+            if content["TableName"] != "Orders":
+                continue
+            if kind == "Put":
+                self._ordered.append(exchange.ended)
+            elif {"S": "EXPIRED"} in content["ExpressionAttributeValues"].values():
+                self._expired.append(exchange.ended)
+
+    # ------------------------------------------------------------------ the result
+
+    def result(self) -> Result:
+        """Compute the figures, and check the books: a hold that has expired has given all its units back."""
+        rows = self._store.tables["Orders"].items
+        for order_id, wanted in self._wanted_by_hold.items():
+            self._books.enter(rows[order_id,]["status"]["S"], wanted)
+        cell = self.cell()
+        times = self._expired
+        first, last = times[0], times[-1]
+
+        def rate(begin: float, end: float) -> float:
+            count = bisect_left(self._ordered, end) - bisect_left(self._ordered, begin)
+            return count / (end - begin) if end > begin else nan
+
+        starts = range(int(last - first) - _WORST_SECONDS + 1)
+        return Result(
+            holds=self._holds,
+            before=rate(self._end / 2, self._end),
+            meanwhile=rate(first, last),
+            worst=min(
+                (rate(first + at, first + at + _WORST_SECONDS) for at in starts), default=nan
+            ),
+            first=first - self._end,
+            median=times[len(times) // 2] - self._end,
+            last=last - self._end,
+            sent=self._sent,
+            deliveries=self._deliveries,
+            conflicts=cell.conflict_rate,
+            clean=cell.clean and len(times) == self._holds,
+        )
+
+
+def _change_orders() -> Callable[[Any, Any], Any]:
+    handler: Callable[[Any, Any], Any] = load_handler("change_orders").lambda_handler
+    return handler
+
+
+def _sweep() -> Callable[[Any, Any], Any]:
+    handler: Callable[[Any, Any], Any] = load_handler("sweep").lambda_handler
+    return handler
+
+
+def main(
+    holds: Annotated[int, typer.Option(min=1, help="how many end together")] = 10_000,
+    workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "zipf",
+    contender: Annotated[
+        str, typer.Option(help="name of the module that places orders")
+    ] = "ours_lanes",
+    workers: Annotated[str, typer.Option(help="order workers, several separated by commas")] = "8",
+    expirers: Annotated[int, typer.Option(min=1, help="invocations that expire at once")] = 2,
+    latency: Annotated[str, typer.Option(help=f"one of {', '.join(LATENCIES)}")] = "published",
+    seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
+) -> None:
+    """Simulate holds that end together while orders go on, and print the figures."""
+    typer.echo(HEAD)
+    made = plan.make(workload, 2_000, seed, REAL_ORDERS)
+    if made is None:
+        raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+    made = with_depth(made, inf, 0.0, seed)
+    for count in map(int, workers.split(",")):
+        began = process_time()
+        conditions = Conditions(
+            LATENCIES[latency],
+            window=LONGEST_SECONDS,
+            warm=True,
+            endless=True,
+            partitions=_PARTITIONS,
+        )
+        simulation = Holds(contender, made, count, holds, expirers, END_SECONDS, seed, conditions)
+        simulation.run()
+        found = simulation.result()
+        typer.echo(
+            f"{count:7} {found.holds:9,} {found.before:8,.0f} {found.meanwhile:9,.0f} {found.meanwhile / found.before:5.0%} "
+            f"{found.worst:10,.0f} {found.first:7.1f} {found.median:7.1f} {found.last:7.1f} {found.holds / (found.last - found.first):9.0f} "
+            f"{found.sent:9,} {found.deliveries:10,} {found.conflicts:9.1%} {found.clean!s:>6} {process_time() - began:6.0f}"
+        )
+
+
+HEAD = (
+    "workers     holds orders/s meanwhile share worst 10 s first s  half s  last s expired/s      sent deliveries "
+    "conflicts  clean  cpu s"
+)
+
+
+if __name__ == "__main__":
+    typer.run(main)

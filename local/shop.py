@@ -1,0 +1,161 @@
+"""The demonstration's shop: it hears what became of its orders, pays, ships and takes back, and compares with the tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inventory_orders.domain.events import EventType
+from inventory_orders.store.rows import Row, read_order
+from operations.follow import Heard
+from operations.orders_file import OrderMessage
+
+# Of the orders that hold stock every fourth is paid, and of those every second is shipped.
+_PAID, _SHIPPED = 4, 8
+
+
+@dataclass
+class Shop:
+    """Hears events and answers them with commands.
+
+    Args:
+        run: Prefix of the ids of its orders. It does not hear of others.
+        orders: How many it has sent.
+        unpaid: Those that nobody will ever pay.
+
+    Attributes:
+        heard: What it has heard, in the order of arrival, by `eventId`: without duplicates.
+        repeated: How many events came again.
+        awaited: How many events there have to be: of each order its answer, of each command and each end of a hold one.
+    """
+
+    run: str
+    orders: int
+    unpaid: frozenset[str]
+    heard: dict[str, Heard] = field(default_factory=dict)
+    repeated: int = 0
+    awaited: int = 0
+    _once: set[EventType] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.awaited = self.orders + 2 * len(self.unpaid)
+
+    def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
+        """Note what is said, and decide. Returns the commands to send."""
+        commands = []
+        for heard in news:
+            data = _data(heard)
+            if not str(data.get("orderId", "")).startswith(f"{self.run}-"):
+                continue
+            event_id = heard.event["detail"]["metadata"]["eventId"]
+            if event_id in self.heard:
+                self.repeated += 1
+                continue
+            self.heard[event_id] = heard
+            command = self._answer(EventType(heard.event["detail-type"]), data)
+            if command is not None:
+                commands.append(OrderMessage(json.dumps(command), None, "", ""))
+        self.awaited += len(commands)
+        return commands
+
+    def _answer(self, kind: EventType, order: Mapping[str, Any]) -> dict[str, Any] | None:
+        order_id = order["orderId"]
+        chance = zlib.crc32(order_id.encode())
+        match kind:
+            case EventType.ORDER_PLACED if order_id not in self.unpaid and chance % _PAID == 0:
+                return {"action": "confirm", "orderId": order_id}
+            # One customer pays, although there is nothing to be had.
+            case EventType.ORDER_REJECTED if self._is_first(kind):
+                return {"action": "confirm", "orderId": order_id}
+            case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0:
+                return {"action": "fulfil", "orderId": order_id}
+            # And one sends several products back.
+            case EventType.ORDER_FULFILLED if len(order["items"]) > 1 and self._is_first(kind):
+                items = [
+                    {"productId": item["productId"], "quantity": item["quantity"]}
+                    for item in order["items"]
+                ]
+                returned = {"returnId": "all-of-it", "items": items, "restock": True}
+                return {"action": "return", "orderId": order_id, **returned}
+        return None
+
+    def _is_first(self, kind: EventType) -> bool:
+        is_first = kind not in self._once
+        self._once.add(kind)
+        return is_first
+
+    @property
+    def events(self) -> Counter[str]:
+        """How many events of each type it has heard."""
+        return Counter(heard.event["detail-type"] for heard in self.heard.values())
+
+    @property
+    def delays(self) -> list[float]:
+        """Seconds from each occurrence until its event was in the queue, the shortest first."""
+        return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
+
+    def differences(self, rows: Mapping[str, Row]) -> list[str]:
+        """What it was told, against the rows of its orders: each step once, one after the other. Empty if all is well."""
+        told: dict[str, list[Heard]] = {order_id: [] for order_id in rows}
+        for heard in self.heard.values():
+            told.setdefault(_data(heard)["orderId"], []).append(heard)
+        return [
+            f"{order_id}: the row says {_in_words(wanted)}, the bus said {_in_words(got)}"
+            for order_id, news in told.items()
+            if (got := [_step(heard) for heard in news])
+            != (wanted := _steps(rows[order_id]) if order_id in rows else [])
+        ]
+
+
+_Step = tuple[str, int, str]
+"""Type of an event, the version of the row and its status."""
+
+
+def _step(heard: Heard) -> _Step:
+    data = _data(heard)
+    return heard.event["detail-type"], data["version"], data["status"]
+
+
+def _steps(row: Row) -> list[_Step]:
+    """What a row says that has happened to its order: each step has made a version."""
+    order = read_order(row)
+    steps: list[tuple[EventType, str]] = []
+    if order.reason is None:
+        steps.append((EventType.ORDER_PLACED, "PENDING"))
+    else:
+        steps.append((EventType.ORDER_REJECTED, "REJECTED"))
+    if order.confirmed_at is not None:
+        steps.append((EventType.ORDER_CONFIRMED, "CONFIRMED"))
+    if order.fulfilled_at is not None:
+        steps.append((EventType.ORDER_FULFILLED, "FULFILLED"))
+    returns = {return_id for line in order.lines for return_id in line.returned}
+    steps += [(EventType.ORDER_RETURNED, "FULFILLED")] * len(returns)
+    if order.status == "EXPIRED":
+        steps.append((EventType.ORDER_EXPIRED, "EXPIRED"))
+    if order.confirmation_rejected is not None:
+        steps.append((EventType.CONFIRMATION_REJECTED, str(order.status)))
+    found = [(str(kind), number, status) for number, (kind, status) in enumerate(steps, 1)]
+    if (order.status, order.version) != (found[-1][2], len(found)):
+        found.append(("?", order.version, str(order.status)))
+    return found
+
+
+def _in_words(steps: Sequence[_Step]) -> str:
+    return (
+        ", ".join(f"{kind} ({version}, {status})" for kind, version, status in steps) or "nothing"
+    )
+
+
+def _data(heard: Heard) -> Mapping[str, Any]:
+    data: Mapping[str, Any] = heard.event["detail"].get("data", {})
+    return data
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that so large a share of sorted values does not exceed; 0 without any."""
+    return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

@@ -1,0 +1,174 @@
+"""Forget a person: a pseudonym takes the place of the user in all of that user's orders."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.domain.change import OrderRecord, OrderUpdate
+from inventory_orders.engine.retrying_client import CONDITION_FAILED, RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError, TransactionCancelledError
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.rows import Item, Table, read_record
+from operations.aws import Aws, get_items
+from operations.errors import UserError
+
+KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
+"""The environment variable that may hold the key."""
+
+LEAST_KEY_BYTES = 32
+
+# The index follows the table, as a rule within a second: docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html
+LOOK_AGAIN_SECONDS = 3.0
+
+_PREFIX = "forgotten-"
+_PSEUDONYM = re.compile(rf"{_PREFIX}[0-9a-f]{{64}}")
+_TOGETHER = 100
+_PATIENCE = 60.0
+
+
+def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
+    """Read the key that pseudonyms are made with, from a file or else from `KEY_VARIABLE`.
+
+    The end of a line at its end is not part of it, so both give the same key.
+
+    Raises:
+        UserError: There is none, or it is so short that it could be guessed.
+    """
+    if file is not None:
+        key, where = file.read_bytes(), str(file)
+    elif KEY_VARIABLE in environment:
+        key, where = environment[KEY_VARIABLE].encode("utf-8", "surrogateescape"), KEY_VARIABLE
+    else:
+        raise UserError(
+            f"pseudonyms need a key of yours: name its file with --key-file, or set {KEY_VARIABLE}"
+        )
+    key = key.rstrip(b"\r\n")
+    if len(key) < LEAST_KEY_BYTES:
+        raise UserError(
+            f"the key in {where} has {len(key)} bytes, so it could be guessed; it needs {LEAST_KEY_BYTES} or more, "
+            "such as those of `openssl rand -hex 32`"
+        )
+    return key
+
+
+def pseudonym_of(user_id: str, key: bytes) -> str:
+    """What takes the place of a user: the same text for the same user and key, a valid `userId`, 74 characters long.
+
+    Without the key nobody can tell whose it is by trying all users, as with a plain hash.
+    """
+    return _PREFIX + hmac.new(key, user_id.encode(), hashlib.sha256).hexdigest()
+
+
+def is_pseudonym(user_id: str) -> bool:
+    """Whether a user was forgotten already."""
+    return _PSEUDONYM.fullmatch(user_id) is not None
+
+
+def orders_of(aws: Aws, user_id: str) -> Iterator[str]:
+    """Yield the ids of a user's orders, as the index knows them at the moment."""
+    pages = aws.dynamodb.get_paginator("query").paginate(
+        TableName=aws.tables[Table.ORDERS],
+        IndexName="byUser",
+        KeyConditionExpression="#userId = :userId",
+        ExpressionAttributeNames={"#userId": "userId"},
+        ExpressionAttributeValues={":userId": {"S": user_id}},
+    )
+    return (item["orderId"]["S"] for page in pages for item in page["Items"])
+
+
+@dataclass
+class Forgetting:
+    """Pseudonymises the orders of one user. It may be interrupted and run again.
+
+    Args:
+        aws: The stack.
+        user_id: Whom to forget.
+        key: Of `read_key`.
+        on_progress: Called after each order.
+        clock: Source of time.
+
+    Attributes:
+        pseudonym: What takes the user's place.
+        done: How many orders it has pseudonymised.
+        problems: What is wrong with rows that cannot be changed, by order id.
+    """
+
+    aws: Aws
+    user_id: str
+    key: bytes
+    on_progress: Callable[[], None] = lambda: None
+    clock: Clock = field(default_factory=SystemClock)
+    done: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pseudonym = pseudonym_of(self.user_id, self.key)
+        self._client = RetryingClient(self.aws.store(), RetryPolicy(), self.clock)
+
+    def run(self) -> None:
+        """Look for orders and pseudonymise them, until two looks in a row have found none: the index may be late.
+
+        Raises:
+            StoreError: DynamoDB failed, or rivals were in the way for too long.
+        """
+        found_none = 0
+        while found_none < 2:
+            order_ids = [o for o in orders_of(self.aws, self.user_id) if o not in self.problems]
+            for start in range(0, len(order_ids), _TOGETHER):
+                keys = [{"orderId": {"S": o}} for o in order_ids[start : start + _TOGETHER]]
+                for item in get_items(self.aws, Table.ORDERS, keys):
+                    self._pseudonymise(item)
+            found_none = 0 if order_ids else found_none + 1
+            if found_none < 2:
+                self.clock.sleep(LOOK_AGAIN_SECONDS)
+
+    def _pseudonymise(self, item: Item) -> None:
+        """Pseudonymise one order, unless it is already. One that changes meanwhile is left to the next look."""
+        try:
+            order: Any = read_record(item)
+            if order.user_id == self.user_id:
+                self._write(OrderUpdate(order.with_sound_version(), self._forgotten(order)))
+        except CorruptItemError as error:
+            self.problems[item["orderId"]["S"]] = str(error)
+        self.on_progress()
+
+    def _write(self, update: OrderUpdate) -> None:
+        """Write one order, if it is as it was read.
+
+        Raises:
+            CorruptItemError: It breaks its table's contract.
+            StoreError: DynamoDB failed.
+        """
+        action = self._client.store.record_action(update)
+        deadline = Deadline.after(_PATIENCE, self.clock)
+        try:
+            self._client.write([action], 0, deadline, CommitStats())
+        except TransactionCancelledError as error:
+            (reason,) = error.reasons
+            if reason.code != CONDITION_FAILED:
+                raise
+            if reason.found == update.before:
+                raise CorruptItemError(
+                    f"order {update.before.order_id} has no status; repair the item"
+                ) from None
+        else:
+            self.done += 1
+
+    def _forgotten(self, order: OrderRecord) -> OrderRecord:
+        at = timestamp(self.clock.now())
+        return replace(
+            order,
+            user_id=self.pseudonym,
+            attributes={},
+            pseudonymised_at=at,
+            last_updated_at=at,
+            version=order.version + 1,
+        )

@@ -1,0 +1,145 @@
+"""The soak's customers: they hear what became of their orders, and pay, cancel, fetch and bring back."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from inventory_orders.domain.events import EventType
+from operations.follow import Heard
+from operations.orders_file import OrderMessage
+
+# So often a customer asks for something, by what was heard. What is asked of an order that is over comes in vain.
+_ASKS: Mapping[str, Mapping[str, float]] = {
+    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05},
+    EventType.ORDER_CONFIRMED: {"fulfil": 0.5, "cancel": 0.1},
+    EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
+    EventType.ORDER_REJECTED: {"confirm": 0.05},
+    EventType.ORDER_CANCELLED: {"confirm": 0.2},
+    EventType.ORDER_EXPIRED: {"confirm": 0.2},
+}
+_DUPLICATES = 0.15
+_LISTENING_SECONDS = 0.5
+
+
+class Customers:
+    """Answer events with commands.
+
+    Args:
+        seed: Seed of what they want.
+
+    Attributes:
+        heard: The events, by `eventId`: without duplicates.
+        repeated: How many came again.
+        commands: What was sent, in its order.
+        last_news: When something was heard that was new, on the monotonic clock.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.heard: dict[str, Mapping[str, Any]] = {}
+        self.repeated = 0
+        self.commands: list[OrderMessage] = []
+        self.last_news = time.monotonic()
+
+    def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
+        """Note what is said. Returns the commands to send."""
+        asked: list[OrderMessage] = []
+        for heard in news:
+            event_id = heard.event["detail"]["metadata"]["eventId"]
+            if event_id in self.heard:
+                self.repeated += 1
+                continue
+            self.heard[event_id] = heard.event
+            self.last_news = time.monotonic()
+            for action, share in _ASKS.get(heard.event["detail-type"], {}).items():
+                if self._chance.random() < share:
+                    command = _message(action, heard.event["detail"]["data"])
+                    asked += [command] * (2 if self._chance.random() < _DUPLICATES else 1)
+        self.commands += asked
+        return asked
+
+    def live(
+        self,
+        listen: Callable[[float], Iterable[Heard]],
+        send: Callable[[list[OrderMessage]], object],
+        over: threading.Event,
+    ) -> None:
+        """Hear and answer until it is over."""
+        while not over.is_set():
+            send(self.hear(listen(_LISTENING_SECONDS)))
+
+    @property
+    def events(self) -> Counter[str]:
+        """How many events of each type were heard."""
+        return Counter(str(event["detail-type"]) for event in self.heard.values())
+
+
+def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
+    command = {"action": action, "orderId": order["orderId"]}
+    if action == "return":
+        line = order["items"][0]
+        items = [{"productId": line["productId"], "quantity": line["quantity"]}]
+        restock = line["quantity"] > 1
+        command |= {"returnId": "rt-1", "items": items, "restock": restock}
+    return OrderMessage(json.dumps(command), None, "", "")
+
+
+def differences(
+    rows: Mapping[str, Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """What the rows say that has happened to their orders, against the events. Empty if each was announced once.
+
+    Args:
+        rows: All orders, by id.
+        events: Without duplicates.
+    """
+    told: dict[str, list[tuple[int, str]]] = {}
+    for event in events:
+        data = event["detail"]["data"]
+        if "orderId" in data:
+            told.setdefault(data["orderId"], []).append((data["version"], event["detail-type"]))
+    found = []
+    for order_id in rows.keys() | told.keys():
+        wanted = _happened(rows.get(order_id, {}))
+        said = told.get(order_id, [])
+        names = [name for _, name in sorted(said)]
+        # What is written in vain may stand anywhere, and several in one version.
+        is_complete = Counter(names) == Counter(wanted)
+        first = min((version for version, _ in said), default=1)
+        versions = set(range(first, rows.get(order_id, {}).get("_version", 0) + 1))
+        if not is_complete or (said and {version for version, _ in said} != versions):
+            found.append(f"{order_id}: its row says {wanted}, the bus said {sorted(said)}")
+    return sorted(found)
+
+
+def _happened(row: Mapping[str, Any]) -> list[str]:
+    """The types of the events that a row tells of. A tombstone, which nobody has filled in, tells of none."""
+    if "userId" not in row:
+        return []
+    status = row["status"]
+    was_placed = any("productCreatedAt" in line for line in row["items"])
+    names = [EventType.ORDER_PLACED] if was_placed else []
+    names += [kind for kind, attribute in _STAMPS.items() if attribute in row]
+    if status in _ENDS:
+        names.append(_ENDS[status])
+    returns = {return_id for line in row["items"] for return_id in line.get("returned", {})}
+    names += [EventType.ORDER_RETURNED] * len(returns)
+    return [str(name) for name in names]
+
+
+_STAMPS = {
+    EventType.ORDER_CONFIRMED: "confirmedAt",
+    EventType.ORDER_FULFILLED: "fulfilledAt",
+    EventType.CONFIRMATION_REJECTED: "confirmationRejected",
+}
+_ENDS = {
+    "REJECTED": EventType.ORDER_REJECTED,
+    "CANCELLED": EventType.ORDER_CANCELLED,
+    "EXPIRED": EventType.ORDER_EXPIRED,
+}

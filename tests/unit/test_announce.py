@@ -1,0 +1,94 @@
+"""Announcing again from the rows: which orders, what is said of each, and what if the bus does not take it."""
+
+import json
+from types import SimpleNamespace
+
+import boto3
+import pytest
+
+from inventory_orders.announcing.bus import Bus, Refusal
+from inventory_orders.clock import SystemClock
+from inventory_orders.store.rows import Table, encode
+from operations.announce import announce, moment, rows_of, rows_since
+from operations.errors import UserError
+from tests.support.streams import order_row
+
+LATER = "2026-01-02T00:00:00.000000+00:00"
+
+
+@pytest.fixture
+def aws(moto_environment):
+    client = boto3.client("dynamodb")
+    for row in (
+        order_row("o-1"),
+        order_row("o-2", status="CANCELLED", _version=2, lastUpdatedAt=LATER),
+        order_row("o-3", status="CANCELLED", userId=None, lastUpdatedAt=LATER),
+        order_row("o-4", status="ON_HOLD", lastUpdatedAt=LATER),
+    ):
+        client.put_item(TableName="Orders", Item=encode(row))
+    return SimpleNamespace(
+        dynamodb=client,
+        tables={Table.ORDERS: "Orders"},
+        session=boto3.Session(),
+        outputs={"EventBusName": "Bus"},
+    )
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    entries = []
+
+    def take(_, of_call):
+        entries.extend(of_call)
+        return [None] * len(of_call)
+
+    monkeypatch.setattr(Bus, "put", take)
+    return entries
+
+
+def ids(entries):
+    return [json.loads(entry.detail)["metadata"]["eventId"] for entry in entries]
+
+
+def test_orders_since_a_time_are_announced_as_they_stand(aws, taken):
+    progress = []
+    for send in (False, True):
+        rows = rows_since(aws, moment("2026-01-01T12:00"))
+        done = announce(aws, rows, send=send, on_progress=progress.append)
+        assert (done.events, done.silent) == (1, 1), "the tombstone says nothing"
+        assert len(done.problems) == 1
+        assert "o-4" in done.problems[0]
+        assert "ON_HOLD" in done.problems[0]
+        assert ids(taken) == (["o-2#2#OrderCancelled"] if send else [])
+    assert progress == [3, 3]
+
+
+def test_orders_are_announced_by_their_ids_and_an_unknown_one_stops_it(aws, taken):
+    rows = rows_of(aws, ["o-2", "o-1", "o-2"])
+    assert announce(aws, rows, send=True, on_progress=lambda _: None).events == 2
+    assert sorted(ids(taken)) == ["o-1#1#OrderPlaced", "o-2#2#OrderCancelled"]
+    with pytest.raises(UserError, match="there is no order o-9; nothing was announced"):
+        announce(aws, rows_of(aws, ["o-1", "o-9"]), send=True, on_progress=lambda _: None)
+    assert len(taken) == 2
+
+
+def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
+    refusal = Refusal("AccessDeniedException", "you may not")
+    monkeypatch.setattr(Bus, "put", lambda _, entries: [refusal] * len(entries))
+    monkeypatch.setattr(SystemClock, "sleep", lambda *_: None)
+    with pytest.raises(UserError, match=r"you may not.*0 were announced"):
+        announce(aws, rows_of(aws, ["o-1"]), send=True, on_progress=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2026-01-02", LATER),
+        ("2026-01-02T01:00:00+01:00", LATER),
+        ("2026-01-02T00:00", LATER),
+    ],
+)
+def test_a_time_is_in_utc_unless_it_says_otherwise(text, time):
+    assert moment(text) == time
+    with pytest.raises(UserError, match="is no time"):
+        moment("yesterday")

@@ -1,0 +1,269 @@
+"""The command that forgets a person, on tables in memory: beside replays, cancellations, crashes and a late index."""
+
+import hashlib
+import hmac
+import re
+from dataclasses import replace
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+from typer.testing import CliRunner
+
+from cli import main, operators
+from inventory_orders.domain.events import of_order
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.messages.parse import parse_order
+from inventory_orders.store.rows import decode
+from operations import forget as forgets
+from operations.errors import UserError
+from simulated_aws.dynamodb import Index
+from tests.support.tables_in_memory import tables_in_memory
+
+KEY = "a key of the shop's own, which is long enough"
+PSEUDONYM = "forgotten-" + hmac.new(KEY.encode(), b"u-7", hashlib.sha256).hexdigest()
+ORDER = Order.of("o-1", "u-7", [("tea", 2)], attributes={"channel": "web", "gift": True})
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv(forgets.KEY_VARIABLE, KEY)
+    with tables_in_memory() as tables:
+        orders = tables.aws.dynamodb.tables["Orders"]
+        orders.types = {**orders.types, "userId": "S", "createdAt": "S"}
+        by_user = Index(("userId", "createdAt"), frozenset({"status"}))
+        orders.indexes = {**orders.indexes, "byUser": by_user}
+        aws = tables.operated
+        monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
+        monkeypatch.setattr(operators, "aws_of", lambda stage: aws)
+        tables.create("tea", 100)
+        yield tables
+
+
+def forget(*arguments, **more):
+    return CliRunner().invoke(main.app, ["forget", *arguments], **more)
+
+
+def place(shop, *orders):
+    assert ends(shop, *orders) == [ChangeStatus.APPLIED] * len(orders)
+
+
+def ends(shop, *changes):
+    return [outcome.status for outcome in shop.apply(shop.worker(), *changes).outcomes]
+
+
+def command(action, order_id="o-1"):
+    return OrderCommand(order_id, action, "2026-01-01T00:00:00.000000+00:00")
+
+
+def row(shop, order_id="o-1"):
+    return decode(shop.aws.dynamodb.tables["Orders"].items[order_id,])
+
+
+def balances(shop):
+    return set(shop.unexplained().values()) == {0}
+
+
+def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
+    place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 1)]), Order.of("o-3", "u-8", [("tea", 1)]))
+    before, others = row(shop), row(shop, "o-3")
+    done = forget("u-7", "--yes")
+    assert done.exit_code == 0
+    assert f"2 orders have a pseudonym now: {PSEUDONYM}" in done.stdout
+    after = row(shop)
+    assert before.pop("attributes") == {"channel": "web", "gift": True}
+    changed = {
+        "userId": PSEUDONYM,
+        "pseudonymisedAt": after["lastUpdatedAt"],
+        "lastUpdatedAt": after["lastUpdatedAt"],
+        "_version": 2,
+    }
+    assert after == before | changed
+    assert after["lastUpdatedAt"] > before["lastUpdatedAt"]
+    assert of_order(before, after) == (), "it is no news to anybody"
+    assert row(shop, "o-2")["userId"] == PSEUDONYM
+    assert row(shop, "o-3") == others
+    assert balances(shop)
+
+
+def test_a_pseudonym_is_a_valid_user_and_needs_the_key():
+    key = KEY.encode()
+    pseudonym = forgets.pseudonym_of("u" * 128, key)
+    body = f'{{"orderId": "o", "userId": "{pseudonym}", "items": [{{"productId": "p", "quantity": 1}}]}}'
+    assert parse_order(body).user_id == pseudonym
+    assert forgets.is_pseudonym(pseudonym)
+    assert forgets.pseudonym_of("u" * 128, key + b"!") != pseudonym
+    assert forgets.pseudonym_of("u-8", key) != PSEUDONYM == forgets.pseudonym_of("u-7", key)
+
+
+def test_again_it_finds_nothing_and_changes_nothing(shop):
+    place(shop, ORDER)
+    forget("u-7", "--yes")
+    before = row(shop)
+    again = forget("u-7")
+    assert again.exit_code == 0
+    assert "0 orders have a pseudonym now" in again.stdout
+    assert row(shop) == before
+
+
+def test_nothing_is_changed_before_a_yes(shop):
+    place(shop, ORDER)
+    before = row(shop)
+    asked = forget("u-7", input="n\n")
+    assert asked.exit_code == 1
+    assert "Forget u-7 in 1 orders of Orders? It cannot be undone." in asked.stdout
+    assert row(shop) == before
+    assert forget("u-7", input="y\n").exit_code == 0
+    assert row(shop)["userId"] == PSEUDONYM
+
+
+def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
+    rejected = Order.of("o-2", "u-7", [("tea", 1000)])
+    assert ends(shop, ORDER, rejected) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED]
+    forget("u-7", "--yes")
+    assert ends(shop, ORDER, rejected) == [ChangeStatus.REPLAYED] * 2
+    more = replace(ORDER, quantities={"tea": 3})
+    held = replace(ORDER, hold_seconds=60)
+    assert ends(shop, more) == [ChangeStatus.ID_REUSED]
+    assert ends(shop, held) == [ChangeStatus.ID_REUSED]
+    assert row(shop)["userId"] == PSEUDONYM
+    assert shop.stock("tea") == 98
+    assert balances(shop)
+
+
+def test_a_forgotten_order_goes_on_with_its_life(shop):
+    place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 5)]))
+    forget("u-7", "--yes")
+    place(shop, command(Action.CONFIRM), command(Action.CANCEL, "o-2"))
+    place(shop, command(Action.FULFIL))
+    assert [row(shop, o)["status"] for o in ("o-1", "o-2")] == ["FULFILLED", "CANCELLED"]
+    assert {row(shop, o)["userId"] for o in ("o-1", "o-2")} == {PSEUDONYM}
+    assert all("pseudonymisedAt" in row(shop, o) for o in ("o-1", "o-2"))
+    assert shop.stock("tea") == 98
+    assert balances(shop)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["beforehand", "in its place"])
+def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
+    """Either the cancellation comes between the read of the row and its write, or the pseudonym does."""
+    place(shop, ORDER)
+    if lost:
+        shop.once("TransactWriteItems", lambda _: forget("u-7", "--yes") and None)
+        place(shop, command(Action.CANCEL))
+    else:
+        shop.once("TransactWriteItems", lambda _: place(shop, command(Action.CANCEL)))
+        assert "1 orders" in forget("u-7", "--yes").stdout
+    found = row(shop)
+    assert (found["status"], found["userId"], found["_version"]) == ("CANCELLED", PSEUDONYM, 3)
+    assert "attributes" not in found
+    assert shop.stock("tea") == 100
+    assert balances(shop)
+
+
+def test_a_lost_answer_is_recognised_as_its_own(shop):
+    place(shop, ORDER)
+
+    def loses_the_answer(request):
+        shop.aws.answer("dynamodb", "TransactWriteItems", request)
+        raise ReadTimeoutError(endpoint_url="https://dynamodb")
+
+    shop.once("TransactWriteItems", loses_the_answer)
+    assert "1 orders have a pseudonym now" in forget("u-7", "--yes").stdout
+    assert (row(shop)["_version"], row(shop)["userId"]) == (2, PSEUDONYM)
+
+
+def test_after_a_crash_the_same_command_does_the_rest(shop):
+    place(shop, *(Order.of(f"o-{n}", "u-7", [("tea", 1)]) for n in range(5)))
+    writes = []
+
+    def dies_at_the_third(operation, _):
+        if operation == "TransactWriteItems":
+            writes.append(operation)
+            if len(writes) == 3:
+                raise KeyboardInterrupt
+
+    shop.before = dies_at_the_third
+    assert forget("u-7", "--yes").exit_code != 0
+    shop.before = lambda *_: None
+    versions = sorted(row(shop, f"o-{n}")["_version"] for n in range(5))
+    assert versions == [1, 1, 1, 2, 2]
+    assert "3 orders" in forget("u-7", "--yes").stdout
+    assert {(row(shop, f"o-{n}")["_version"], row(shop, f"o-{n}")["userId"]) for n in range(5)} == {
+        (2, PSEUDONYM)
+    }
+
+
+def test_an_order_that_the_index_shows_late_is_found_too(shop):
+    place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 1)]))
+    looks = []
+
+    def late(operation, request):
+        if operation != "Query":
+            return None
+        looks.append(operation)
+        answer = shop.aws.answer("dynamodb", operation, request)
+        if len(looks) < 4:
+            answer["Items"] = [item for item in answer["Items"] if item["orderId"]["S"] == "o-1"]
+        return answer
+
+    shop.before = late
+    assert "2 orders" in forget("u-7", "--yes").stdout
+    assert {row(shop, o)["userId"] for o in ("o-1", "o-2")} == {PSEUDONYM}
+
+
+def test_a_row_that_the_index_still_shows_is_left_alone(shop):
+    place(shop, ORDER)
+    stale = shop.store._client.query(
+        TableName="Orders",
+        IndexName="byUser",
+        KeyConditionExpression="#u = :u",
+        ExpressionAttributeNames={"#u": "userId"},
+        ExpressionAttributeValues={":u": {"S": "u-7"}},
+    )
+    looks = []
+
+    def late(operation, _):
+        if operation != "Query":
+            return None
+        looks.append(operation)
+        return stale if len(looks) < 6 else None
+
+    shop.before = late
+    assert "1 orders" in forget("u-7", "--yes").stdout
+    assert len(looks) > 6, "it waits for the index"
+    assert row(shop)["_version"] == 2
+
+
+def test_a_row_that_cannot_be_changed_is_named_and_the_others_are_done(shop):
+    place(shop, *(Order.of(f"o-{n}", "u-7", [("tea", 1)]) for n in (1, 2, 3)))
+    orders = shop.aws.dynamodb.tables["Orders"].items
+    orders["o-1",] = {name: v for name, v in orders["o-1",].items() if name != "items"}
+    orders["o-2",] = {name: v for name, v in orders["o-2",].items() if name != "status"}
+    done = forget("u-7", "--yes")
+    assert done.exit_code == 1
+    assert "1 orders have a pseudonym now" in done.stdout
+    assert len(re.findall("Not changed: .*repair the item", done.stdout)) == 2
+    assert [row(shop, f"o-{n}")["userId"] for n in (1, 2, 3)] == ["u-7", "u-7", PSEUDONYM]
+
+
+def test_the_key_comes_from_a_file_or_the_environment_and_is_long(shop, tmp_path, monkeypatch):
+    place(shop, ORDER)
+    file = tmp_path / "key"
+    file.write_text("too short, and even a line's end does not help\n"[-32:])
+    with pytest.raises(UserError, match=r"has 31 bytes.*needs 32 or more"):
+        forgets.read_key(file, {})
+    monkeypatch.delenv(forgets.KEY_VARIABLE)
+    none = forget("u-7", "--yes").exception
+    assert isinstance(none, UserError)
+    assert "--key-file" in str(none)
+    assert row(shop)["userId"] == "u-7"
+    file.write_text(KEY + "\n")
+    assert forget("u-7", "--yes", "--key-file", str(file)).exit_code == 0
+    assert row(shop)["userId"] == PSEUDONYM
+
+
+def test_a_pseudonym_is_not_forgotten_again(shop):
+    assert forget(PSEUDONYM, "--yes").exit_code == 2
+    assert shop.calls[-1] != "Query"
