@@ -20,7 +20,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand, Return
 from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import OutcomeUnknownError
+from inventory_orders.errors import OutcomeUnknownError, ThrottledError
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import Table, decode, encode
@@ -223,6 +223,30 @@ def test_commands_of_one_order_take_turns_in_their_batch():
     assert (stored(bench).status, stored(bench).version) == ("FULFILLED", 7)
     assert stored(bench, "other").status == "CONFIRMED"
     assert stocks(bench) == (8, 9)
+
+
+def test_no_delivery_is_refused_because_its_payment_comes_again():
+    bench = shop(ROWS["held"])
+    bench.store.faults.extend([Fault(ThrottledError("ThrottlingException", "slow down"))] * 99)
+    report = bench.apply(command("confirm"), command("fulfil"))
+    assert statuses(report) == [RETURNED, RETURNED]
+    bench.store.faults.clear()
+    assert statuses(bench.apply(command("confirm"), command("fulfil"))) == [APPLIED, APPLIED]
+
+
+def test_an_order_that_comes_between_two_turns_has_its_payment_before_its_delivery():
+    bench = shop()
+    applied = bench.engine._apply
+
+    def apply_and_let_the_order_come(changes, *rest):
+        report = applied(changes, *rest)
+        bench.store.records.setdefault(OrderKey("o"), ROWS["held"])
+        return report
+
+    bench.engine._apply = apply_and_let_the_order_come
+    report = bench.apply(command("confirm"), command("fulfil"), command("cancel"))
+    assert statuses(report) == [REJECTED, RETURNED, APPLIED]
+    assert stored(bench).status == "CANCELLED"
 
 
 def test_of_confirming_cancelling_and_expiring_the_first_wins():

@@ -128,10 +128,25 @@ class Committer:
             What became of each. Whatever goes wrong with DynamoDB is in there too; it raises nothing.
         """
         turns = in_turns(changes)
-        reports = [
-            self._apply([changes[number] for number in turn], deadline, age) for turn in turns
-        ]
-        return joined(turns, reports) if len(turns) > 1 else reports[0]
+        if len(turns) == 1:
+            return self._apply(changes, deadline, age)
+        outcomes: dict[int, ChangeOutcome] = {}
+        reports: list[CommitReport] = []
+        is_open: set[RecordKey] = set()
+        for turn in turns:
+            now = []
+            for number in turn:
+                change = changes[number]
+                # A delivery must not be refused because the payment before it is to come again.
+                if change.record_key in is_open and change.rejection({}) is not None:
+                    outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
+                else:
+                    now.append(number)
+            report = self._apply([changes[number] for number in now], deadline, age)
+            reports.append(report)
+            outcomes |= zip(now, report.outcomes, strict=True)
+            is_open |= {changes[number].record_key for number in now if outcomes[number].is_open}
+        return joined(outcomes, reports)
 
     def _apply(self, changes: Sequence[Change], deadline: Deadline, age: float) -> CommitReport:
         batch = _Batch(self, changes, deadline, age)

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
+from inventory_orders.domain.change import (
+    Change,
+    IdempotencyMatch,
+    Record,
+    RecordKey,
+    Rejection,
+    RejectionReason,
+)
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import StoreError
@@ -53,6 +60,14 @@ class ChangeOutcome:
     detail: str = ""
     retry_after: float = 0.0
     is_written_rejection: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the same change may yet end otherwise: it is returned, or what it is about is not there yet."""
+        unknown = self.rejection is not None and (
+            self.rejection.reason is RejectionReason.UNKNOWN_ORDER
+        )
+        return self.status is ChangeStatus.RETURNED or unknown
 
 
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
@@ -101,13 +116,8 @@ def in_turns(changes: Sequence[Change]) -> list[list[int]]:
     return turns
 
 
-def joined(turns: Sequence[Sequence[int]], reports: Sequence[CommitReport]) -> CommitReport:
-    """The answer to all changes from those of their turns."""
-    outcomes = {
-        number: outcome
-        for turn, report in zip(turns, reports, strict=True)
-        for number, outcome in zip(turn, report.outcomes, strict=True)
-    }
+def joined(outcomes: Mapping[int, ChangeOutcome], reports: Sequence[CommitReport]) -> CommitReport:
+    """The answer to all changes of several turns, from their outcomes by number."""
     stats = CommitStats()
     for report in reports:
         stats.add(report.stats)
