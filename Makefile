@@ -102,8 +102,9 @@ newest: setup ## run the tests of all that calls AWS with the newest boto3 and b
 	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/world \
 		$(patsubst %,tests/integration/test_%.py,concurrency expressions faults faulty_proxy)
 
-explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, and mutants of the code
+explore: setup ## explore every schedule of two rivals with a fault, 1,000 random ones of three, mutants of the code, and the API for 5 minutes
 	@$(VENV)/bin/python -m tests.explore
+	@API_SECONDS=300 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
 
 soak: setup ## send 10,000 messages to a separate stack while workers are killed and DynamoDB fails
 	@$(VENV)/bin/python -m tests.soak

@@ -319,6 +319,18 @@ def announcing_dollars(events: int, in_one_invocation: int) -> float:
     return events * (prices.EVENT + invocation / in_one_invocation)
 
 
+def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 0.0) -> float:
+    """What so many requests of the HTTP API cost: API Gateway, the function, and what each takes of the tables."""
+    seconds = SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES
+    request = prices.HTTP_REQUEST + prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
+    tables = write_units * prices.WRITE_UNIT + read_units * prices.READ_UNIT
+    return requests * (request + tables)
+
+
+UNITS_OF_A_WAITED_ORDER = (5.0, 2.5)
+"""Write and read units of an order of one product that the API places at once: as one that comes alone, and a look at
+its row for the answer."""
+
 # DynamoDB adds them to each item, and to each entry of an index.
 _OVERHEAD_BYTES = 100
 

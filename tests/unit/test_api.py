@@ -781,7 +781,7 @@ def test_an_unknown_product_is_not_found(api):
 
 
 def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
-    ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(98))]
+    ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(97))]
     store, reads = runtime.store(), []
     read = store.read
 
@@ -791,7 +791,7 @@ def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
 
     monkeypatch.setattr(store, "read", counted)
     said = api("GET", "/products", query={"ids": ",".join([*ids, TEA])})
-    assert reads == [100]
+    assert reads == [99], "one of them was named twice"
     assert [shown["productId"] for shown in said.document["products"]] == [TEA]
     assert said.document["unknown"] == ids[1:]
 
@@ -841,7 +841,8 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
     hidden = customers("GET", "/orders/o-1", claims=eight).text
     missing = customers("GET", "/orders/o-9", claims=eight).text
     assert hidden == missing.replace("o-9", "o-1"), "it looks as if there were none"
-    listed = customers("GET", "/orders", claims=seven).document["orders"]
+    own = {"userId": "u-7"}
+    listed = customers("GET", "/orders", query=own, claims=seven).document["orders"]
     assert [order["orderId"] for order in listed] == ["o-1"]
     assert customers("GET", "/orders", query={"userId": "u-7"}, claims=eight).code == (
         403,
@@ -976,7 +977,7 @@ def test_random_requests_are_all_answered(api):
     texts = ["o-1", "", "é", "\x00", "../x", "{}", "a" * 200, "'", "%2e", "[]", "null", "1e999"]
     names = ["userId", "cursor", "limit", "ids", "x", "__proto__"]
     counts = {}
-    for _ in range(1_000):
+    for _ in range(10_000):
         text = lambda: "".join(random_.choices(texts, k=random_.randrange(3)))  # noqa: E731
         said = api(
             random_.choice(["GET", "POST", "PUT"]),

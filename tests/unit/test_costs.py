@@ -1,5 +1,6 @@
 """docs/costs.md: its tables are what bench/costs.py computes, and units and log are what the handler consumes and writes."""
 
+import json
 import math
 import re
 import sys
@@ -19,6 +20,7 @@ from inventory_orders.store.rows import Table
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
+from operations import prices
 from simulated_aws.dynamodb import Index
 from tests.support.messages import order_body, sqs_event
 from tests.support.moto_aws import forget_what_handlers_made
@@ -197,6 +199,28 @@ def consumed(shop):
 def test_what_a_kept_order_costs():
     (said,) = re.findall(r"\$(\d+\.\d\d) a month for each million orders kept", PAGE)
     assert float(said) == round(costs.storage_dollars(260, 90), 2)
+
+
+def test_what_the_api_costs(shop, monkeypatch):
+    alone, placed, looked, queued = re.search(
+        r"million requests cost \$(\S+) .* all in all \$(\S+); a look at an order, \$(\S+)\. .* costs \$(\S+) more",
+        PAGE.replace("\n", " "),
+    ).groups()
+    assert float(alone) == round(costs.asking_dollars(10**6), 2)
+    units = costs.UNITS_OF_A_WAITED_ORDER
+    assert float(placed) == round(costs.asking_dollars(10**6, *units), 2)
+    assert float(looked) == round(costs.asking_dollars(10**6, read_units=1.0), 2)
+    assert float(queued) == round(costs.asking_dollars(10**6) + 10**6 * prices.SQS_REQUEST, 2)
+    for name, value in {"CALLERS": "iam", "SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
+        monkeypatch.setenv(name, value)
+    shop.create(TEAS[0])
+    event = json.loads((ROOT / "events" / "api.json").read_text())
+    event["body"] = json.dumps(order_body("o-1", {TEAS[0]: 1}))
+    before = consumed(shop)
+    handler = load_handler("api").lambda_handler
+    assert handler(event, FakeContext("api"))["statusCode"] == 201
+    now = consumed(shop)
+    assert (now[0] - before[0], now[1] - before[1]) == pytest.approx(units)
 
 
 def test_what_a_million_events_cost():

@@ -60,7 +60,7 @@ class Caller:
         """
         if self.customer not in (None, user_id):
             raise ProblemError(
-                403, "OTHER_USER", "userId: customers list their own orders; leave it out"
+                403, "OTHER_USER", "userId: customers list their own orders; it must be your own id"
             )
 
     def may_see(self, order: OrderRecord) -> None:

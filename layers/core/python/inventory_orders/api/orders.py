@@ -191,7 +191,7 @@ def list_orders(request: Request, caller: Caller) -> Answer:
         InventoryOrdersError: Why they cannot be listed.
     """
     query = request.parameters(("userId", "limit", "cursor"))
-    user_id = query.get("userId", caller.customer)
+    user_id = query.get("userId")
     if user_id is None:
         raise malformed("userId: is missing; name the user whose orders are wanted", "userId")
     checked_id("userId", user_id)

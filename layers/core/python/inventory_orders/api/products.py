@@ -48,14 +48,14 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
     given = request.parameters(("ids",)).get("ids")
     if not given:
         raise malformed("ids: is missing; name products, such as ids=tea-earl-grey,milk", "ids")
-    ids = list(dict.fromkeys(given.split(",")))
+    ids = given.split(",")
     if len(ids) > BATCH_GET_LIMIT:
         raise malformed(
             f"ids: may name at most {BATCH_GET_LIMIT} products, but names {len(ids)}", "ids"
         )
     for product_id in ids:
         checked_id("productId", product_id)
-    found = _products(ids, client)
+    found = _products(list(dict.fromkeys(ids)), client)
     shown = [shown_product(product, settings) for product in found.values() if product is not None]
     unknown = [product_id for product_id, product in found.items() if product is None]
     return Answer(200, {"products": shown, "unknown": unknown})
