@@ -174,6 +174,13 @@ def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(sh
     assert shop.sent()[-1] == "late"
 
 
+def test_holds_are_sent_though_nobody_knows_how_many_wait_to_expire(shop):
+    """Without this right of its role the sweep would say that all is well, and no hold would ever end."""
+    shop.hold("o-1", 30)
+    shop.refuse("GetQueueAttributes", lambda _: True, DENIED)
+    assert shop.sweep()["holds"] == 1
+
+
 def test_a_hold_that_was_prolonged_is_sent_anew(shop):
     shop.hold("o-1", 60)
     shop.sweep()
