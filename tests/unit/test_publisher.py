@@ -15,6 +15,7 @@ from inventory_orders.announcing.publisher import (
     MOST_REFUSALS,
     PROBE,
     Publisher,
+    Undeliverable,
     Unreadable,
 )
 from inventory_orders.clock import Deadline
@@ -467,7 +468,11 @@ class SmallQueue:
         self.messages = []
 
     def send_message(self, *, QueueUrl, MessageBody, MessageAttributes):
-        if len(MessageBody) > self.most:
+        attributes = sum(
+            len(name) + len(value["DataType"]) + len(value["StringValue"])
+            for name, value in MessageAttributes.items()
+        )
+        if len(MessageBody) + attributes > self.most:
             raise refused_call("InvalidParameterValue")
         self.messages.append((MessageBody, MessageAttributes))
 
@@ -485,6 +490,14 @@ def test_what_is_too_large_even_for_the_queue_leaves_its_id_there():
         assert attributes["originalMessageId"]["StringValue"] == "o-1#1#OrderPlaced"
     assert json.loads(body)["id"] == "o-1#1#OrderPlaced"
     assert not UndeliverableEvents(SmallQueue(10), "url").park(world_event(row))
+
+
+def test_the_attributes_of_what_is_parked_count_as_well():
+    body = json.dumps({"record": "x" * 262_000})
+    assert len(body) < 262_144
+    client = SmallQueue(262_144)
+    assert UndeliverableEvents(client, "url").park(Undeliverable("o-1", body, "CODE", "m" * 512))
+    assert [json.loads(body)["id"] for body, _ in client.messages] == ["o-1"]
 
 
 def world_event(row):

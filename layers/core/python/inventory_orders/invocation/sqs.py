@@ -39,6 +39,8 @@ _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
 _BYTES_PER_CALL = 262_144
 _MAX_ERROR_MESSAGE = 512
+# The attributes of a message count as well: three texts, one of up to 512 characters.
+_BYTES_OF_ATTRIBUTES = 1024
 _LONGEST_DELAY_SECONDS = 900
 
 
@@ -255,7 +257,7 @@ class UndeliverableEvents:
     def park(self, event: Undeliverable) -> bool:
         """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
         return self._send(event, event.body) or (
-            len(event.body) > _BYTES_PER_CALL
+            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
             and self._send(event, json.dumps({"id": event.id, "bytes": len(event.body)}))
         )
 
@@ -314,7 +316,7 @@ def _batches(messages: Sequence[Message]) -> list[list[Message]]:
     batches: list[list[Message]] = []
     room = 0
     for message in messages:
-        size = len(message.body.encode("utf-8", "surrogatepass")) + 1024
+        size = len(message.body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
         if not batches or len(batches[-1]) == _ENTRIES_PER_CALL or size > room:
             batches.append([])
             room = _BYTES_PER_CALL
