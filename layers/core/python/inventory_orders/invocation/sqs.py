@@ -16,6 +16,7 @@ from inventory_orders.errors import PoisonMessageError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeFilterType
     from mypy_boto3_sqs.type_defs import (
         MessageAttributeValueTypeDef,
         SendMessageBatchRequestEntryTypeDef,
@@ -96,12 +97,19 @@ class Queues:
         return self.standard
 
 
-def waiting(queues: Queues) -> float:
-    """About how many messages of a standard queue are not done with, delivered or not; infinite if SQS does not say."""
+def waiting(queues: Queues, *, returned_too: bool = True) -> float:
+    """About how many messages of a standard queue are not done with; infinite if SQS does not say.
+
+    Args:
+        queues: The queue is one of them.
+        returned_too: Whether those count that are hidden: they are with the function, or were returned by it.
+    """
+    names: list[QueueAttributeFilterType] = ["ApproximateNumberOfMessages"]
+    if returned_too:
+        names.append("ApproximateNumberOfMessagesNotVisible")
     try:
         answer = queues.client.get_queue_attributes(
-            QueueUrl=queues.standard.url,
-            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+            QueueUrl=queues.standard.url, AttributeNames=names
         )
     except (BotoCoreError, ClientError):
         return inf
