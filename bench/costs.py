@@ -177,7 +177,7 @@ def _steps(batch: int, command_batch: int, updates: int, log_bytes: Sequence[int
 
 _ONE_BY_ONE = _steps(1, 1, 1, (1450, 1250, 1250))
 _IN_TENS = _steps(10, 10, 10, (1850, 1650, 1650))
-_HOT = _steps(99, 49, 1, (5700, 3300, 3300))
+_HOT = _steps(99, 10, 1, (5700, 1650, 1650))
 _EXPIRED = Kind(
     *("expired", 10, 1, 10, 10, 1750),
     index_units=2,
@@ -190,7 +190,7 @@ _EXPIRED = Kind(
 LIVES = (
     Life("held, confirmed and fulfilled, one at a time", tuple(_ONE_BY_ONE)),
     Life("the same in batches of 10", tuple(_IN_TENS)),
-    Life("the same, 1 hot product for all, batches of 99 and 49", tuple(_HOT)),
+    Life("the same, 1 hot product for all, batches of 99 and 10", tuple(_HOT)),
     Life("held and expired, in batches of 10", (_IN_TENS[0], _EXPIRED)),
 )
 

@@ -642,8 +642,8 @@ def announce(
 ) -> None:
     """Announce again where orders stand, for a consumer that lost what it had heard.
 
-    For each order one event of its present status, with the present version of its row. Exit status 1 if one cannot be
-    announced.
+    For each order the events of its present status, of a confirmation that came for nothing, and of each return, with the
+    present version of its row. Exit status 1 if one cannot be announced.
     """
     from operations import announce as announcements  # noqa: PLC0415 - the layer is slow to import
 
@@ -662,9 +662,9 @@ def announce(
     for problem in done.problems:
         screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)
     if send:
-        screen.print(f"{done.events:,} orders announced.")
+        screen.print(f"{done.events:,} events announced.")
     else:
-        screen.print(f"Nothing was sent. [dim]--send would announce {done.events:,} orders.[/]")
+        screen.print(f"Nothing was sent. [dim]--send would announce {done.events:,} events.[/]")
     if done.problems:
         raise typer.Exit(1)
 

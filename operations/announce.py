@@ -10,7 +10,7 @@ from itertools import islice
 from inventory_orders.announcing.bus import CLIENT_CONFIG, Bus
 from inventory_orders.announcing.publisher import Publisher, Undeliverable, Unreadable
 from inventory_orders.clock import Deadline, SystemClock, timestamp
-from inventory_orders.domain.events import Event, of_order_as_it_stands
+from inventory_orders.domain.events import Event, of_order
 from inventory_orders.errors import CannotAnnounceError
 from inventory_orders.store.rows import Row, Table, decode
 from operations.aws import Aws, get_items
@@ -80,7 +80,9 @@ def rows_since(aws: Aws, since: str) -> Iterator[Row]:
 def announce(
     aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
 ) -> Announced:
-    """Announce where orders stand: an event of the present status of each, with the present version of its row.
+    """Announce where orders stand, with the present version of each row: its status, and what else the row tells.
+
+    That is a confirmation that came for nothing, and each return: whoever has not heard of them owes money.
 
     Args:
         aws: The stack.
@@ -101,8 +103,9 @@ def announce(
     publisher = Publisher(bus, report, clock)
     remaining, done = iter(rows), 0
     while batch := list(islice(remaining, _AT_ONCE)):
-        news = [event for event in map(_news, batch) if event is not None]
-        result.silent += len(batch) - len(news)
+        news_of_each = [_news(row) for row in batch]
+        news = [event for events in news_of_each for event in events]
+        result.silent += news_of_each.count(())
         if send:
             published = publisher.publish(news, Deadline.after(_SECONDS, clock))
             result.events += len(published.published)
@@ -120,9 +123,9 @@ def announce(
     return result
 
 
-def _news(row: Row) -> Event | Unreadable | None:
+def _news(row: Row) -> tuple[Event | Unreadable, ...]:
     try:
-        return of_order_as_it_stands(row)
+        return of_order(None, row)
     except CannotAnnounceError as error:
         order_id = str(row["orderId"])
-        return Unreadable(order_id, order_id, row, error)
+        return (Unreadable(order_id, order_id, row, error),)

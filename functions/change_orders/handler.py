@@ -37,6 +37,10 @@ runtime.prepare()
 _MOST_WAITING = 500
 _WAIT_SECONDS = 10.0
 
+# For so long those count that were returned: an outage of an hour, until what was returned in it is back, and margin. For
+# longer they are commands for orders that never come, and a sender of a few in a minute would keep every hold from ending.
+_RETURNED_COUNT_SECONDS = 7200.0
+
 
 @logger.inject_lambda_context
 @metrics.log_metrics
@@ -59,7 +63,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         if expires
         else (lambda message: parse_order_command(message.body, _sent(message, now)))
     )
-    if expires and waiting(runtime.queues()) > _MOST_WAITING:
+    returned_too = batch.age < _RETURNED_COUNT_SECONDS
+    if expires and waiting(runtime.queues(), returned_too=returned_too) > _MOST_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
         batch.settle([wait] * len(commands), RULES)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
@@ -66,7 +67,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
-    if waiting(runtime.expiry_queues()) > _MOST_WAITING:
+    # If SQS does not say, sending will: silence would be taken for a sweep without holds.
+    if _MOST_WAITING < waiting(runtime.expiry_queues()) < inf:
         return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
     calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))

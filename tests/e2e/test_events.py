@@ -81,7 +81,7 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         heard = next_of(follower, new_id, 2)
         assert set(heard) == {"OrderCancelled", "ProductBackInStock"}
         assert announced(aws, new_id, send=False).events == 1
-        assert " orders announced." in cli("announce", "--since", since, "--send").stdout
+        assert " events announced." in cli("announce", "--since", since, "--send").stdout
         again = next_of(follower, new_id)
         assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
         follower.send_signal(signal.SIGINT)

@@ -140,6 +140,12 @@ def mappings(template, attribute):
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
 
+@pytest.mark.parametrize("name", ["OrderCommandQueue", "ExpiryQueue"])
+def test_what_has_to_be_in_time_waits_for_no_batch_to_fill(name):
+    """With any window Lambda may wait 20 s: a hold would expire before a confirmation that was sent in time."""
+    assert SETTINGS["queues"][name].get("batchWindowSeconds", 0) == 0
+
+
 def test_event_sources_come_from_the_configuration(dev):
     sources = mappings(dev, "Arn")
     assert len(sources) == len(SETTINGS["queues"])

@@ -72,6 +72,26 @@ def test_orders_are_announced_by_their_ids_and_an_unknown_one_stops_it(aws, take
     assert len(taken) == 2
 
 
+def test_money_that_is_owed_is_announced_again(aws, taken):
+    refund = {"at": LATER, "reason": "ORDER_EXPIRED"}
+    came = {r: {"quantity": 1, "restock": False} for r in ("rt-1", "rt-2")}
+    items = [{"productId": "tea", "quantity": 2, "returned": came}]
+    for row in (
+        order_row("paid-late", status="EXPIRED", _version=3, confirmationRejected=refund),
+        order_row("came-back", status="FULFILLED", _version=5, items=items),
+    ):
+        aws.dynamodb.put_item(TableName="Orders", Item=encode(row))
+    rows = rows_of(aws, ["paid-late", "came-back"])
+    assert announce(aws, rows, send=True, on_progress=lambda _: None).events == 5
+    assert sorted(ids(taken)) == [
+        "came-back#5#OrderFulfilled",
+        "came-back#5#OrderReturned:rt-1",
+        "came-back#5#OrderReturned:rt-2",
+        "paid-late#3#ConfirmationRejected",
+        "paid-late#3#OrderExpired",
+    ]
+
+
 def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
     refusal = Refusal("AccessDeniedException", "you may not")
     monkeypatch.setattr(Bus, "put", lambda _, entries: [refusal] * len(entries))

@@ -14,7 +14,6 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import (
     EventType,
     of_order,
-    of_order_as_it_stands,
     of_product,
     plain_number,
 )
@@ -155,13 +154,6 @@ def test_a_row_that_breaks_the_contract_is_named_and_announces_nothing(changes, 
 def test_a_row_that_was_repaired_is_announced():
     broken = order_row(items="tea", status="ON_HOLD")
     assert [event.type for event in of_order(broken, PLACED)] == ["OrderPlaced"]
-
-
-def test_an_order_is_announced_again_as_it_stands():
-    assert of_order_as_it_stands(TOMBSTONE) is None
-    assert of_order_as_it_stands(PLACED) == of_order(None, PLACED)[0]
-    again = of_order_as_it_stands(ONE_BACK)
-    assert (again.type, again.id) == ("OrderFulfilled", "o-1#4#OrderFulfilled")
 
 
 NEWS = {

@@ -824,6 +824,24 @@ def test_a_hold_does_not_expire_while_a_confirmation_may_wait(desk, commands, ar
         assert desk.status() == "EXPIRED"
 
 
+@pytest.mark.parametrize(("are_hidden", "status"), [(True, "EXPIRED"), (False, "PENDING")])
+def test_commands_that_come_to_nothing_do_not_keep_a_hold_for_ever(desk, are_hidden, status):
+    """Such a command is returned for hours: a few in a minute would be more than 500 at any time."""
+    desk.place(holdSeconds=60)
+    desk.wait(61)
+    desk.send("OrderCommand", *[asked("confirm", "never")] * 501)
+    desk.send("Expiry", {"orderId": "o"})
+    for message in desk.sqs.queues["OrderCommand"].messages:
+        message.receive_count = 1
+        message.visible_at = desk.tables.clock.now() + (9000 if are_hidden else 0)
+    assert desk.deliver("Expiry") == 1
+    desk.wait(7199)
+    assert desk.deliver("Expiry") == 1
+    desk.wait(900)
+    desk.deliver("Expiry")
+    assert desk.status() == status
+
+
 def test_a_hold_does_not_expire_while_nobody_knows_what_waits(desk):
     desk.place(holdSeconds=60)
     desk.wait(61)

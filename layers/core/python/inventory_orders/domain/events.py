@@ -89,7 +89,7 @@ _OF_PRODUCT_STATUSES = {
 
 
 def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
-    """The events of one change of an order's row, in their order.
+    """The events of one change of an order's row, in their order; without the row before it, of all that the row tells.
 
     A tombstone, which has no userId, announces nothing; an order that fills one in is new.
 
@@ -121,18 +121,6 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         ending = f":{return_id}" if len(new) > 1 else ""
         events.append(_order_event(EventType.ORDER_RETURNED, order | returned, ending))
     return tuple(events)
-
-
-def of_order_as_it_stands(row: Row) -> Event | None:
-    """The event of an order's present status, with its row's present version; None for a tombstone.
-
-    Raises:
-        CannotAnnounceError: The row breaks its table's contract.
-    """
-    if "userId" not in row:
-        return None
-    order = order_as_others_see_it(row)
-    return _order_event(_status_event(order), order)
 
 
 def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:

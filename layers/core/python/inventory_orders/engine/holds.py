@@ -27,7 +27,11 @@ GRACE_SECONDS = 3.0
 """A hold expires so long after its end, so that a confirmation that was sent in time has arrived."""
 
 _REMEMBERED_SECONDS = 600.0
-"""What has not expired so long after it was due is sent again: its message may have been lost, or lies among dead letters."""
+"""What has not expired so long after it was due is sent again: its message may have been lost, or lies among dead letters.
+
+Then it waits as long again as it is late. The messages of a row that cannot be read stay in the queue, and must not fill it
+until those of other holds are not sent any more.
+"""
 
 # An entry takes some 350 bytes of the function's 512 MB.
 _MOST_REMEMBERED = 100_000
@@ -175,4 +179,4 @@ def _send_all(
         report.refused += len(chunk) - len(taken)
         for number in taken:
             hold, each = chunk[number]
-            sent.set(hold, max(each.at, now) + _REMEMBERED_SECONDS)
+            sent.set(hold, max(each.at, now) + max(_REMEMBERED_SECONDS, now - each.at))

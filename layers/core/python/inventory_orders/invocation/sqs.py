@@ -16,6 +16,7 @@ from inventory_orders.errors import PoisonMessageError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeFilterType
     from mypy_boto3_sqs.type_defs import (
         MessageAttributeValueTypeDef,
         SendMessageBatchRequestEntryTypeDef,
@@ -39,6 +40,8 @@ _ENTRIES_PER_CALL = 10
 # 256 KiB, the older quota for one SendMessageBatch, holds everywhere. A larger message goes alone.
 _BYTES_PER_CALL = 262_144
 _MAX_ERROR_MESSAGE = 512
+# The attributes of a message count as well: three texts, one of up to 512 characters.
+_BYTES_OF_ATTRIBUTES = 1024
 _LONGEST_DELAY_SECONDS = 900
 
 
@@ -94,12 +97,19 @@ class Queues:
         return self.standard
 
 
-def waiting(queues: Queues) -> float:
-    """About how many messages of a standard queue are not done with, delivered or not; infinite if SQS does not say."""
+def waiting(queues: Queues, *, returned_too: bool = True) -> float:
+    """About how many messages of a standard queue are not done with; infinite if SQS does not say.
+
+    Args:
+        queues: The queue is one of them.
+        returned_too: Whether those count that are hidden: they are with the function, or were returned by it.
+    """
+    names: list[QueueAttributeFilterType] = ["ApproximateNumberOfMessages"]
+    if returned_too:
+        names.append("ApproximateNumberOfMessagesNotVisible")
     try:
         answer = queues.client.get_queue_attributes(
-            QueueUrl=queues.standard.url,
-            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+            QueueUrl=queues.standard.url, AttributeNames=names
         )
     except (BotoCoreError, ClientError):
         return inf
@@ -255,7 +265,7 @@ class UndeliverableEvents:
     def park(self, event: Undeliverable) -> bool:
         """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
         return self._send(event, event.body) or (
-            len(event.body) > _BYTES_PER_CALL
+            len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
             and self._send(event, json.dumps({"id": event.id, "bytes": len(event.body)}))
         )
 
@@ -314,7 +324,7 @@ def _batches(messages: Sequence[Message]) -> list[list[Message]]:
     batches: list[list[Message]] = []
     room = 0
     for message in messages:
-        size = len(message.body.encode("utf-8", "surrogatepass")) + 1024
+        size = len(message.body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
         if not batches or len(batches[-1]) == _ENTRIES_PER_CALL or size > room:
             batches.append([])
             room = _BYTES_PER_CALL

@@ -80,7 +80,7 @@ _OF = {Table.ORDERS: of_order, Table.PRODUCTS: of_product}
 def _events_of(record: object) -> tuple[Event, ...]:
     try:
         change: Mapping[str, Any] = record["dynamodb"]  # type: ignore[index]
-        before, after = (_row(change.get(image)) for image in ("OldImage", "NewImage"))
+        before, after = _row(change.get("OldImage")), _row(change.get("NewImage"))
         (of,) = (of for table, of in _OF.items() if tuple(change["Keys"]) == KEYS[table])
     except (
         KeyError,
