@@ -98,12 +98,12 @@ class Collector:
         self._aws = aws
         self._endpoint = endpoint
         self._functions = {
-            aws.outputs[name.removesuffix(_LOG_GROUP) + _FUNCTION]: (
-                Tail(group, since),
+            function: (
+                Tail(aws.outputs[name.removesuffix(_FUNCTION) + _LOG_GROUP], since),
                 InvocationReader(),
             )
-            for name, group in aws.outputs.items()
-            if name.endswith(_LOG_GROUP)
+            for name, function in aws.outputs.items()
+            if name.endswith(_FUNCTION)
         }
         self._recent: dict[str, list[Invocation]] = {name: [] for name in self._functions}
         self._no_age_before: dict[str, float] = {}
