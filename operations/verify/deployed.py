@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ _ARNS = {
     "AWS::Lambda::Function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
     "AWS::Logs::LogGroup": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*",
     "AWS::CloudWatch::Alarm": "arn:{partition}:cloudwatch:{region}:{account}:alarm:{name}",
+    "AWS::Events::EventBus": "arn:{partition}:events:{region}:{account}:event-bus/{name}",
     "AWS::IAM::Role": "arn:{partition}:iam::{account}:role/{name}",
 }
 
@@ -28,24 +29,36 @@ class Deployed:
         stack: What CloudFormation says of it.
         resources: Of its template, by logical id.
         physical: Physical ids of its resources, by logical id.
+        streams: ARNs of its tables' streams, by logical id: they follow from nothing else.
     """
 
     stack: Mapping[str, Any]
     resources: Mapping[str, Mapping[str, Any]]
     physical: Mapping[str, str]
+    streams: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, client: Any, name: str) -> Deployed:
-        """Ask CloudFormation, by a client of it, for the stack of a name."""
-        body = client.get_template(StackName=name)["TemplateBody"]
-        pages = client.get_paginator("list_stack_resources").paginate(StackName=name)
+    def of(cls, cloudformation: Any, dynamodb: Any, name: str) -> Deployed:
+        """Ask AWS, by clients of these services, for the stack of a name."""
+        body = cloudformation.get_template(StackName=name)["TemplateBody"]
+        pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
+        resources = (json.loads(body) if isinstance(body, str) else body)["Resources"]
+        physical = {
+            resource["LogicalResourceId"]: resource["PhysicalResourceId"]
+            for page in pages
+            for resource in page["StackResourceSummaries"]
+        }
+        tables = {
+            logical: dynamodb.describe_table(TableName=physical[logical])["Table"]
+            for logical, resource in resources.items()
+            if resource["Type"] == "AWS::DynamoDB::GlobalTable" and logical in physical
+        }
         return cls(
-            stack=client.describe_stacks(StackName=name)["Stacks"][0],
-            resources=(json.loads(body) if isinstance(body, str) else body)["Resources"],
-            physical={
-                resource["LogicalResourceId"]: resource["PhysicalResourceId"]
-                for page in pages
-                for resource in page["StackResourceSummaries"]
+            stack=cloudformation.describe_stacks(StackName=name)["Stacks"][0],
+            resources=resources,
+            physical=physical,
+            streams={
+                logical: table.get("LatestStreamArn", "") for logical, table in tables.items()
             },
         )
 
@@ -98,6 +111,8 @@ class Deployed:
             logical, attribute = value["Fn::GetAtt"]
             if attribute == "QueueName":
                 return self.physical[logical].rsplit("/", 1)[-1]
+            if attribute == "StreamArn":
+                return self.streams.get(logical, "")
             return self.arn(logical) if attribute == "Arn" else f"{logical}.{attribute}"
         return {name: self.fill_in(item) for name, item in value.items()}
 

@@ -101,7 +101,7 @@ class Run:
     @cached_property
     def deployed(self) -> Deployed:
         """The template that the stack was deployed with."""
-        return Deployed.of(self.client("cloudformation"), self.stack_name)
+        return Deployed.of(self.client("cloudformation"), self.aws.dynamodb, self.stack_name)
 
     @cached_property
     def pause(self) -> float:

@@ -67,28 +67,32 @@ _OF_A_FUNCTION = (
 
 
 def mappings(run: Run) -> list[Line]:
-    """Every queue feeds its function."""
+    """Every queue and every stream feeds its function."""
     deployed = run.deployed
     found = deployed.of_type("AWS::Lambda::EventSourceMapping")
     problems = []
     for logical, properties in found.items():
         uuid = deployed.physical[logical]
         actual: Any = run.aws.functions.get_event_source_mapping(UUID=uuid)
-        queue = _queue_of(deployed, properties["EventSourceArn"])
+        source = _source_of(deployed, properties["EventSourceArn"])
         wanted = {"State": "Enabled"}
         wanted |= {p: properties[p] for p in _OF_A_MAPPING if p in properties}
-        problems += differences(f"the mapping of {queue}", wanted, actual)
-    saw = f"{len(found)} Enabled; batch size, window, concurrency and partial responses as deployed"
-    return [judged("queues feed functions", problems, saw)]
+        problems += differences(f"the mapping of {source}", wanted, actual)
+    saw = f"{len(found)} Enabled; batch size, window, concurrency and what follows a failure as deployed"
+    return [judged("queues and streams feed functions", problems, saw)]
 
 
 _OF_A_MAPPING = (
     *("BatchSize", "MaximumBatchingWindowInSeconds", "ScalingConfig"),
     *("FunctionResponseTypes", "EventSourceArn"),
+    *("MaximumRecordAgeInSeconds", "BisectBatchOnFunctionError", "ParallelizationFactor"),
 )
 
 
-def _queue_of(deployed: Deployed, arn: str) -> str:
+def _source_of(deployed: Deployed, arn: str) -> str:
+    for logical, stream in deployed.streams.items():
+        if stream == arn:
+            return f"the stream of {deployed.title(logical)}"
     logical = next(
         name for name in deployed.of_type("AWS::SQS::Queue") if deployed.arn(name) == arn
     )

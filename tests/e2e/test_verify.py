@@ -33,7 +33,7 @@ def aws(embedded_aws):
 
 @pytest.fixture(scope="module")
 def deployed(aws):
-    return Deployed.of(boto3.client("cloudformation"), stack.STACK_NAME)
+    return Deployed.of(boto3.client("cloudformation"), boto3.client("dynamodb"), stack.STACK_NAME)
 
 
 @pytest.fixture
@@ -390,7 +390,9 @@ def another_dashboard(aws):
 @contextmanager
 def a_silent_alarm(aws):
     cloudwatch = boto3.client("cloudwatch")
-    names = [alarm["AlarmName"] for alarm in cloudwatch.describe_alarms()["MetricAlarms"]]
+    names = [
+        alarm["AlarmName"] for alarm in cloudwatch.describe_alarms(MaxRecords=100)["MetricAlarms"]
+    ]
     (name,) = [name for name in names if "ConflictRate" in name]
     cloudwatch.disable_alarm_actions(AlarmNames=[name])
     try:
@@ -427,7 +429,7 @@ def test_an_alarm_without_its_action_is_seen(run):
     run.deployed = copy.deepcopy(run.deployed)
     run.deployed.resources["Topic"] = {"Type": "AWS::SNS::Topic"}
     run.deployed.physical["Topic"] = topic
-    before = cloudwatch.describe_alarms()["MetricAlarms"]
+    before = cloudwatch.describe_alarms(MaxRecords=100)["MetricAlarms"]
     kept = ("AlarmName", "AlarmDescription", "MetricName", "Namespace", "Statistic", "Dimensions")
     kept += ("Period", "EvaluationPeriods", "DatapointsToAlarm", "Threshold")
     kept += ("ComparisonOperator", "TreatMissingData")
