@@ -135,7 +135,8 @@ def dashboard(
     else:
         screen.print(
             f"The dashboard is at [bold]{page.endpoint}[/]. "
-            "[dim]It is live: run `make demo` in another terminal. `make down` stops it.[/]",
+            f"[dim]It is live: run `make demo` in another terminal, or place orders by hand at {page.endpoint}/try. "
+            "`make down` stops it.[/]",
             soft_wrap=True,
         )
         # Without a screen, a text-mode browser might take over the terminal.

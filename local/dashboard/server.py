@@ -1,35 +1,53 @@
-"""Serves the dashboard's page on a free loopback port while the embedded AWS is running.
+"""Serves the dashboard, and a page to try the service, on a free loopback port while the embedded AWS is running.
 
 Started by `background`, as `python -m local.dashboard.server`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from local import ROOT, emulator
 from local.dashboard import background
 from local.dashboard.service import LATEST, RANGES, Service
+from local.dashboard.trial import Trial
 from local.endpoint import use_embedded
 from local.process import Server
 from local.stack import STACK_NAME
 from operations.errors import UserError
 
 POLL_SECONDS = 1.0
+# Less than `background` waits for the end.
+_CLOSE_SECONDS = 3.0
+
+# Below it is the stack's HTTP API.
+_API = "/api/"
+_PASSED_ON = ("Content-Type", "Prefer")
+# More than the API takes, so that it says so itself.
+_MOST_BODY_BYTES = 1 << 20
 
 _PAGE = Path(__file__).parent / "page"
 _UPLOT = ROOT / "node_modules" / "uplot" / "dist"
 _FILES = {
     "/": (_PAGE / "index.html", "text/html; charset=utf-8"),
+    "/try": (_PAGE / "try.html", "text/html; charset=utf-8"),
+    "/common.js": (_PAGE / "common.js", "text/javascript; charset=utf-8"),
+    "/try.css": (_PAGE / "try.css", "text/css; charset=utf-8"),
+    "/try.js": (_PAGE / "try.js", "text/javascript; charset=utf-8"),
     "/page.css": (_PAGE / "page.css", "text/css; charset=utf-8"),
     "/page.js": (_PAGE / "page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": (_PAGE / "icon.svg", "image/svg+xml"),
@@ -48,47 +66,127 @@ _HEADERS = {
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves the page, its files, and `/data`, which the page draws."""
+    """Serves the pages and their files, and what they ask for: `/data`; `/shelf`, `/events` and `/api/...`."""
 
     protocol_version = "HTTP/1.1"
     server_version = "dashboard"
     sys_version = ""
 
-    def __init__(self, service: Service, *arguments: object) -> None:
+    def __init__(self, service: Service, trial: Trial, *arguments: object) -> None:
         self._service = service
+        self._trial = trial
         super().__init__(*arguments)  # type: ignore[arg-type]  # as socketserver passes them
 
     def do_GET(self) -> None:
         """Answer a GET request."""
-        # Another host name that resolves to this machine (DNS rebinding) must not reach the data.
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        if host not in ("127.0.0.1", "localhost"):
-            self._answer(HTTPStatus.FORBIDDEN, b"this server answers to 127.0.0.1 only\n")
-            return
         url = urlsplit(self.path)
+        if not self._is_for_this_machine():
+            return
         if url.path == "/data":
             span = parse_qs(url.query).get("range", [LATEST])[0]
             if span != LATEST and span not in RANGES:
                 known = ", ".join((LATEST, *RANGES))
                 self._answer(HTTPStatus.BAD_REQUEST, f"range is one of {known}\n".encode())
                 return
-            content = json.dumps(self._service.snapshot(span), allow_nan=False).encode()
-            self._answer(HTTPStatus.OK, content, "application/json")
+            self._answer_json(self._service.snapshot(span))
         elif url.path in _FILES:
             path, kind = _FILES[url.path]
             self._answer(HTTPStatus.OK, path.read_bytes(), kind)
+        elif url.path == "/shelf":
+            self._answer_or_say_why(lambda: self._answer_json(self._trial.shelf()))
+        elif url.path == "/events":
+            self._send_events()
+        elif url.path.startswith(_API):
+            self._call_the_api(None)
         else:
-            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here; the page is at /\n")
+            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here; the pages are / and /try\n")
+
+    def do_POST(self) -> None:
+        """Answer a POST request."""
+        # What is refused may leave a body behind, which is no request.
+        self.close_connection = True
+        if not self._is_for_this_machine():
+            return
+        if not self.path.startswith(_API):
+            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here; the pages are / and /try\n")
+            return
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > _MOST_BODY_BYTES:
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"that is too much\n")
+            return
+        self._call_the_api(self.rfile.read(int(length)) or None)
+
+    def _is_for_this_machine(self) -> bool:
+        """Whether to answer. Another host name that resolves to this machine (DNS rebinding) must reach nothing."""
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        if host in ("127.0.0.1", "localhost"):
+            return True
+        self._answer(HTTPStatus.FORBIDDEN, b"this server answers to 127.0.0.1 only\n")
+        return False
+
+    def _is_from_this_page(self) -> bool:
+        """Whether to do something on AWS: for a page of this server, or for no page, but for no other site's page."""
+        is_own = self.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
+        origin = f"http://{self.headers['Host']}"
+        if is_own and self.headers.get("Origin", origin) == origin:
+            return True
+        self._answer(HTTPStatus.FORBIDDEN, b"this server does nothing for the pages of others\n")
+        return False
+
+    def _call_the_api(self, body: bytes | None) -> None:
+        if not self._is_from_this_page():
+            return
+        headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
+        path = "/" + self.path.removeprefix(_API)
+
+        def call() -> None:
+            reply = self._trial.call(self.command, path, headers, body)
+            # In an answer of its own: a refusal by the API is no failure of this server.
+            status = HTTPStatus(reply.status)
+            self._answer_json({"status": status, "phrase": status.phrase, "said": reply.said})
+
+        self._answer_or_say_why(call)
+
+    def _send_events(self) -> None:
+        """Send events (Server-Sent Events, of the HTML standard) until the page goes away."""
+        if not self._is_from_this_page():
+            return
+        self.close_connection = True
+        self._begin(HTTPStatus.OK, {"Content-Type": "text/event-stream"})
+        with contextlib.suppress(ConnectionError), contextlib.closing(self._trial.events()) as news:
+            try:
+                for event in news:
+                    name, data = ("beat", {}) if event is None else ("happened", event)
+                    self._send_event(name, data)
+            except (UserError, BotoCoreError, ClientError) as error:
+                self._send_event("problem", {"detail": str(error)})
+
+    def _send_event(self, name: str, data: Mapping[str, Any]) -> None:
+        self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+
+    def _answer_or_say_why(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (UserError, BotoCoreError, ClientError) as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
+
+    def _answer_json(self, document: object) -> None:
+        content = json.dumps(document, allow_nan=False).encode()
+        self._answer(HTTPStatus.OK, content, "application/json")
 
     def _answer(
         self, status: HTTPStatus, content: bytes, kind: str = "text/plain; charset=utf-8"
     ) -> None:
-        self.send_response(status)
-        headers = {"Content-Type": kind, "Content-Length": str(len(content)), **_HEADERS}
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
+        self._begin(status, {"Content-Type": kind, "Content-Length": str(len(content))})
         self.wfile.write(content)
+
+    def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, **_HEADERS}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
 
     def log_message(self, *_arguments: object) -> None:
         """Log nothing: one line per second would hide the errors."""
@@ -101,10 +199,11 @@ def main() -> int:
         raise UserError("the embedded AWS is not running")
     use_embedded(aws.endpoint)
     service = Service(STACK_NAME, aws.endpoint)
+    trial = Trial(lambda: service.aws)
     stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, service)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, service, trial)) as server:
         server.daemon_threads = True
         Thread(target=server.serve_forever, daemon=True).start()
         background.note(Server.of_process(os.getpid(), server.server_address[1]))
@@ -113,6 +212,7 @@ def main() -> int:
             if stopped.wait(POLL_SECONDS):
                 break
         server.shutdown()
+        trial.close(_CLOSE_SECONDS)
     return 0
 
 

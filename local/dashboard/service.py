@@ -16,6 +16,7 @@ from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Traffic, Window
 from operations.aws import Aws
+from operations.errors import UserError
 
 # Seconds shown, and seconds per point. The last entry is the default range of CloudWatch.
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
@@ -40,7 +41,7 @@ class Service:
         self._endpoint = endpoint
         self._lock = Lock()
         self._collector: Collector | None = None
-        self._outputs: dict[str, str] = {}
+        self._aws: Aws | None = None
         self._name = stack_name
         self._widgets: list[dict[str, Any]] = []
         self._alarms: dict[str, dict[str, Any]] = {}
@@ -60,6 +61,17 @@ class Service:
         except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"
 
+    @property
+    def aws(self) -> Aws:
+        """The deployed stack.
+
+        Raises:
+            UserError: It has not been read yet.
+        """
+        if self._aws is None:
+            raise UserError(self._problem or "the stack is not read yet")
+        return self._aws
+
     def _read_definitions(self) -> None:
         """Read the definitions again, because the stack may be deployed at any time."""
         aws = Aws.of_stack(self._stack_name)
@@ -73,9 +85,9 @@ class Service:
             for alarm in page["MetricAlarms"]
         }
         with self._lock:
-            if dict(aws.outputs) != self._outputs:
-                self._outputs = dict(aws.outputs)
+            if self._aws is None or aws.outputs != self._aws.outputs:
                 self._collector = Collector(aws, self._endpoint, time.time())
+                self._aws = aws
             self._name, self._widgets, self._alarms = name, body["widgets"], alarms
         self._read_at = time.monotonic()
 

@@ -57,7 +57,13 @@ def page(chromium: Any) -> Iterator[Any]:
     complaints: list[str] = []
     opened.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    # Who leaves a page ends what it was waiting for.
+    opened.on(
+        "requestfailed",
+        lambda request: (
+            request.failure == "net::ERR_ABORTED" or complaints.append(f"failed: {request.url}")
+        ),
+    )
     yield opened
     opened.unroute_all(behavior="wait")
     opened.close()

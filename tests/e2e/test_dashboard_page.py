@@ -66,7 +66,7 @@ def service():
 
 @pytest.fixture
 def url(service):
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, service)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, service, None)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()

@@ -1,23 +1,14 @@
-"""Requests to the HTTP API of the embedded AWS, signed as AWS wants them."""
+"""Requests to the HTTP API of the embedded AWS, in JSON."""
 
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-
-from local.endpoint import REGION, opener_of
+from local.http_api import LocalApi
 from operations.aws import Aws
-
-SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -35,20 +26,8 @@ class Said:
     document: Any
 
 
-@dataclass(frozen=True)
-class LocalApi:
-    """The HTTP API of a stack.
-
-    Attributes:
-        id: Of the API.
-        url: Where it is on this machine: the embedded AWS has all APIs under its own address, as well as under names
-            that not every program finds.
-        endpoint: Of the embedded AWS.
-    """
-
-    id: str
-    url: str
-    endpoint: str
+class JsonApi(LocalApi):
+    """The HTTP API of a stack, as tests call it."""
 
     def __call__(
         self,
@@ -72,28 +51,12 @@ class LocalApi:
         """
         data = None if body is None else json.dumps(body).encode()
         given = {"Content-Type": "application/json"} if data is not None else {}
-        request = AWSRequest(method, self.url + path, {**given, **(headers or {})}, data)
-        if signed and "Authorization" not in request.headers:
-            SigV4Auth(Credentials(*keys), "execute-api", REGION).add_auth(request)
-        sent = urllib.request.Request(
-            self.url + path, data, dict(request.headers.items()), method=method
-        )
-        try:
-            with opener_of(self.endpoint).open(sent, timeout=SECONDS) as answer:
-                return _said(answer)
-        except urllib.error.HTTPError as answer:
-            with answer:
-                return _said(answer)
+        given |= headers or {}
+        signed = signed and "Authorization" not in given
+        reply = self.send(method, path, given, data, keys if signed else None)
+        return Said(reply.status, reply.headers, json.loads(reply.body) if reply.body else None)
 
 
-def _said(answer: Any) -> Said:
-    text = answer.read()
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    return Said(answer.status, headers, json.loads(text) if text else None)
-
-
-def api_of(aws: Aws) -> LocalApi:
+def api_of(aws: Aws) -> JsonApi:
     """The API of a stack on the embedded AWS."""
-    endpoint = str(aws.dynamodb.meta.endpoint_url)
-    api = urlsplit(aws.outputs["ApiUrl"]).netloc.split(".")[0]
-    return LocalApi(api, f"{endpoint}/_aws/execute-api/{api}/$default", endpoint)
+    return JsonApi.of(aws)

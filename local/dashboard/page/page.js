@@ -13,7 +13,6 @@ const RESOLUTIONS = {
   60: "one point per minute, as on CloudWatch",
 };
 
-const byId = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 let layout = null;
@@ -21,13 +20,6 @@ let widgets = [];
 let latest = null;
 let charts = [];
 let explained = null; // index of the alarm in the dialog
-let dismissed = null; // text of the notice that was closed
-
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
 
 function style(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -42,14 +34,6 @@ function shown(value) {
   const size = Math.abs(value);
   const digits = Number.isInteger(value) || size >= 1000 ? 0 : size >= 100 ? 0 : size >= 10 ? 1 : 2;
   return value.toLocaleString("en", { maximumFractionDigits: digits });
-}
-
-function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString("en-GB");
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
 }
 
 function setValue(node, value) {
@@ -340,36 +324,12 @@ function build(snapshot) {
   });
 }
 
-function notice(text) {
-  const node = byId("notice");
-  if (text === "") dismissed = null;
-  node.hidden = text === "" || text === dismissed;
-  if (node.dataset.text === text) return;
-  node.dataset.text = text;
-  // Text between backticks is a command.
-  byId("notice-text").replaceChildren(...text.split("`").map((part, index) => (index % 2 ? element("code", { textContent: part }) : part)));
-}
-
-function dismissNotice() {
-  dismissed = byId("notice").dataset.text;
-  byId("notice").hidden = true;
-}
-
 function listenToPopups() {
   const dialog = byId("explanation");
   dialog.querySelector("button").addEventListener("click", () => dialog.close());
   // The dialog's content fills it, so its own surface is what lies around it. Escape closes it by itself.
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  byId("notice").querySelector("button").addEventListener("click", dismissNotice);
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !dialog.open && !byId("notice").hidden) dismissNotice();
-  });
-}
-
-function live(text, state) {
-  const node = byId("live");
-  setText(node, text);
-  node.className = state;
+  listenToNotice(() => !dialog.open);
 }
 
 function show(snapshot) {

@@ -1,0 +1,83 @@
+"""What the page to try the service needs: the HTTP API, the products to show, and the events as they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from threading import Condition
+from typing import Any
+
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
+from inventory_orders.store.rows import Table
+from local.http_api import LocalApi, Reply
+from local.sample_orders import catalogue
+from operations.aws import Aws
+from operations.follow import listening
+
+_BEAT_SECONDS = 1.0
+
+
+class Trial:
+    """Does for the page what a browser cannot do: sign, and listen to a queue.
+
+    Args:
+        stack: Finds the deployed stack, which may be another one each time.
+    """
+
+    def __init__(self, stack: Callable[[], Aws]) -> None:
+        self._stack = stack
+        self._changed = Condition()
+        self._listeners = 0
+        self._closed = False
+
+    def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        """Send a request to the HTTP API.
+
+        Raises:
+            UserError: There is none, or nothing answers.
+        """
+        return LocalApi.of(self._stack()).send(method, path, headers, body)
+
+    def shelf(self) -> list[str]:
+        """List ids of products, the samples first, as many as the API shows at once. Some samples may not be listed.
+
+        Raises:
+            UserError: There is no stack.
+        """
+        aws = self._stack()
+        samples = [product.product_id for product in catalogue()]
+        found = aws.dynamodb.scan(
+            TableName=aws.tables[Table.PRODUCTS],
+            ProjectionExpression="productId",
+            Limit=BATCH_GET_LIMIT,
+        )["Items"]
+        others = {item["productId"]["S"] for item in found} - set(samples)
+        return [*samples, *sorted(others)][:BATCH_GET_LIMIT]
+
+    def events(self) -> Generator[dict[str, Any] | None, None, None]:
+        """Listen until the caller closes this, or `close` is called. What it takes on AWS is removed then.
+
+        Yields:
+            Each event as it arrives. None once it listens, and at least once a second from then on, so that the
+            caller finds out whether anybody wants to hear more.
+
+        Raises:
+            UserError: There is no stack, or AWS refuses.
+        """
+        with self._changed:
+            self._listeners += 1
+        try:
+            with listening(self._stack()) as listen:
+                while not self._closed:
+                    yield None
+                    for heard in listen(_BEAT_SECONDS):
+                        yield heard.event
+        finally:
+            with self._changed:
+                self._listeners -= 1
+                self._changed.notify_all()
+
+    def close(self, seconds: float) -> None:
+        """Let everybody who listens end, and wait for that, for so many seconds at most."""
+        self._closed = True
+        with self._changed:
+            self._changed.wait_for(lambda: self._listeners == 0, seconds)

@@ -1,0 +1,267 @@
+"""The server of the dashboard and of the page to try the service: for whom it does what, and what it says then."""
+
+import contextlib
+import http.client
+import json
+import socket
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from types import SimpleNamespace
+
+import pytest
+
+from local.dashboard import trial
+from local.dashboard.server import Handler
+from local.dashboard.trial import Trial
+from local.sample_orders import catalogue
+from operations.errors import UserError
+from operations.follow import Heard
+
+SAMPLES = [product.product_id for product in catalogue()]
+
+
+@contextmanager
+def serving(handler):
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        Thread(target=partial(server.serve_forever, 0.01), daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+class FakeAws:
+    """An embedded AWS of which only the HTTP API answers, and a table that holds some products."""
+
+    def __init__(self):
+        self.requests = []
+        self.listed = ["tea-of-mine", SAMPLES[0]]
+        self.scans = []
+        self.outputs = {"ApiUrl": "http://a1b2.execute-api.localhost:4566"}
+        self.tables = {"Products": "products"}
+        self.answer = (201, "application/json", b'{"status": "PENDING"}')
+        self.dynamodb = SimpleNamespace(scan=self.scan, meta=SimpleNamespace(endpoint_url=""))
+
+    def scan(self, **how):
+        self.scans.append(how)
+        return {"Items": [{"productId": {"S": product_id}} for product_id in self.listed]}
+
+    def handler(self):
+        fake = self
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_GET(self):
+                length = int(self.headers.get("Content-Length", 0))
+                fake.requests.append(
+                    (self.command, self.path, dict(self.headers), self.rfile.read(length))
+                )
+                status, kind, body = fake.answer
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815 - as http.server wants it
+
+            def log_message(self, *_):
+                pass
+
+        return Answers
+
+
+@pytest.fixture
+def aws():
+    fake = FakeAws()
+    with serving(fake.handler()) as port:
+        fake.dynamodb.meta.endpoint_url = f"http://127.0.0.1:{port}"
+        yield fake
+
+
+@pytest.fixture
+def tried(aws):
+    return Trial(lambda: aws)
+
+
+@pytest.fixture
+def port(tried):
+    with serving(partial(Handler, None, tried)) as number:
+        yield number
+
+
+def send(port, method, path, body=None, **headers):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as to:
+        to.request(method, path, body, {name.replace("_", "-"): headers[name] for name in headers})
+        answer = to.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def test_a_request_goes_to_the_api_signed_and_as_it_is(aws, port):
+    headers = {"Content_Type": "application/json", "Prefer": "wait=5", "Cookie": "of=others"}
+    status, text = send(port, "POST", "/api/orders?x=1", '{"orderId": "o"}', **headers)
+    assert status == 200
+    assert json.loads(text) == {"status": 201, "phrase": "Created", "said": {"status": "PENDING"}}
+    ((method, path, sent, body),) = aws.requests
+    assert (method, path) == ("POST", "/_aws/execute-api/a1b2/$default/orders?x=1")
+    assert body == b'{"orderId": "o"}'
+    assert (sent["Content-Type"], sent["Prefer"]) == ("application/json", "wait=5")
+    assert sent["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=test/")
+    assert "/execute-api/aws4_request" in sent["Authorization"]
+    assert "Cookie" not in sent
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            (409, "application/problem+json", b'{"code": "INSUFFICIENT_STOCK"}'),
+            {"status": 409, "phrase": "Conflict", "said": {"code": "INSUFFICIENT_STOCK"}},
+        ),
+        (
+            (502, "text/html", b"<b>broken"),
+            {"status": 502, "phrase": "Bad Gateway", "said": "<b>broken"},
+        ),
+    ],
+)
+def test_a_refusal_by_the_api_is_handed_on(aws, port, answer, said):
+    aws.answer = answer
+    status, text = send(port, "GET", "/api/orders/o-1")
+    assert (status, json.loads(text)) == (200, said)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "attacker.example"},
+        {"Origin": "http://attacker.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_nothing_is_done_for_the_page_of_somebody_else(aws, port, headers):
+    for method, path in (
+        ("POST", "/api/orders"),
+        ("GET", "/api/orders?userId=u"),
+        ("GET", "/events"),
+    ):
+        status, text = send(port, method, path, **headers)
+        assert (status, text.count("\n")) == (403, 1), path
+    assert aws.requests == []
+
+
+def test_the_page_itself_may_ask(aws, port):
+    own = {"Origin": f"http://127.0.0.1:{port}", "Sec_Fetch_Site": "same-origin"}
+    assert send(port, "POST", "/api/orders/o/confirm", **own)[0] == 200
+    assert len(aws.requests) == 1
+
+
+def test_only_the_api_takes_posts_and_only_of_a_sensible_size(aws, port):
+    assert send(port, "POST", "/data")[0] == 404
+    assert send(port, "POST", "/api/orders", Content_Length=str(1 << 30))[0] == 413
+    assert send(port, "POST", "/api/orders", Content_Length="-1")[0] == 413
+    assert aws.requests == []
+
+
+def test_what_cannot_be_reached_is_said_in_words(aws, tried, port):
+    aws.dynamodb.meta.endpoint_url = "http://127.0.0.1:1"
+    status, text = send(port, "GET", "/api/products?ids=a")
+    assert status == 503
+    assert text.startswith("the embedded AWS does not answer: ")
+    del aws.outputs["ApiUrl"]
+    assert "set api to true in cdk.json" in send(port, "GET", "/api/products?ids=a")[1]
+
+    def no_stack():
+        raise UserError("the stack is not read yet")
+
+    tried._stack = no_stack
+    assert send(port, "GET", "/shelf") == (503, "the stack is not read yet\n")
+
+
+def test_the_shelf_begins_with_the_samples_and_is_what_the_api_shows_at_once(aws, port):
+    status, text = send(port, "GET", "/shelf")
+    assert (status, json.loads(text)) == (200, [*SAMPLES, "tea-of-mine"])
+    assert aws.scans == [
+        {"TableName": "products", "ProjectionExpression": "productId", "Limit": 100}
+    ]
+    aws.listed = [f"p-{number:03}" for number in range(100)]
+    shown = json.loads(send(port, "GET", "/shelf")[1])
+    assert len(shown) == 100
+    assert shown[: len(SAMPLES) + 1] == [*SAMPLES, "p-000"]
+
+
+class Bus:
+    """What is listened to: news, until there are no more, and whether anybody listens."""
+
+    def __init__(self, monkeypatch):
+        self.news = []
+        self.listens = Event()
+        self.ended = Event()
+        monkeypatch.setattr(trial, "listening", self.listening)
+
+    @contextmanager
+    def listening(self, _):
+        self.listens.set()
+        try:
+            yield self.hear
+        finally:
+            self.ended.set()
+
+    def hear(self, seconds):
+        assert seconds == 1
+        while self.news:
+            yield Heard(self.news.pop(0), None)
+        self.ended.wait(0.01)
+
+
+@pytest.fixture
+def bus(monkeypatch):
+    return Bus(monkeypatch)
+
+
+@contextmanager
+def stream(port):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as to,
+        to.makefile("r") as lines,
+    ):
+        to.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        yield lines
+
+
+def until(lines, wanted):
+    return next(line for line in lines if line.startswith(wanted))
+
+
+def test_events_are_sent_as_they_happen_until_the_page_goes_away(bus, port):
+    event = {"detail-type": "OrderPlaced", "detail": {"data": {"name": "a\nb"}}}
+    with stream(port) as lines:
+        assert "200" in next(lines)
+        assert "text/event-stream" in until(lines, "Content-Type")
+        until(lines, "event: beat")
+        bus.news.append(event)
+        until(lines, "event: happened")
+        assert json.loads(next(lines).removeprefix("data: ")) == event
+        until(lines, "event: beat")
+        assert not bus.ended.is_set()
+    assert bus.ended.wait(10), "the queue and the rule are removed"
+
+
+def test_when_the_server_ends_nobody_listens_any_more(bus, tried, port):
+    with stream(port) as lines:
+        until(lines, "event: beat")
+        tried.close(10.0)
+        assert bus.ended.is_set(), "the queue and the rule are removed"
+        assert "problem" not in lines.read(), "the stream ends"
+
+
+def test_why_nobody_can_listen_is_said(monkeypatch, port):
+    def refuse(_):
+        raise UserError("AWS does not let you listen")
+
+    monkeypatch.setattr(trial, "listening", refuse)
+    with stream(port) as lines:
+        until(lines, "event: problem")
+        said = json.loads(next(lines).removeprefix("data: "))
+        assert said == {"detail": "AWS does not let you listen"}
