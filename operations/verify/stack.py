@@ -79,7 +79,7 @@ def mappings(run: Run) -> list[Line]:
         wanted |= {p: properties[p] for p in _OF_A_MAPPING if p in properties}
         problems += differences(f"the mapping of {source}", wanted, actual)
     saw = f"{len(found)} Enabled; batch size, window, concurrency and what follows a failure as deployed"
-    return [judged("queues and streams feed functions", problems, saw)]
+    return [judged("functions are fed", problems, saw)]
 
 
 _OF_A_MAPPING = (

@@ -23,7 +23,7 @@ from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
 from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import OrderIntake
+from inventory_orders.invocation.sqs import Outbox
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import PlaceInList
@@ -360,7 +360,7 @@ def statuses_seen(api, monkeypatch):
         StoreUnavailableError("AccessDeniedException", "x"),
     ):
         broken(monkeypatch, error)
-        monkeypatch.setattr(OrderIntake, "send", lambda *_: False)
+        monkeypatch.setattr(Outbox, "send", lambda *_: False)
         see("POST", "/orders", ORDER)
         for path in ("/orders/o-1", f"/products/{TEA}"):
             see("GET", path)

@@ -235,7 +235,9 @@ def test_a_probe_keeps_to_its_schema(validator):
     bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("InternalFailure", "no"))
     publisher = Publisher(Bus(bridge, "Bus"), lambda _: True, clock)
     publisher.publish(of_order(None, PLACED), Deadline.after(60, clock))
-    validator(PROBE, bridge.taken[0]["detail"])
+    probe = bridge.taken[0]
+    assert probe["detail-type"] == PROBE
+    validator(PROBE, probe["detail"])
 
 
 @pytest.mark.parametrize("event", asyncapi.EVENTS)

@@ -32,7 +32,7 @@ from inventory_orders.errors import (
     rejection_error,
 )
 from inventory_orders.invocation import direct, order_commands, runtime
-from inventory_orders.invocation.sqs import OrderIntake
+from inventory_orders.invocation.sqs import Outbox
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
@@ -63,7 +63,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> Answer:
     caller.may_place_for(order.user_id)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(runtime.order_intake(), body)
+        _send(runtime.order_queue(), body)
         return _accepted(order, {})
     seconds = min(request.wait_seconds, MOST_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, context)
@@ -77,7 +77,7 @@ def _place_now(order: Order, body: str, seconds: int, context: Any) -> Answer:
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     outcome = _attempt(engine, order, deadline)
     if outcome is ChangeStatus.RETURNED:
-        _send(runtime.order_intake(), body)
+        _send(runtime.order_queue(), body)
     stored = _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
@@ -101,9 +101,9 @@ def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeStatu
     return outcome.status
 
 
-def _send(intake: OrderIntake, body: str) -> None:
-    if not intake.send(body):
-        logger.error("SQS did not carry out requests", extra={"errors": intake.errors})
+def _send(queue: Outbox, body: str) -> None:
+    if not queue.send(body):
+        logger.error("SQS did not carry out requests", extra={"errors": queue.errors})
         raise later("QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again")
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 
@@ -16,7 +16,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import OrderIntake, Queue, Queues
+from inventory_orders.invocation.sqs import Outbox, Queue, Queues
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from inventory_orders.engine.holds import SentHolds
+
+T = TypeVar("T")
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
@@ -140,7 +142,7 @@ def prepare_to_serve() -> None:
     """The same for the function of the API, which sends orders to their queue, too."""
     prepare()
     with suppress(ConfigurationError):
-        order_intake()
+        order_queue()
         impatient_committer()
 
 
@@ -171,21 +173,8 @@ def queues() -> Queues:
         ConfigurationError: It names none.
     """
     settings = Settings.from_environment()
-    if settings.queue is None:
-        raise ConfigurationError("the environment variable QUEUE_URL is not set")
-    return Queues(_sqs_client(settings), settings.queue, settings.fifo_queue)
-
-
-def order_intake() -> OrderIntake:
-    """The queue that the function sends orders to.
-
-    Raises:
-        ConfigurationError: The environment names none.
-    """
-    settings = Settings.from_environment()
-    if settings.order_queue is None:
-        raise ConfigurationError("the environment variable ORDER_QUEUE_URL is not set")
-    return OrderIntake(_sqs_client(settings), settings.order_queue)
+    queue = named(settings.queue, "QUEUE_URL")
+    return Queues(_sqs_client(settings), queue, settings.fifo_queue)
 
 
 def expiry_queues() -> Queues:
@@ -195,9 +184,28 @@ def expiry_queues() -> Queues:
         ConfigurationError: The environment names none.
     """
     settings = Settings.from_environment()
-    if settings.expiry_queue is None:
-        raise ConfigurationError("the environment variable EXPIRY_QUEUE_URL is not set")
-    return Queues(_sqs_client(settings), settings.expiry_queue)
+    return Queues(_sqs_client(settings), named(settings.expiry_queue, "EXPIRY_QUEUE_URL"))
+
+
+def order_queue() -> Outbox:
+    """The queue that the function sends orders to.
+
+    Raises:
+        ConfigurationError: The environment names none.
+    """
+    settings = Settings.from_environment()
+    return Outbox(_sqs_client(settings), named(settings.order_queue, "ORDER_QUEUE_URL"))
+
+
+def named(value: T | None, variable: str) -> T:
+    """A setting that some functions have and others do without.
+
+    Raises:
+        ConfigurationError: This one needs it, and the environment variable is not set.
+    """
+    if value is None:
+        raise ConfigurationError(f"the environment variable {variable} is not set")
+    return value
 
 
 @cache

@@ -215,8 +215,8 @@ class SqsCalls:
         return []
 
 
-class OrderIntake:
-    """Where orders are sent to be placed.
+class Outbox:
+    """A queue that messages are sent to, one at a time.
 
     Args:
         client: An SQS client; `CLIENT_CONFIG` is meant for it.
@@ -231,11 +231,15 @@ class OrderIntake:
         self._url = url
         self.errors: list[str] = []
 
-    def send(self, body: str) -> bool:
-        """Send one order. Returns whether SQS has it for sure; if not, it may have it all the same."""
+    def send(
+        self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
+    ) -> bool:
+        """Send one message. Returns whether SQS has it for sure; if not, it may have it all the same."""
         for _ in range(_ATTEMPTS):
             try:
-                self._client.send_message(QueueUrl=self._url, MessageBody=body)
+                self._client.send_message(
+                    QueueUrl=self._url, MessageBody=body, MessageAttributes=attributes or {}
+                )
             except ConnectionClosedError as error:
                 self.errors.append(str(error))
             except (BotoCoreError, ClientError) as error:
@@ -246,40 +250,16 @@ class OrderIntake:
         return False
 
 
-class UndeliverableEvents:
-    """The queue of what cannot be published.
-
-    Args:
-        client: An SQS client; `CLIENT_CONFIG` is meant for it.
-        url: The queue's.
-
-    Attributes:
-        errors: What SQS did not do, for the log.
-    """
-
-    def __init__(self, client: SQSClient, url: str) -> None:
-        self._client = client
-        self._url = url
-        self.errors: list[str] = []
+class UndeliverableEvents(Outbox):
+    """The queue of what cannot be published."""
 
     def park(self, event: Undeliverable) -> bool:
         """Send one, whole, or only its id if SQS does not take as much. Returns whether SQS has it."""
-        return self._send(event, event.body) or (
+        why = _attributes(event.code, event.message, event.id)
+        return self.send(event.body, why) or (
             len(event.body) + _BYTES_OF_ATTRIBUTES > _BYTES_PER_CALL
-            and self._send(event, json.dumps({"id": event.id, "bytes": len(event.body)}))
+            and self.send(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
         )
-
-    def _send(self, event: Undeliverable, body: str) -> bool:
-        try:
-            self._client.send_message(
-                QueueUrl=self._url,
-                MessageBody=body,
-                MessageAttributes=_attributes(event.code, event.message, event.id),
-            )
-        except (BotoCoreError, ClientError) as error:
-            self.errors.append(str(error))
-            return False
-        return True
 
 
 def _attributes(

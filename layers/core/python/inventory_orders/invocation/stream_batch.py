@@ -16,7 +16,7 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, of_order, of_product
 from inventory_orders.errors import CannotAnnounceError, ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.runtime import Settings
+from inventory_orders.invocation.runtime import Settings, named
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
 from inventory_orders.store.rows import KEYS, Row, Table, decode
@@ -38,13 +38,11 @@ def publisher() -> tuple[Publisher, UndeliverableEvents]:
         ConfigurationError: The environment names none.
     """
     settings = Settings.from_environment()
-    if settings.event_bus is None or settings.undeliverable_events is None:
-        raise ConfigurationError(
-            "the environment variable EVENT_BUS_NAME or UNDELIVERABLE_EVENTS_QUEUE_URL is not set"
-        )
+    bus_name = named(settings.event_bus, "EVENT_BUS_NAME")
+    url = named(settings.undeliverable_events, "UNDELIVERABLE_EVENTS_QUEUE_URL")
     events, messages = _clients()
-    queue = UndeliverableEvents(messages, settings.undeliverable_events)
-    return Publisher(Bus(events, settings.event_bus), queue.park, SystemClock()), queue
+    queue = UndeliverableEvents(messages, url)
+    return Publisher(Bus(events, bus_name), queue.park, SystemClock()), queue
 
 
 @cache
