@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,8 @@ _KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
 _START_SECONDS = 30
+# Another program can take a free port before it does, and of two that start at once one fails to get port 443.
+_ATTEMPTS = 3
 # It keeps nothing, so it need not end by itself: it would wait for its clients to hang up.
 _STOP_SECONDS = 1
 
@@ -82,9 +84,8 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     _clean()
     _TEMPORARY.mkdir(parents=True)
     LOGS.mkdir(parents=True, exist_ok=True)
-    port = _kept_port() or free_port()
+    kept = _kept_port()
     environment = environment_without_aws() | {
-        "GATEWAY_PORT": str(port),
         "BIND_HOST": "127.0.0.1",
         "IOT_MTLS_ENABLED": "0",
         "SFTP_ENABLED": "0",
@@ -100,19 +101,37 @@ def start(*, enforce_iam: bool = False) -> Emulator:
             "S3_PERSIST": "1",
             "S3_DATA_DIR": str(_DATA / "s3"),
         }
+    attempts = 1
+    while (
+        emulator := _try_to_start(kept or free_port(), environment, enforce_iam=enforce_iam)
+    ) is None:
+        last = tail(_LOG)
+        if attempts == _ATTEMPTS or "already in use" not in last:
+            stop(keep=is_kept())
+            raise UserError(f"the embedded AWS did not start; its last lines:\n\n{last}")
+        attempts += 1
+    # If it ends without notice, what it wrote last is not what it held.
+    _KEPT.unlink(missing_ok=True)
+    return emulator
+
+
+def _try_to_start(
+    port: int, environment: Mapping[str, str], *, enforce_iam: bool
+) -> Emulator | None:
+    """Start it on this port; None if it ends, or is not ready in time."""
     process = start_server(
-        [str(VENV / "bin" / "python"), "-m", "ministack"], _FOLDER, environment, _LOG
+        [str(VENV / "bin" / "python"), "-m", "ministack"],
+        _FOLDER,
+        {**environment, "GATEWAY_PORT": str(port)},
+        _LOG,
     )
     emulator = replace(Emulator.of_process(process.pid, port), enforces_iam=enforce_iam)
     emulator.write(_STATE_FILE)
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            stop(keep=is_kept())
-            raise UserError(f"the embedded AWS did not start; its last lines:\n\n{tail(_LOG)}")
+            return None
         time.sleep(0.05)
-    # If it ends without notice, what it wrote last is not what it held.
-    _KEPT.unlink(missing_ok=True)
     return emulator
 
 

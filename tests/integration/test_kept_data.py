@@ -1,5 +1,7 @@
 """`make down KEEP=1`: what the embedded AWS held is there at the next start."""
 
+import socket
+
 import boto3
 
 from local import emulator
@@ -31,7 +33,12 @@ def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(monkey
         assert client(second).list_queues()["QueueUrls"] == [url]
         assert emulator.stop()
         assert not emulator.is_kept()
-        third = emulator.start()
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            taken = other.getsockname()[1]
+            ports = [taken, emulator.free_port()]
+            monkeypatch.setattr(emulator, "free_port", lambda: ports.pop(0))
+            third = emulator.start()
+        assert third.port != taken
         assert client(third).list_queues().get("QueueUrls", []) == []
     finally:
         emulator.stop()
