@@ -34,17 +34,18 @@ def parse(message):
 class FakeSqs:
     """Remembers what was sent, and fails where a test wants it to."""
 
-    def __init__(self, *, fail=False, partly=False):
+    def __init__(self, *, fail=False, partly=False, refused=()):
         self.sent = []
         self.calls = []
         self.visibility = {}
-        self._fail, self._partly = fail, partly
+        self._fail, self._partly, self._refused = fail, partly, refused
 
     def send_message_batch(self, QueueUrl, Entries):
         if self._fail:
             raise ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch")
         self.calls.append(Entries)
         taken = Entries[:-1] if self._partly else Entries
+        taken = [entry for entry in taken if entry["MessageBody"] not in self._refused]
         self.sent += [(QueueUrl, entry) for entry in taken]
         return {
             "Successful": [{"Id": entry["Id"]} for entry in taken],
@@ -335,6 +336,25 @@ def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
     assert ends(batch) == [Disposition.RETURNED, Disposition.DEAD_LETTERED]
     assert len(bench.sqs.sent) == 1
+
+
+def test_poison_behind_poison_that_cannot_be_sent_is_returned_only():
+    bench = Bench(sqs=FakeSqs(refused=["first"]))
+    event = sqs_event("sent", "first", "second", group="g")
+    event["Records"] += sqs_event("-", "-", "-", "third", group="h")["Records"][3:]
+    batch = bench.process(event)
+    assert returned(batch) == ["m-1", "m-2"]
+    assert [entry["MessageBody"] for _, entry in bench.sqs.sent] == ["sent", "third"]
+
+
+def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group():
+    bench = Bench(product("p", 5), product("q", 5))
+    bench.process(sqs_event(order_body("b", {"q": 1})))
+    bench.store.lock("p", 600)
+    event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"q": 2}), group="g")
+    batch = bench.process(event)
+    assert returned(batch) == ["m-0", "m-1"]
+    assert not bench.sqs.sent
 
 
 def test_a_message_gets_its_disposition_once():

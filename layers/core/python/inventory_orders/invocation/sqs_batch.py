@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -138,7 +138,7 @@ class SqsBatch(Generic[T]):
                 contents[message] = parse(message)
             except PoisonMessageError as error:
                 poison[message] = error
-        unsent = self._calls.send_dead_letters(poison)
+        unsent = self._send_dead_letters(poison)
         groups = _Groups()
         for message in self._messages:
             if groups.is_stopped(message):
@@ -170,8 +170,9 @@ class SqsBatch(Generic[T]):
             self._intend(MessageResult(message, RETURNED, content, outcome), outcome, rules)
             for (message, content), outcome in zip(self._contents.items(), outcomes, strict=True)
         ]
-        unsent = self._calls.send_dead_letters(
-            {result.message: result.error for result in intended if result.error is not None}
+        unsent = self._send_dead_letters(
+            {result.message: result.error for result in intended if result.error is not None},
+            {result.message for result in intended if result.disposition is RETURNED},
         )
         groups = _Groups()
         for result in intended:
@@ -208,6 +209,35 @@ class SqsBatch(Generic[T]):
         if rejection.reason in rules.poison or is_last:
             return _dead_letter(result, error)
         return replace(result, cause=error.code, detail=error.message)
+
+    def _send_dead_letters(
+        self,
+        poison: Mapping[Message, PoisonMessageError],
+        returned: Collection[Message] = (),
+    ) -> set[Message]:
+        """Dead-letter messages, but none that is behind a returned one of its group. Returns those that were not sent.
+
+        One of a group that cannot be sent is returned itself, so the next one waits for it.
+        """
+        lines: dict[str | Message, list[Message]] = {}
+        groups = _Groups()
+        for message in self._messages:
+            if message in returned:
+                groups.stop(message)
+            elif message in poison and not groups.is_stopped(message):
+                lines.setdefault(message if message.group is None else message.group, []).append(
+                    message
+                )
+        unsent = set(poison)
+        while lines:
+            failed = self._calls.send_dead_letters(
+                {line[0]: poison[line[0]] for line in lines.values()}
+            )
+            unsent -= {line[0] for line in lines.values()} - failed
+            lines = {
+                key: line[1:] for key, line in lines.items() if line[0] not in failed and line[1:]
+            }
+        return unsent
 
     def _end(self, result: MessageResult[T]) -> None:
         """A message gets its end, once."""
