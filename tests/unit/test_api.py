@@ -825,6 +825,9 @@ def test_availability_follows_from_the_row_alone(stock, more, shown):
 def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
     boto3.client("dynamodb").put_item(TableName="Products", Item={"productId": {"S": "p"}})
     assert api("GET", "/products/p").code == (500, "CORRUPT_PRODUCT")
+    said = api("GET", "/products", query={"ids": f"p,{TEA},q"}).document
+    assert [shown["productId"] for shown in said["products"]] == [TEA], "not at a neighbour's cost"
+    assert (said["unknown"], said["unreadable"]) == (["q"], ["p"])
 
 
 # ---------------------------------------------------------------------- who may do what

@@ -13,7 +13,8 @@ from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
+from inventory_orders.invocation.telemetry import logger
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
 
 Shown = dict[str, Any]
 
@@ -31,7 +32,10 @@ def get_product(
     """
     request.parameters(())
     checked_id("productId", product_id)
-    product = _products([product_id], client)[product_id]
+    found = _read([product_id], client)
+    if product_id in found.unreadable:
+        raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
+    product = found.products[product_id]
     if product is None:
         raise ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
     # The version alone would not do: it restarts at 1 when a product is deleted and made again.
@@ -40,7 +44,7 @@ def get_product(
 
 
 def get_products(request: Request, client: RetryingClient, settings: ApiSettings) -> Answer:
-    """Several products, and which of them there are not.
+    """Several products, which of them there are not, and which cannot be read: the others are shown all the same.
 
     Raises:
         InventoryOrdersError: Why they cannot be shown.
@@ -55,20 +59,28 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
         )
     for product_id in ids:
         checked_id("productId", product_id)
-    found = _products(list(dict.fromkeys(ids)), client)
-    shown = [shown_product(product, settings) for product in found.values() if product is not None]
-    unknown = [product_id for product_id, product in found.items() if product is None]
-    return Answer(200, {"products": shown, "unknown": unknown})
+    ids = list(dict.fromkeys(ids))
+    found = _read(ids, client)
+    if found.unreadable:
+        logger.error("products cannot be read", extra={"products": found.unreadable})
+    products = {product_id: found.products.get(product_id) for product_id in ids}
+    answer = {
+        "products": [shown_product(product, settings) for product in products.values() if product],
+        "unknown": [
+            product_id
+            for product_id, product in products.items()
+            if product is None and product_id not in found.unreadable
+        ],
+        "unreadable": [product_id for product_id in ids if product_id in found.unreadable],
+    }
+    return Answer(200, answer)
 
 
-def _products(ids: Sequence[str], client: RetryingClient) -> dict[str, Product | None]:
-    """Read products, in the order of their ids as given."""
+def _read(ids: Sequence[str], client: RetryingClient) -> Snapshot:
     snapshot = read(client, None, ids, soon(client.clock), CommitStats())
-    if snapshot.unreadable:
-        raise CorruptItemError(next(iter(snapshot.unreadable.values())), "CORRUPT_PRODUCT")
     if snapshot.unprocessed:
         raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product")
-    return {product_id: snapshot.products[product_id] for product_id in ids}
+    return snapshot
 
 
 def shown_product(product: Product, settings: ApiSettings) -> Shown:
