@@ -434,11 +434,15 @@ def test_a_rejection_is_an_answer_and_stays_one(api):
         assert said.document["order"]["status"] == "REJECTED"
         assert said.document["order"]["shortage"]["available"] == 60
         assert "61 wanted, 60 available" in said.document["detail"]
+        assert "61 wanted, 60 available" in said.document["detail"]
         assert said.headers["Preference-Applied"] == "wait=5"
 
 
 def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
-    assert place(api, product_id="no-such-tea").code == (409, "UNKNOWN_PRODUCT")
+    said = place(api, product_id="no-such-tea")
+    assert said.code == (409, "UNKNOWN_PRODUCT")
+    assert "GET /products says which" in said.document["detail"]
+    assert "under another orderId" in said.document["detail"]
 
 
 def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
@@ -622,8 +626,9 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
         if "next" not in page:
             break
         query |= {"cursor": page["next"]}
-    assert [order_id for ids in pages for order_id in ids] == ["o-4", "o-3", "o-2", "o-1", "o-0"]
-    assert max(len(ids) for ids in pages) == 2
+    assert pages == [["o-4", "o-3"], ["o-2", "o-1"], ["o-0"]]
+    page = api("GET", "/orders", query={"userId": "u-7", "limit": "5"}).document
+    assert "next" not in page, "nothing comes after the last one"
     listed = api("GET", "/orders", query={"userId": "u-7"}).document["orders"]
     assert set(listed[0]) == {"orderId", "status", "createdAt"}
     assert api("GET", "/orders", query={"userId": "nobody"}).document == {"orders": []}
@@ -852,6 +857,28 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
         "OTHER_USER",
     )
     assert customers("GET", f"/products/{TEA}", claims=eight).status == 200
+
+
+def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
+    customers, monkeypatch
+):
+    wait = JSON | {"prefer": "wait=5"}
+    order = ORDER | {"items": [{"productId": TEA, "quantity": 61}]}
+
+    def tells(claims):
+        said = customers("POST", "/orders", order, wait, claims=claims).document
+        shown = customers("GET", "/orders/o-1", claims=claims).document
+        return [
+            "60 available" in said["detail"],
+            "available" in said["order"]["shortage"],
+            "available" in shown["shortage"],
+        ]
+
+    monkeypatch.setenv("SHOW_STOCK", "availability")
+    assert not any(tells({"sub": "u-7"}))
+    assert all(tells(OPERATOR))
+    monkeypatch.setenv("SHOW_STOCK", "numbers")
+    assert all(tells({"sub": "u-7"}))
 
 
 def test_only_operators_take_an_order_further(customers):

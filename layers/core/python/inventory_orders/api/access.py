@@ -18,9 +18,11 @@ class Caller:
 
     Attributes:
         customer: The customer's user id; None for an operator, who may do all.
+        sees_numbers: Whether a rejection says how many units there are.
     """
 
     customer: str | None
+    sees_numbers: bool = True
 
     @classmethod
     def of(cls, authorizer: Mapping[str, Any], settings: ApiSettings) -> Caller:
@@ -39,7 +41,7 @@ class Caller:
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:
             raise ProblemError(403, "NO_SUBJECT", "the token does not say whose it is (sub)")
-        return cls(subject)
+        return cls(subject, settings.shows_numbers)
 
     def may_place_for(self, user_id: str) -> None:
         """Check that an order may be placed for somebody.

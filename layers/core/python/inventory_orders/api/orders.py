@@ -16,7 +16,6 @@ from inventory_orders.domain.change import (
     OrderKey,
     OrderRecord,
     OrderStatus,
-    Rejection,
     RejectionReason,
 )
 from inventory_orders.domain.events import order_as_others_see_it
@@ -29,7 +28,6 @@ from inventory_orders.errors import (
     PoisonMessageError,
     StoreError,
     id_reused_error,
-    rejection_error,
 )
 from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import Outbox
@@ -66,11 +64,11 @@ def place_order(request: Request, caller: Caller, context: Any) -> Answer:
         _send(runtime.order_queue(), body)
         return _accepted(order, {})
     seconds = min(request.wait_seconds, MOST_WAIT_SECONDS)
-    answer = _place_now(order, body, seconds, context)
+    answer = _place_now(order, body, seconds, caller, context)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 
-def _place_now(order: Order, body: str, seconds: int, context: Any) -> Answer:
+def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> Answer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
     engine = runtime.impatient_committer()
     left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
@@ -81,7 +79,7 @@ def _place_now(order: Order, body: str, seconds: int, context: Any) -> Answer:
     stored = _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
-    return _answer_of(stored, is_new=outcome is not ChangeStatus.REPLAYED)
+    return _answer_of(stored, caller, is_new=outcome is not ChangeStatus.REPLAYED)
 
 
 def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeStatus:
@@ -145,26 +143,30 @@ def _accepted(order: Order, headers: dict[str, str]) -> Answer:
     return Answer(202, shown, {"Location": where, **headers})
 
 
-def _answer_of(record: OrderRecord, *, is_new: bool) -> Answer:
+def _answer_of(record: OrderRecord, caller: Caller, *, is_new: bool) -> Answer:
     """What a decided order is answered with. One that is rejected is so for good."""
-    shown = _shown(record)
+    shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        reason = str(record.reason)
-        problem = ProblemError(409, reason, _why(record, reason), {"order": shown})
+        problem = ProblemError(409, str(record.reason), _why(record, caller), {"order": shown})
         return Answer.of_problem(problem)
     headers = {"Location": f"/orders/{record.order_id}", "ETag": _etag(record)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return Answer(status, shown, headers)
 
 
-def _why(record: OrderRecord, reason: str) -> str:
-    """A rejection in words."""
-    try:
-        known = RejectionReason(reason)
-    except ValueError:
-        return "the order is rejected"
-    about = record.shortage.product_id if record.shortage is not None else "a product"
-    return rejection_error(Rejection(known, about, record.shortage)).message
+def _why(record: OrderRecord, caller: Caller) -> str:
+    """A rejection in words. The row names the product only where stock was short."""
+    what = "the order is rejected"
+    match record.reason:
+        case RejectionReason.INSUFFICIENT_STOCK if record.shortage is not None:
+            short = record.shortage
+            available = f", {short.available:,} available" if caller.sees_numbers else ""
+            what = f"there is not enough of {short.product_id}: {short.wanted:,} wanted{available}"
+        case RejectionReason.UNKNOWN_PRODUCT:
+            what = "a product of the order does not exist; GET /products says which"
+        case RejectionReason.DISCONTINUED_PRODUCT:
+            what = "a product of the order is discontinued; GET /products says which"
+    return f"{what}. This answer is final: order something else under another orderId"
 
 
 def get_order(request: Request, caller: Caller, order_id: str) -> Answer:
@@ -181,7 +183,7 @@ def get_order(request: Request, caller: Caller, order_id: str) -> Answer:
     if not isinstance(record, OrderRecord) or record.user_id is None:
         raise no_such_order(order_id)
     caller.may_see(record)
-    return Answer.of_state(request, _shown(record), _etag(record))
+    return Answer.of_state(request, _shown(record, caller), _etag(record))
 
 
 def list_orders(request: Request, caller: Caller) -> Answer:
@@ -251,8 +253,11 @@ def change_order(
     return Answer(200, answer | direct.of_order(order_id, client, soon(client.clock)))
 
 
-def _shown(record: OrderRecord) -> dict[str, Any]:
-    return order_as_others_see_it(record_row(record))
+def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
+    shown = order_as_others_see_it(record_row(record))
+    if "shortage" in shown and not caller.sees_numbers:
+        del shown["shortage"]["available"]
+    return shown
 
 
 def _etag(record: OrderRecord) -> str:

@@ -300,7 +300,8 @@ class Store:
             "ExpressionAttributeNames": {"#userId": "userId"},
             "ExpressionAttributeValues": _values({"user": user_id}),
             "ScanIndexForward": False,
-            "Limit": limit,
+            # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
+            "Limit": limit + 1,
         }
         if after is not None:
             request["ExclusiveStartKey"] = encode(
@@ -311,10 +312,10 @@ class Store:
             {name: value for name, value in decode(item).items() if name in _LISTED}
             for item in response["Items"]
         ]
-        if "LastEvaluatedKey" not in response:
+        if len(listed) <= limit:
             return listed, None
-        last = decode(response["LastEvaluatedKey"])
-        return listed, PlaceInList(last["createdAt"], last["orderId"])
+        last = listed[limit - 1]
+        return listed[:limit], PlaceInList(last["createdAt"], last["orderId"])
 
     def _get_item(self, key: Key) -> Item | None:
         response = _call(
