@@ -28,7 +28,7 @@ setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends real orders
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
 
-dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 only prints its address
+dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
 	@$(RUN) dashboard $(if $(URL),--url)
 
 up: setup ## start the embedded AWS with the stack deployed and the sample products listed

@@ -88,6 +88,8 @@ def down(
     All data of the embedded AWS is forgotten, unless --keep is given.
     """
     kept = emulator.is_kept()
+    if emulator.running() is not None:
+        screen.print("Stopping the embedded AWS")
     was_running = stack.down(keep=keep)
     if not was_running:
         forgotten = kept and not keep
@@ -98,7 +100,7 @@ def down(
         screen.print("Stopped. All data is kept: `make up` goes on with it.")
     else:
         screen.print(
-            "Stopped. All data of the embedded AWS is forgotten: tables, queues and logs. "
+            "Stopped. All data of the embedded AWS is forgotten: tables, queues and the functions' logs. "
             "[dim]`make down KEEP=1` keeps them.[/]",
             soft_wrap=True,
         )
@@ -146,11 +148,16 @@ def dashboard(
 
 @app.command(rich_help_panel=_PANEL)
 def env() -> None:
-    """Print `export NAME=value` lines that point any AWS client at the running embedded AWS."""
+    """Print lines for a shell that point any AWS client at the running embedded AWS, until that shell ends."""
     running = emulator.running()
     if running is None:
         raise UserError("the embedded AWS is not running; start it with `make up`")
-    for name, value in embedded_settings(running.endpoint).items():
+    settings = embedded_settings(running.endpoint)
+    # Such as AWS_PROFILE, which no client finds in the empty configuration, and AWS_SESSION_TOKEN.
+    others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
+    if others:
+        typer.echo(f"unset {' '.join(others)}")
+    for name, value in settings.items():
         typer.echo(f"export {name}={shlex.quote(value)}")
 
 

@@ -140,8 +140,10 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert events["OrderConfirmed"] > events["OrderFulfilled"] > events["OrderReturned"] == 1
 
 
-def test_env_points_any_client_at_the_embedded_aws(embedded_aws):
-    lines = cli("env").stdout.splitlines()
+def test_env_points_any_client_at_the_embedded_aws(embedded_aws, monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    unset, *lines = cli("env").stdout.splitlines()
+    assert "AWS_PROFILE" in unset.removeprefix("unset ").split()
     assert all(line.startswith(("export AWS_", "export NODE_EXTRA_CA_CERTS=")) for line in lines)
     assert f"export AWS_ENDPOINT_URL={embedded_aws[1].endpoint}" in lines
 

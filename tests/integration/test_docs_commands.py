@@ -129,7 +129,7 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
     product, placed, seen, listed, confirmed = answers
     assert (product["availability"], placed["status"]) == ("IN_STOCK", "PENDING")
     assert seen == placed
-    assert [order["orderId"] for order in listed["orders"]] == ["o-1001"]
+    assert [order["orderId"] for order in listed["orders"]] == ["o-1501"]
     assert confirmed["status"] == "CONFIRMED"
 
 
