@@ -652,9 +652,9 @@ class Monitoring(Construct):
             return
         self._heading(
             "Does the API answer?",
-            "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. **5xx** are none: the "
-            "function's log says why. Who waits for an order waits in both latencies, up to 25 s. **Only Latency is high**: look at "
-            "the authorizer.",
+            "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. **5xx** are none: read "
+            "the function's log. Who waits for an order waits in both latencies, up to 25 s. What the first has beyond the second is "
+            "API Gateway's own.",
         )
         self.dashboard.add_widgets(
             self._graph(
