@@ -21,6 +21,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.api import Api
 from infra.functions import Functions
 from infra.queues import Queues
 from infra.settings import Settings
@@ -42,6 +43,10 @@ HEALTHY_RETRY_SUCCESS = 0.99
 MOST_DRAWS_LOST = 0.25
 
 MOST_EXPIRY_DELAY_SECONDS = 10
+
+# Of a minute's requests, and three minutes in a row: what AWS recommends for REST APIs.
+# docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html
+MOST_SERVER_ERRORS = 0.05
 
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 OLDEST_MESSAGE_SECONDS = 1200
@@ -74,6 +79,8 @@ _SILENCE = {
     # Reported with invocations.
     "Errors": cloudwatch.TreatMissingData.NOT_BREACHING,
     "Throttles": cloudwatch.TreatMissingData.NOT_BREACHING,
+    # Reported with requests: nobody asks.
+    "5xx": cloudwatch.TreatMissingData.NOT_BREACHING,
     # Of what is invoked by the clock: silence is the trouble.
     "Invocations": cloudwatch.TreatMissingData.BREACHING,
     # Reported only when it happens: AWS's own example of what is not breaching, on the page above. Its page on the API says
@@ -114,8 +121,10 @@ class Monitoring(Construct):
         tables: Tables,
         queues: Queues,
         functions: Functions,
+        api: Api | None,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._api = api
         self._service = settings.service_name
         self._queues = queues.all
         self._undeliverable = queues.undeliverable_events
@@ -163,6 +172,7 @@ class Monitoring(Construct):
             self._flow,
             self._life,
             self._events,
+            self._requests,
             self._contention,
             self._lanes,
             self._efficiency,
@@ -247,6 +257,19 @@ class Monitoring(Construct):
             label=label,
             color=color,
             period=period,
+        )
+
+    @staticmethod
+    def _of_api(api: Api, name: str, statistic: str, label: str, color: str) -> cloudwatch.Metric:
+        # docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html
+        return cloudwatch.Metric(
+            namespace="AWS/ApiGateway",
+            metric_name=name,
+            dimensions_map={"ApiId": api.http_api.ref},
+            statistic=statistic,
+            label=label,
+            color=color,
+            period=_MINUTE,
         )
 
     def _each_queue(self, name: str, *, dead: bool = False) -> list[cloudwatch.Metric]:
@@ -379,6 +402,17 @@ class Monitoring(Construct):
                 0,
                 f"{name} reached the account's concurrency limit. First: compare that limit with maximumConcurrency "
                 "in cdk.json.",
+                periods=3,
+            )
+        if self._api is not None:
+            # A single exception is for ApiErrors. This one is for what goes on: also what the function answers without an
+            # exception, and what never reaches it.
+            self._alarm(
+                "Api5xx",
+                self._of_api(self._api, "5xx", "Average", "server errors", _RED),
+                MOST_SERVER_ERRORS,
+                "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: "
+                "read what could not be done (code and error of its function's log, integrationError of the access log).",
                 periods=3,
             )
         self._alarm(
@@ -610,6 +644,41 @@ class Monitoring(Construct):
                 ],
                 "messages",
                 width=6,
+            ),
+        )
+
+    def _requests(self) -> None:
+        if self._api is None:
+            return
+        self._heading(
+            "Does the API answer?",
+            "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. **5xx** are none: read "
+            "the function's log. Who waits for an order waits in both latencies, up to 25 s. What the first has beyond the second is "
+            "API Gateway's own.",
+        )
+        self.dashboard.add_widgets(
+            self._graph(
+                "Requests to the API",
+                [
+                    self._of_api(self._api, "Count", "Sum", "requests", _GREEN),
+                    self._of_api(self._api, "4xx", "Sum", "4xx", _ORANGE),
+                    self._of_api(self._api, "5xx", "Sum", "5xx", _RED),
+                ],
+                "per period",
+            ),
+            *(
+                self._graph(
+                    title,
+                    [
+                        self._of_api(self._api, name, "p50", "p50", _GREEN),
+                        self._of_api(self._api, name, "p99", "p99", _RED),
+                    ],
+                    "ms",
+                )
+                for title, name in (
+                    ("Latency of the API", "Latency"),
+                    ("Of it, the function", "IntegrationLatency"),
+                )
             ),
         )
 

@@ -33,7 +33,7 @@ class InventoryOrdersStack(Stack):
             if functions.api is None
             else Api(self, "Api", settings, functions.api, RETENTION[settings.log_retention_days])
         )
-        monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions)
+        monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions, api)
         Tags.of(self).add("service", settings.service_name)
 
         outputs = {

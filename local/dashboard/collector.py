@@ -47,6 +47,8 @@ def unknown(metric: Metric) -> str | None:
             return "the embedded AWS does not throttle functions"
         case "AWS/DynamoDB":
             return "the embedded AWS has no metrics of DynamoDB and does not throttle"
+        case "AWS/ApiGateway":
+            return "the embedded AWS has no metrics of API Gateway"
     return f"the embedded AWS has no {metric.namespace} {metric.name}"
 
 

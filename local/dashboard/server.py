@@ -1,5 +1,6 @@
-"""Serves the dashboard, and a page to try the service, on a free loopback port while the embedded AWS is running.
+"""Serves the dashboard, a page to try the service, and the contract of its API, on a free loopback port.
 
+It does so while the embedded AWS is running.
 Started by `background`, as `python -m local.dashboard.server`.
 """
 
@@ -22,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local import ROOT, emulator
-from local.dashboard import background
+from local.dashboard import background, contract
 from local.dashboard.service import LATEST, RANGES, Service
 from local.dashboard.trial import Trial
 from local.endpoint import use_embedded
@@ -48,12 +49,14 @@ _FILES = {
     "/common.js": (_PAGE / "common.js", "text/javascript; charset=utf-8"),
     "/try.css": (_PAGE / "try.css", "text/css; charset=utf-8"),
     "/try.js": (_PAGE / "try.js", "text/javascript; charset=utf-8"),
+    "/contract.css": (_PAGE / "contract.css", "text/css; charset=utf-8"),
     "/page.css": (_PAGE / "page.css", "text/css; charset=utf-8"),
     "/page.js": (_PAGE / "page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": (_PAGE / "icon.svg", "image/svg+xml"),
     "/uplot.css": (_UPLOT / "uPlot.min.css", "text/css; charset=utf-8"),
     "/uplot.js": (_UPLOT / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
 }
+_NOTHING = b"there is nothing here; the pages are /, /try and /contract\n"
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -92,6 +95,10 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path in _FILES:
             path, kind = _FILES[url.path]
             self._answer(HTTPStatus.OK, path.read_bytes(), kind)
+        elif url.path == "/contract":
+            page = (_PAGE / "contract.html").read_text("utf-8")
+            page = page.replace("<!-- contract -->", contract.rendered())
+            self._answer(HTTPStatus.OK, page.encode(), "text/html; charset=utf-8")
         elif url.path == "/shelf":
             self._answer_or_say_why(lambda: self._answer_json(self._trial.shelf()))
         elif url.path == "/events":
@@ -99,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path.startswith(_API):
             self._call_the_api(None)
         else:
-            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here; the pages are / and /try\n")
+            self._answer(HTTPStatus.NOT_FOUND, _NOTHING)
 
     def do_POST(self) -> None:
         """Answer a POST request."""
@@ -108,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self._is_for_this_machine():
             return
         if not self.path.startswith(_API):
-            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here; the pages are / and /try\n")
+            self._answer(HTTPStatus.NOT_FOUND, _NOTHING)
             return
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > _MOST_BODY_BYTES:

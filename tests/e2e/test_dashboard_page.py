@@ -1,11 +1,16 @@
-"""The dashboard's page in a real browser, with made-up data: what is drawn can be read, and popups have a way out."""
+"""The dashboard's page in a real browser, with made-up data: what is drawn can be read, and popups have a way out.
+
+The page of the API's contract beside it: it shows all, and needs nothing else.
+"""
 
 from functools import partial
 from http.server import ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+import yaml
 
+from local import ROOT
 from local.dashboard.server import Handler
 
 COUNT = 21
@@ -237,3 +242,32 @@ def test_earlier_traffic_is_named(page, url, service):
     service.show(earlier=True)
     look_again(page)
     assert "There was earlier traffic: choose a longer range" in page.inner_text("#about")
+
+
+def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere(page, url):
+    open_page(page, url)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(url)))
+    page.get_by_role("link", name="The API").click()
+    page.wait_for_url(f"{url}/contract")
+    contract = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
+    routes = {
+        f"{method.upper()} {path}": operation
+        for path, item in contract["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    }
+    assert page.locator(".route h2").all_inner_texts() == list(routes)
+    for route, operation in routes.items():
+        shown = page.locator(f"#{operation['operationId']}").inner_text()
+        named = (one["name"] for one in operation.get("parameters", []) if "name" in one)
+        wanted = (route, operation["summary"], *named, *operation["responses"])
+        assert [one for one in wanted if one not in shown] == []
+    for name, schema in contract["components"]["schemas"].items():
+        shown = page.locator(f"#{name}").inner_text()
+        assert [one for one in schema.get("properties", {}) if one not in shown] == []
+    leads_nowhere = (
+        "all => all.filter(one => !document.querySelector(one.hash)).map(one => one.hash)"
+    )
+    assert page.locator('#contract a[href^="#"]').evaluate_all(leads_nowhere) == []
+    assert set(asked) <= {"/contract", "/contract.css", "/page.css", "/icon.svg"}

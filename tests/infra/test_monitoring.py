@@ -28,6 +28,7 @@ NOW = 1_790_000_000
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
 # https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html
+# https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html
 AWS_METRICS = {
     "AWS/SQS": {
         "ApproximateAgeOfOldestMessage": [{"QueueName"}],
@@ -49,6 +50,9 @@ AWS_METRICS = {
             *("Errors", "Throttles", "Duration", "ConcurrentExecutions", "Invocations"),
             "IteratorAge",
         )
+    },
+    "AWS/ApiGateway": {
+        name: [{"ApiId"}] for name in ("4xx", "5xx", "Count", "IntegrationLatency", "Latency")
     },
 }
 
@@ -239,6 +243,7 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
         "## Are orders flowing?",
         "## What becomes of placed orders?",
         "## Do others hear of it?",
+        "## Does the API answer?",
         "## Is there contention?",
         "## Do lanes help?",
         "## How efficient is it?",
@@ -279,6 +284,7 @@ GOOD_AND_BAD = {
     "IteratorAge": ([2_000], [400_000]),
     "Errors": ([0], [1]),
     "Throttles": ([0], [1]),
+    "5xx": ([0] * 97 + [1] * 3, [0] * 9 + [1]),
     "ReadThrottleEvents": ([], [1]),
     "WriteThrottleEvents": ([], [1]),
     "Invocations": ([1], [0]),
@@ -287,12 +293,26 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 7 * 2 + 6 + 2 + 9 * 2 + 1 + 4 * 2 + 2
+    assert len(alarms) == 7 * 2 + 6 + 2 + 9 * 2 + 1 + 1 + 4 * 2 + 2
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
         assert judged(properties, in_periods(properties, [good] * 5)) is State.OK, logical_id
         assert judged(properties, []) is not State.ALARM, f"{logical_id}: no data is no trouble"
+
+
+def test_callers_without_an_answer_alarm_after_three_minutes_and_not_before(template):
+    (properties,) = (a for a in alarms_of(template).values() if a["MetricName"] == "5xx")
+    (api,) = resources(template, "AWS::ApiGatewayV2::Api")
+    assert metric_of_alarm(properties) == ("AWS/ApiGateway", "5xx", {"ApiId": api})
+    failing, well = [0] * 9 + [1], [0] * 10
+    for minutes, state in (
+        ([failing] * 3, State.ALARM),
+        ([well, failing, failing], State.OK),
+        ([failing, well, failing], State.OK),
+        ([failing, [], failing], State.OK),
+    ):
+        assert judged(properties, in_periods(properties, minutes)) is state, minutes
 
 
 def test_only_a_dead_letter_outlasts_the_silence_of_its_metric(template):

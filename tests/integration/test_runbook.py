@@ -11,10 +11,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.store.rows import Table
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.audit import read_books
 from operations.emf import parse, read_samples, values_of
+from tests.support.api import api_of
 from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
@@ -332,6 +334,23 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
         assert proxy.counts[Fault.THROTTLED] > 0
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
     assert (account.on_hand, account.sold, account.difference) == (0, 40, 0)
+
+
+def test_the_api_answers_with_500_until_the_row_is_repaired(aws):
+    create(aws, "rb-api", 5)
+    api, table = api_of(aws), aws.tables[Table.PRODUCTS]
+    key = {"productId": {"S": "rb-api"}}
+    row = aws.dynamodb.get_item(TableName=table, Key=key)["Item"]
+    aws.dynamodb.put_item(TableName=table, Item=key)
+    said = api("GET", "/products/rb-api")
+    assert (said.status, said.document["code"]) == (500, "CORRUPT_PRODUCT")
+    wait_until(aws, lambda: log(aws, "5xx"))
+    (line,) = (json.loads(line) for line in log(aws, "5xx"))
+    assert (line["status"], line["code"]) == (500, "CORRUPT_PRODUCT")
+    assert "product rb-api breaks the contract of the Products table" in line["error"]
+    aws.dynamodb.put_item(TableName=table, Item=row)
+    assert api("GET", "/products/rb-api").status == 200
+    assert len(log(aws, "5xx")) == 1
 
 
 def test_the_sweep_is_silent_until_its_schedule_is_enabled(aws):

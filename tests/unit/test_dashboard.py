@@ -141,6 +141,8 @@ def test_an_unavailable_metric_has_a_reason_instead_of_zero():
     assert orders["unknown"] is None
     for namespace, name in (("AWS/Lambda", "Throttles"), ("AWS/SQS", "NumberOfMessagesSent")):
         assert unknown(Metric(namespace, name, frozenset()))
+    reasons = {unknown(Metric("AWS/ApiGateway", name, frozenset())) for name in ("Count", "5xx")}
+    assert reasons == {"the embedded AWS has no metrics of API Gateway"}, "one reason for a graph"
     for name in ("Invocations", "Errors", "Duration", "ConcurrentExecutions"):
         assert unknown(Metric("AWS/Lambda", name, frozenset())) is None
 
