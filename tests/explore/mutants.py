@@ -277,7 +277,7 @@ MUTANTS = (
         *("store/dynamodb.py", 'return f"{AS_READ} AND {CLAIMED}", values'),
         'return f"{AS_READ} AND (#lockedBy = :owner OR #lockedBy <> :owner)", values',
         *(BATCHES, LAST_UNIT),
-        kind="time",
+        kind="again",
     ),
     Mutant(
         "lease without fencing",
