@@ -87,6 +87,8 @@ format: setup ## format the code
 unit: setup ## run the unit tests only
 	@$(TESTS) tests/unit
 
+# Two of the processes wait for their embedded AWS a good part of the time, so three fill two cores.
+test: WORKERS = 3
 test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
 	@$(MAKE) --no-print-directory --jobs=2 lint browser
 	@$(TESTS)

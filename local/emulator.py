@@ -174,12 +174,13 @@ def forget() -> None:
 def exclusive() -> Iterator[None]:
     """Let only one command of a checkout start, deploy or stop at a time; others wait."""
     STATE.mkdir(parents=True, exist_ok=True)
-    with _locked(STATE / "lock"):
+    with locked(STATE / "lock"):
         yield
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Let only one process at a time hold the lock that this file stands for; others wait."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -191,7 +192,7 @@ def install() -> None:
     Several that run beside one another share it, so only one makes it.
     """
     VENV.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(VENV.with_suffix(".lock")):
+    with locked(VENV.with_suffix(".lock")):
         _install()
 
 

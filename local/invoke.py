@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +25,6 @@ from operations.queues import peek_dead_letters
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import KeySchemaElementTypeDef
-
-    from inventory_orders.domain.product import NewProduct
 
 
 @dataclass(frozen=True)
@@ -197,12 +195,14 @@ class FakeContext:
         return self._milliseconds
 
 
-def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str]:
-    """Make the tables and queues in moto, stock the shop, and return the handlers' environment.
+def moto_stack() -> Mapping[str, str]:
+    """Make the tables and queues in moto, stock the tea shop, and return the handlers' environment."""
+    moto_tables()
+    return moto_queues()
 
-    Args:
-        products: What to stock; the tea shop's catalogue if None.
-    """
+
+def moto_tables() -> None:
+    """Make the tables in moto, and stock the tea shop."""
     import boto3  # noqa: PLC0415
 
     from inventory_orders.products.catalogue import Products  # noqa: PLC0415
@@ -214,8 +214,15 @@ def moto_stack(products: Iterable[NewProduct] | None = None) -> Mapping[str, str
     for table in Table:
         create_table(dynamodb, table, table.value)
     shop = Products(Store(dynamodb, {table: table.value for table in Table}))
-    for product in catalogue() if products is None else products:
+    for product in catalogue():
         shop.create(product)
+
+
+def moto_queues() -> Mapping[str, str]:
+    """Make the queues and the bus in moto, and return the handlers' environment."""
+    import boto3  # noqa: PLC0415
+
+    from inventory_orders.store.rows import Table  # noqa: PLC0415
 
     sqs = boto3.client("sqs")
     environment = {

@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 
 from local import ROOT, STATE, emulator
 from local.dashboard import background
-from local.emulator import Emulator
+from local.emulator import Emulator, locked
 from local.endpoint import ACCOUNT, REGION, embedded_environment
 from local.process import run_logged
 
@@ -26,6 +27,8 @@ _INPUTS = (
     "functions",
     "layers",
 )
+# Of every embedded AWS of this checkout: nothing else of a deployment takes as long as the synthesis.
+_ASSEMBLIES = ROOT / ".local" / "assemblies"
 _CDK = [str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices", "--no-color", "--ci"]
 
 Report = Callable[[str], None]
@@ -70,9 +73,6 @@ def down(*, keep: bool = False) -> bool:
 
 def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
     environment = cdk_environment(embedded_environment(target.endpoint))
-    assembly = STATE / "cdk.out-embedded"
-    shutil.rmtree(assembly, ignore_errors=True)
-    synth = [*_CDK, "synth", "--quiet", "--output", str(assembly), "-c", "stage=dev"]
     bootstrap = [*_CDK, "bootstrap", f"aws://{ACCOUNT}/{REGION}"]
     # They do not depend on each other, so they run in parallel.
     with ThreadPoolExecutor(2) as pool:
@@ -80,20 +80,34 @@ def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
             "Synthesising the stack (cdk synth)"
             + (" and bootstrapping (cdk bootstrap)" if first else "")
         )
-        jobs = [pool.submit(run_logged, "cdk-synth", synth, environment)]
+        synthesis = pool.submit(_synthesise, environment)
         if first:
             # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
-            jobs.append(
-                pool.submit(run_logged, "cdk-bootstrap", [*bootstrap, "--app", ""], environment)
-            )
-        for job in jobs:
-            job.result()
+            run_logged("cdk-bootstrap", [*bootstrap, "--app", ""], environment)
+        assembly = synthesis.result()
     report("Deploying the stack (cdk deploy)")
     run_logged(
         "cdk-deploy",
         [*_CDK, "deploy", "--app", str(assembly), "--require-approval", "never", "--all"],
         environment,
     )
+
+
+def _synthesise(environment: dict[str, str]) -> Path:
+    """Synthesise the stack, unless this was done before for the same inputs. Returns the folder of the assembly.
+
+    Several that run beside one another share it, so only one makes it.
+    """
+    assembly = _ASSEMBLIES / _fingerprint()[:16]
+    _ASSEMBLIES.mkdir(parents=True, exist_ok=True)
+    with locked(_ASSEMBLIES / "lock"):
+        if not assembly.is_dir():
+            draft = _ASSEMBLIES / "draft"
+            shutil.rmtree(draft, ignore_errors=True)
+            synth = [*_CDK, "synth", "--quiet", "--output", str(draft), "-c", "stage=dev"]
+            run_logged("cdk-synth", synth, environment)
+            draft.rename(assembly)
+    return assembly
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:

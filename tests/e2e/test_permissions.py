@@ -12,6 +12,7 @@ from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PageKey
 from inventory_orders.store.rows import Table, key_item
 from local.invoke import function_names, invoke_deployed
+from operations import queues
 from tests.support.lanes import lend
 from tests.support.messages import order_body, sqs_event
 from tests.support.roles import allow, name_of, permissions
@@ -415,9 +416,10 @@ def aws(embedded_aws):
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_sweep(aws):
-    """What is to be swept here stays until it is."""
+    """What is to be swept here stays until it is. In the end nobody has to wait for the ends of holds of 60 seconds."""
     with unscheduled(aws):
         yield
+        aws.sqs.purge_queue(QueueUrl=aws.outputs[queues.EXPIRIES])
 
 
 @pytest.fixture(scope="module")

@@ -59,10 +59,9 @@ def test_mutants_are_caught():
     assert not missed
 
 
-def test_every_mutant_fits_the_code(tmp_path):
+def test_every_mutant_has_scenarios_that_exist():
     assert len(mutants.MUTANTS) >= 40
-    for number, mutant in enumerate(mutants.MUTANTS):
-        mutants.tree(tmp_path / str(number), mutant)
+    for mutant in mutants.MUTANTS:
         assert set(mutant.scenarios) <= SCENARIOS.keys()
 
 

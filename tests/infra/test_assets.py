@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from infra import assets
-from local import emulator
+from local import emulator, stack
+from operations.errors import UserError
 
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -143,3 +145,25 @@ def test_pins_for_other_versions_of_python_are_left_out(tmp_path):
 def test_the_error_for_a_missing_distribution_names_it_with_advice():
     with pytest.raises(assets.AssetError, match=r"no-such-thing 1\.0 is not installed; run `pip"):
         assets._installed("no-such-thing", "1.0")
+
+
+def test_the_embedded_aws_synthesises_the_same_inputs_once(tmp_path, monkeypatch):
+    runs = []
+
+    def synthesise(name, command, environment):
+        runs.append(name)
+        Path(command[command.index("--output") + 1]).mkdir()
+        if len(runs) == 1:
+            raise UserError("it failed half way")
+
+    monkeypatch.setattr(stack, "_ASSEMBLIES", tmp_path)
+    monkeypatch.setattr(stack, "run_logged", synthesise)
+    with pytest.raises(UserError):
+        stack._synthesise({})
+    assembly = stack._synthesise({})
+    assert stack._synthesise({}) == assembly
+    assert assembly.is_dir()
+    assert len(runs) == 2
+    monkeypatch.setattr(stack, "_fingerprint", lambda: "of other inputs")
+    assert stack._synthesise({}) != assembly
+    assert len(runs) == 3

@@ -19,6 +19,7 @@ from operations.audit import read_books
 from tests.support.memory_store import product, stored
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
+from tests.support.shop import HurriedClock
 
 
 class RawBody:
@@ -81,7 +82,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
     shop.create(product_id, 60)
 
     def work(worker):
-        committer = shop.new_committer()
+        committer = shop.new_committer(clock=HurriedClock())
         network = FaultyNetwork(committer.client.store, worker, **rates)
         pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(20)]
         rounds = 0

@@ -11,6 +11,7 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from tests.support.faults import Fault, FaultyProxy, Shares
+from tests.support.shop import HurriedClock
 
 ONCE = Config(retries={"total_max_attempts": 1})
 
@@ -89,7 +90,7 @@ def test_a_lost_response_was_applied(shop, proxy):
 def test_the_engine_succeeds_despite_faults(shop, proxy):
     shop.create("proxy-engine", 15)
     proxy.shares = Shares(throttled=0.2, server_error=0.1, conflict=0.2, lost_response=0.2)
-    committer = Committer(Store(client(proxy, CLIENT_CONFIG), shop.tables))
+    committer = Committer(Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock())
     for number in range(15):
         order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
         (outcome,) = committer.apply([order], Deadline.after(60, SystemClock())).outcomes

@@ -75,7 +75,7 @@ def changed_environment(aws, change):
         # The new settings are in effect once the function answers.
         aws.functions.invoke(FunctionName=name, Payload=b'{"Records": []}')
 
-    put(change(own), 10)
+    put(change(own), 6)
     try:
         yield
     finally:

@@ -8,12 +8,12 @@ from botocore.config import Config
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
-from local.invoke import create_table, moto_stack
+from local.invoke import create_table, moto_queues, moto_tables
 from tests.support.moto_aws import (
     forget_what_handlers_made,
     moto_aws,
-    put_rows,
-    rows_of,
+    put_tables,
+    tables_as_they_are,
 )
 
 TABLES = {table: table.value for table in Table}
@@ -65,20 +65,19 @@ def create_tables(client):
 
 
 @pytest.fixture(scope="session")
-def stocked_rows():
-    """What the tables hold when the tea shop opens, as the service itself wrote it."""
+def stocked_tables():
+    """The tables when the tea shop opens, as the service itself wrote them."""
     with moto_aws():
-        moto_stack()
-        return rows_of(boto3.client("dynamodb"), [table.value for table in Table])
+        moto_tables()
+        return tables_as_they_are()
 
 
 @pytest.fixture
-def moto_environment(monkeypatch, stocked_rows):
+def moto_environment(monkeypatch, stocked_tables):
     """Tables with the tea shop's catalogue, queues, and the handlers' environment."""
     with moto_aws():
-        for name, value in moto_stack(products=()).items():
+        put_tables(stocked_tables)
+        for name, value in moto_queues().items():
             monkeypatch.setenv(name, value)
-        # For each product that the service creates, moto copies all tables: putting the same rows takes a tenth.
-        put_rows(boto3.client("dynamodb"), stocked_rows)
         forget_what_handlers_made()
         yield os.environ

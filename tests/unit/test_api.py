@@ -28,10 +28,10 @@ from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import PlaceInList
 from local import ROOT
-from local.invoke import FakeContext, load_handler, moto_stack
+from local.invoke import FakeContext, load_handler, moto_queues
 from tests.support.memory_store import FakeClock, product
 from tests.support.messages import sqs_event
-from tests.support.moto_aws import forget_what_handlers_made, moto_aws, put_rows
+from tests.support.moto_aws import forget_what_handlers_made, moto_aws, put_tables
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
 SCARCE = "tea-last-packet"
@@ -145,28 +145,22 @@ class Said:
 
 
 @pytest.fixture(scope="module")
-def shop(stocked_rows):
-    """One set of tables and queues for all of these tests, and the rows of the tea shop's catalogue."""
+def shop():
+    """One set of queues for all of these tests."""
     with moto_aws():
-        environment = moto_stack(products=())
+        environment = moto_queues()
         os.environ.update(environment)
-        put_rows(boto3.client("dynamodb"), stocked_rows)
         forget_what_handlers_made()
-        yield stocked_rows, environment["ORDER_QUEUE_URL"]
+        yield environment["ORDER_QUEUE_URL"]
         forget_what_handlers_made()
 
 
 @pytest.fixture
-def api(shop):
+def api(shop, stocked_tables):
     """The API of a shop that has just opened."""
+    put_tables(stocked_tables)
     yield Api()
-    rows, queue = shop
-    tables = boto3.client("dynamodb")
-    for item in tables.scan(TableName="Orders")["Items"]:
-        tables.delete_item(TableName="Orders", Key={"orderId": item["orderId"]})
-    (tea,) = (row for row in rows["Products"] if row["productId"]["S"] == TEA)
-    tables.put_item(TableName="Products", Item=tea)
-    taken_off(queue)
+    taken_off(shop)
     # A new process knows nothing of rivals; its clients cost more than all the rest.
     runtime._committer.cache_clear()
     runtime._impatient_committer.cache_clear()

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -118,6 +119,7 @@ def modules():
 MODULES = modules()
 
 
+@cache
 def imports(name):
     """List all modules that a module imports, at any place in it."""
     found = set()
