@@ -157,8 +157,6 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
     )
     assert done.returncode == 0, done.stdout
     assert re.search(r"Tested: 9\b", done.stdout), done.stdout
-    (cases,) = re.findall(r"(\d+) generated", done.stdout)
-    assert int(cases) > 100
 
 
 # ---------------------------------------------------------------------- with tokens
