@@ -711,7 +711,7 @@ MUTANTS = (
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",
-        *("engine/committer.py", "if self._lanes is not None and failed.pages:"),
+        *("engine/consequences.py", "if self._lanes is not None and failed.pages:"),
         "if False:",
         TAKEN_OVER,
     ),

@@ -27,20 +27,18 @@ from inventory_orders.domain.planner import (
     Chain,
     Limits,
     Plan,
-    Transaction,
     plan,
     plan_with_lanes,
 )
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.answers import Failure, FailureKind, classify
 from inventory_orders.engine.chains import ChainProgress, ChainRunner, touched
-from inventory_orders.engine.claims import CLAIM_SECONDS, Claims
+from inventory_orders.engine.claims import Claims
+from inventory_orders.engine.consequences import Consequences
 from inventory_orders.engine.depot import Supply, Visit
 from inventory_orders.engine.lanes import Lanes
 from inventory_orders.engine.line import release_depot
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
-    ChangeStatus,
     CommitReport,
     in_turns,
     joined,
@@ -182,11 +180,18 @@ class _Batch:
         self._chains = ChainRunner(
             engine.client, engine.executor, self._claims, self._pending, deadline, self._stats
         )
-        self._to_claim_too: set[str] = set()
-        self._throttled: set[str] = set()
-        self._limits = engine.limits
-        self._losses = 0
-        self._fought: set[str] = set()
+        self._consequences = Consequences(
+            engine.client,
+            engine.cache,
+            engine.lanes,
+            self._claims,
+            self._pending,
+            self._known,
+            engine.limits,
+            deadline,
+            self._stats,
+        )
+        self._for_depot: set[str] = set()
 
     # ------------------------------------------------------------------ the loop
 
@@ -242,27 +247,26 @@ class _Batch:
         planned = plan(
             list(self._pending),
             self._known.products,
-            leased | self._known.unreadable.keys() | self._throttled,
-            self._limits,
+            leased | self._known.unreadable.keys() | self._consequences.throttled,
+            self._consequences.limits,
         )
         if self._known.rests_on_cache and (planned.short or _rejects(planned)):
             # Nothing is rejected or brought home on the word of a cache.
             self._known.read_cached()
             return
-        to_claim = [self._to_claim(chain, now) for chain in planned.chains]
+        to_claim = [self._claims.to_take(self._written(chain), now) for chain in planned.chains]
         ready = [
             chain for chain, wanted in zip(planned.chains, to_claim, strict=True) if not wanted
         ]
         results = self._chains.run(ready)
-        has_lost = self._learn(results)
+        has_lost = self._consequences.learn(results)
         self._known.return_undecidable(planned.held, now)
         if has_lost:
-            self._losses += 1
-            self._pending.return_out_of_attempts(self._client.policy.max_attempts)
+            self._consequences.count_loss()
             contention = self._client.contention
             waits_in_line = contention.product_to_claim(self._pending.product_ids) is not None
-            if self._throttled or self._claims.held or not waits_in_line:
-                self._back_off()
+            if self._consequences.throttled or self._claims.held or not waits_in_line:
+                self._consequences.back_off()
         elif ready:
             if all(result.complete for result in results):
                 self._claims.release()
@@ -272,25 +276,11 @@ class _Batch:
             self._claim(planned.chains[0], to_claim[0])
         elif planned.short:
             self._bring_home(planned.short)
-        elif self._throttled:
+        elif self._consequences.throttled:
             # All others are through.
-            self._throttled.clear()
+            self._consequences.retry_throttled()
         elif self._pending:
             self._wait_for_lease(leased, now)
-
-    def _learn(self, results: Iterable[ChainProgress]) -> bool:
-        """Take over what was committed, and act on what was not. Returns whether something lost against rivals."""
-        # First what is durable: an error of one chain must not be taken for the end of another's changes.
-        attempts = [attempt for result in results for attempt in result.attempts]
-        for attempt in attempts:
-            if attempt.error is None:
-                self._take_over(attempt.transaction)
-        lost = [
-            self._act_on(attempt.transaction, classify(attempt.transaction, attempt.error))
-            for attempt in attempts
-            if attempt.error is not None
-        ]
-        return any(lost)
 
     # ------------------------------------------------------------------ with lanes
 
@@ -315,9 +305,11 @@ class _Batch:
             self._pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
             return
         pending = self._pending
-        if not any(self._throttled.isdisjoint(change.product_ids) for change in pending):
+        if not any(
+            self._consequences.throttled.isdisjoint(change.product_ids) for change in pending
+        ):
             # All others are through.
-            self._throttled.clear()
+            self._consequences.retry_throttled()
         try:
             # What is seldom sold costs what it cost without lanes: a process takes a lane when it has a use for it.
             lane = self._take_lane(lanes) if lanes.keys else None
@@ -329,7 +321,7 @@ class _Batch:
                 has_lost = supply is None
             if supply is not None:
                 results = self._serve(supply)
-                has_lost = self._learn(results)
+                has_lost = self._consequences.learn(results)
                 attempts = [attempt for result in results for attempt in result.attempts]
                 done = [attempt.transaction for attempt in attempts if attempt.error is None]
                 progressed = any(transaction.decisions for transaction in done)
@@ -348,11 +340,10 @@ class _Batch:
             if visit is not None and visit.lease is not None:
                 release_depot(self._client, visit.lease, self._deadline, self._stats)
         if has_lost or not progressed:
-            self._losses += 1
             if not has_lost:
-                self._throttled.clear()
-            self._pending.return_out_of_attempts(self._client.policy.max_attempts)
-            self._back_off()
+                self._consequences.retry_throttled()
+            self._consequences.count_loss()
+            self._consequences.back_off()
 
     def _take_lane(self, lanes: Lanes) -> int | None:
         """The lane of this process, with its pages read; None if all are in use."""
@@ -379,7 +370,8 @@ class _Batch:
         seldom = [
             product_id
             for product_id in lacks
-            if product_id not in self._fought
+            if product_id not in self._consequences.lost_on
+            and product_id not in self._for_depot
             and not lanes.is_sold_out(product_id)
             and lanes.demand.is_seldom(product_id)
             and not own[product_id]
@@ -394,7 +386,7 @@ class _Batch:
             lanes.observe_row(product_id, row)
             is_enough = row is None or not row.lent_to or row.spare >= need[product_id]
             if not is_enough:
-                self._fought.add(product_id)
+                self._for_depot.add(product_id)
                 return None
             ledger.add_row(product_id, row)
         now = self._client.clock.now().timestamp()
@@ -413,7 +405,7 @@ class _Batch:
             lanes,
             lane,
             self._pending.need,
-            self._throttled | self._known.unreadable.keys(),
+            self._consequences.throttled | self._known.unreadable.keys(),
             self._move,
             self._deadline,
             self._stats,
@@ -422,7 +414,7 @@ class _Batch:
     def _move(self, chains: Iterable[Chain]) -> bool:
         """Commit moves. Returns whether all of them are durable."""
         results = self._chains.run(chains)
-        self._learn(results)
+        self._consequences.learn(results)
         return all(result.complete for result in results)
 
     def _serve(self, supply: Supply) -> list[ChainProgress]:
@@ -432,8 +424,8 @@ class _Batch:
             list(self._pending),
             supply.ledger,
             supply.sources,
-            supply.blocked | self._known.unreadable.keys() | self._throttled,
-            self._limits,
+            supply.blocked | self._known.unreadable.keys() | self._consequences.throttled,
+            self._consequences.limits,
             release=supply.release,
             alone=supply.alone,
         )
@@ -441,88 +433,7 @@ class _Batch:
         self._known.return_undecidable(planned.held, self._client.clock.now().timestamp())
         return results
 
-    # ------------------------------------------------------------------ learning from the answers
-
-    def _take_over(self, committed: Transaction) -> None:
-        """Take over what was committed."""
-        after, as_sold = committed.after, committed.as_sold
-        self._known.take_over_commit(after)
-        for product_id, product in after.items():
-            self._engine.cache.observe_write(product)
-            if self._lanes is not None:
-                self._lanes.observe_row(product_id, product)
-        if self._lanes is not None:
-            self._lanes.observe_commit(committed.pages)
-        for decision in committed.decisions:
-            change = decision.change
-            if decision.rejection is not None:
-                outcome = ChangeOutcome(
-                    ChangeStatus.REJECTED,
-                    decision.rejection,
-                    is_written_rejection=decision.has_record,
-                )
-            else:
-                changed = {product_id: as_sold[product_id] for product_id in decision.touched}
-                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
-                if self._lanes is not None:
-                    own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
-                    self._stats.from_lanes.append(all(own))
-            self._pending.settle(change, outcome)
-
-    def _act_on(self, failed: Transaction, failure: Failure) -> bool:
-        """Draw the consequences of a failure. Returns whether it lost against rivals, and so should wait."""
-        changes = [decision.change for decision in failed.decisions]
-        for product_id in failed.after:
-            self._engine.cache.forget(product_id)
-        self._fought |= failed.after.keys()
-        if self._lanes is not None and failed.pages:
-            # Another has written a page, or it is not known whether this transaction has.
-            self._lanes.forget()
-        for product_id, found in failure.found_products:
-            self._known.observe(product_id, found)
-        for product_id in failure.rivals:
-            self._client.contention.observe_conflict(product_id)
-        for product_id, why in failure.refused:
-            self._known.refuse(product_id, why)
-        self._throttled.update(failure.throttled)
-        if failure.rivals and self._claims.held and self._losses > 1:
-            # The first one may have been in flight before the claim; another one is not kept out by it.
-            most_wanted = self._client.contention.most_wanted(failure.rivals)
-            self._to_claim_too |= {*self._claims.held, most_wanted}
-        replaced = [
-            self._pending.recognise(change, record) for change, record in failure.found_records
-        ]
-        undecided = self._pending.still_pending(changes)
-        if failure.kind is FailureKind.EXHAUSTED:
-            self._pending.give_up(undecided, failure.code, str(failure.error))
-            return False
-        if failure.kind is FailureKind.UNAVAILABLE:
-            self._pending.fail(failure.error)
-            return False
-        for change in undecided:
-            self._pending.count_retries(change, 1)
-        if failure.kind is FailureKind.INVALID:
-            self._isolate(undecided, failure.code, str(failure.error))
-        return failure.contended or any(replaced)
-
-    def _isolate(self, changes: Sequence[Change], code: str, detail: str) -> None:
-        """Halve the transactions until the offending change stands alone."""
-        if len(changes) == 1:
-            invalid = ChangeOutcome(ChangeStatus.INVALID, cause=code, detail=detail)
-            self._pending.settle(changes[0], invalid)
-        elif changes:
-            self._limits = replace(self._limits, changes=(len(changes) + 1) // 2)
-
     # ------------------------------------------------------------------ waiting, and giving up
-
-    def _back_off(self) -> None:
-        if not self._pending:
-            return
-        delay = self._client.policy.backoff(self._losses)
-        if self._client.pause(delay, self._deadline):
-            self._stats.backoffs.append(delay)
-        else:
-            self._pending.give_up_all("CONTENTION", "no time left for another attempt")
 
     def _wait_for_lease(self, leased: set[str], now: float) -> None:
         shortest = min(
@@ -538,23 +449,9 @@ class _Batch:
 
     # ------------------------------------------------------------------ claims
 
-    def _to_claim(self, chain: Chain, now: float) -> set[str]:
-        """The products that have to be claimed before a chain may run."""
-        written = touched(chain)
-        held = self._claims.held
-        claimed_by_others = {
-            product_id
-            for product_id in written
-            if (product := self._known.products[product_id]) is not None
-            and product.lease_left(now) > 0
-        }
-        wanted = claimed_by_others | (self._to_claim_too & written)
-        if (to_claim := self._client.contention.product_to_claim(written)) is not None:
-            wanted.add(to_claim)
-        elif not wanted:
-            wanted = written & held.keys()
-        enough = now + CLAIM_SECONDS / 2
-        return {product_id for product_id in wanted if held.get(product_id, 0.0) < enough}
+    def _written(self, chain: Chain) -> dict[str, Product | None]:
+        """The products that a chain writes, by id, as they are known."""
+        return {product_id: self._known.products[product_id] for product_id in touched(chain)}
 
     def _claim(self, chain: Chain, wanted: set[str]) -> None:
         """Claim the first of the products that a chain needs, and read the others that it touches.
