@@ -445,7 +445,7 @@ MUTANTS = (
     ),
     _mutant(
         "refused on the word of a stale copy",
-        *("engine/committer.py", "records_too=about_records_alone"),
+        *("engine/row_rounds.py", "records_too=about_records_alone"),
         "records_too=False",
         *(ONE_BATCH, RETURNS),
         kind="stale",

@@ -68,6 +68,11 @@ class PendingChanges:
                 need[product_id] = need.get(product_id, 0) + units
         return need
 
+    @property
+    def may_be_replays(self) -> bool:
+        """Whether replays were met lately, so that records are worth a read before the first plan."""
+        return self._replays.are_expected
+
     def still_pending(self, changes: Iterable[Change]) -> list[Change]:
         """Those of some changes that have no outcome yet."""
         return [change for change in changes if change.record_key in self._pending]
