@@ -93,10 +93,8 @@ class LaneRounds:
         ) or self._deadline.remaining() <= 0:
             self._pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
             return
-        pending = self._pending
-        if not any(
-            self._consequences.throttled.isdisjoint(change.product_ids) for change in pending
-        ):
+        throttled = self._consequences.throttled
+        if not any(throttled.isdisjoint(change.product_ids) for change in self._pending):
             # All others are through.
             self._consequences.retry_throttled()
         try:
