@@ -448,7 +448,7 @@ MUTANTS = (
     ),
     _mutant(
         "refused on the word of a stale copy",
-        *("engine/committer.py", "records_too=about_records_alone"),
+        *("engine/row_rounds.py", "records_too=about_records_alone"),
         "records_too=False",
         *(ONE_BATCH, RETURNS),
         kind="stale",
@@ -714,7 +714,7 @@ MUTANTS = (
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",
-        *("engine/committer.py", "if self._lanes is not None and failed.pages:"),
+        *("engine/consequences.py", "if self._lanes is not None and failed.pages:"),
         "if False:",
         TAKEN_OVER,
     ),

@@ -1,6 +1,6 @@
 """What it means when DynamoDB does not apply a transaction.
 
-Pure: it returns a value, and the engine's loop acts on it.
+Pure: it returns a value, on which `consequences.py` acts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Claims: short leases by which batches take turns on a contested product.
 
 A batch that claims a product takes a lease of `CLAIM_SECONDS`, commits, and releases it in the same write. When to claim
-and which product is decided by the contention statistics (`contention.py`).
+first and which product is decided by the contention statistics (`contention.py`); what more has to be claimed follows from
+what rivals hold, and from what was lost under a claim.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.product import Product
+from inventory_orders.domain.product import Product, Products
 from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -76,6 +77,26 @@ class Claims:
         # Acquisitions that may not be over, those whose answer was lost included: by whom, and after what wait.
         self._owners: dict[str, str] = {}
         self._waited: dict[str, float] = {}
+        self._together: set[str] = set()
+
+    def claim_too(self, product_id: str) -> None:
+        """One claim did not keep the rivals out: from now on what is held and another product are claimed together."""
+        self._together |= {*self.held, product_id}
+
+    def to_take(self, products: Products, now: float) -> set[str]:
+        """Those of some products that have to be claimed before they may be written. `now` is a Unix second."""
+        claimed_by_others = {
+            product_id
+            for product_id, product in products.items()
+            if product is not None and product.lease_left(now) > 0
+        }
+        wanted = claimed_by_others | (self._together & products.keys())
+        if (to_claim := self._client.contention.product_to_claim(products.keys())) is not None:
+            wanted.add(to_claim)
+        elif not wanted:
+            wanted = products.keys() & self.held.keys()
+        enough = now + CLAIM_SECONDS / 2
+        return {product_id for product_id in wanted if self.held.get(product_id, 0.0) < enough}
 
     def take(self, product_id: str, *, alone: bool = False) -> Product:
         """Wait in line for a product and claim it; or extend a claim that is about to end.

@@ -1,0 +1,174 @@
+"""The changes of a batch that are still to be decided, and the outcomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
+from inventory_orders.engine.outcomes import (
+    ChangeOutcome,
+    ChangeStatus,
+    CommitReport,
+    Duplicates,
+    returned,
+)
+from inventory_orders.engine.reader import RecentReplays
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError, StoreError
+
+_REPAIR = "it fails a condition on what was read from it; repair the item"
+
+
+class PendingChanges:
+    """What a batch has yet to decide, in the order of arrival. An outcome is for good: the first one stands.
+
+    Args:
+        changes: In the order in which they arrived. Of several with one record key the first counts.
+        replays: Is told of each replay.
+    """
+
+    def __init__(self, changes: Sequence[Change], replays: RecentReplays) -> None:
+        self._duplicates = Duplicates(changes)
+        self._replays = replays
+        self._pending: dict[RecordKey, Change] = dict(self._duplicates.first_by_key)
+        self._outcomes: dict[RecordKey, ChangeOutcome] = {}
+        self._retries: dict[RecordKey, int] = {}
+        self._failure: StoreError | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(list(self._pending.values()))
+
+    # ------------------------------------------------------------------ what they are about
+
+    @property
+    def first_by_key(self) -> Mapping[RecordKey, Change]:
+        """The changes of the batch that count, as they came, whether they are decided or not."""
+        return self._duplicates.first_by_key
+
+    @property
+    def product_ids(self) -> list[str]:
+        """The products of everything that is pending."""
+        ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
+        return list(dict.fromkeys(ids))
+
+    @property
+    def is_about_one_product(self) -> bool:
+        """Whether all that is pending is about one product: then nothing gains by going on without it."""
+        return len({p for change in self._pending.values() for p in change.product_ids}) == 1
+
+    @property
+    def need(self) -> dict[str, int]:
+        """Units of each product that the pending changes want."""
+        need: dict[str, int] = {}
+        for change in self._pending.values():
+            for product_id, units in change.wanted.items():
+                need[product_id] = need.get(product_id, 0) + units
+        return need
+
+    @property
+    def may_be_replays(self) -> bool:
+        """Whether replays were met lately, so that records are worth a read before the first plan."""
+        return self._replays.are_expected
+
+    def still_pending(self, changes: Iterable[Change]) -> list[Change]:
+        """Those of some changes that have no outcome yet."""
+        return [change for change in changes if change.record_key in self._pending]
+
+    # ------------------------------------------------------------------ deciding
+
+    def settle(self, change: Change, outcome: ChangeOutcome) -> None:
+        """Decide a change for good: the first outcome stands."""
+        key = change.record_key
+        if self._pending.pop(key, None) is not None:
+            self._outcomes[key] = outcome
+
+    def recognise(self, change: Change, record: Record | CorruptItemError | None) -> bool:
+        """Answer a change by its record. Returns whether it, or one that takes its place, has to be planned again."""
+        if record is None:
+            return True
+        if isinstance(record, CorruptItemError):
+            self.give_up([change], record.code, str(record))
+            return False
+        try:
+            meaning = change.recognise(record)
+        except CorruptItemError as error:
+            self.give_up([change], error.code, str(error))
+            return False
+        if isinstance(meaning, IdempotencyMatch):
+            self._replays.observe_replay()
+            same = meaning is IdempotencyMatch.SAME_REQUEST
+            status = ChangeStatus.REPLAYED if same else ChangeStatus.ID_REUSED
+            self.settle(change, ChangeOutcome(status, record=record))
+        elif isinstance(meaning, Rejection):
+            self.settle(change, ChangeOutcome(ChangeStatus.REJECTED, meaning, record=record))
+        elif meaning == change:
+            # Planned from this very record, it failed: planned again it would fail again.
+            self.give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")
+        else:
+            self._pending[change.record_key] = meaning
+            return True
+        return False
+
+    # ------------------------------------------------------------------ giving up
+
+    def give_up(self, changes: Iterable[Change], cause: str, detail: str) -> None:
+        """Return changes to their sender, and those that arrived after them in their groups."""
+        given_up = list(changes)
+        groups = {change.group for change in given_up} - {None}
+        keys = {change.record_key for change in given_up}
+        for change in self:
+            if change.record_key in keys or change.group in groups:
+                self.settle(change, returned(cause, detail))
+
+    def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
+        """Return all changes of a product."""
+        touching = [c for c in self._pending.values() if product_id in c.product_ids]
+        self.give_up(touching, cause, detail)
+
+    def give_up_all(self, cause: str, detail: str) -> None:
+        """Return all that is left."""
+        self.give_up(self._pending.values(), cause, detail)
+
+    def fail(self, error: StoreError) -> None:
+        """No request can succeed: return all that is left, loudly."""
+        self._failure = error
+        self.give_up_all(error.code, str(error))
+
+    def count_retries(self, change: Change, retries: int) -> None:
+        """A change was planned or sent again, so many times."""
+        self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
+
+    def return_out_of_attempts(self, most: int) -> None:
+        """Give up changes that were retried so often or more."""
+        out = [c for key, c in self._pending.items() if self._retries.get(key, 0) >= most]
+        if out:
+            self.give_up(
+                out, "CONTENTION", "lost against rivals, or was throttled, in every attempt"
+            )
+
+    # ------------------------------------------------------------------ the answer
+
+    def report(self, stats: CommitStats) -> CommitReport:
+        """What became of every change, once nothing is pending; and what it took."""
+        keys = list(self.first_by_key)
+        decided = (ChangeStatus.APPLIED, ChangeStatus.REJECTED)
+        tried = [
+            self._retries.get(key, 0)
+            for key in keys
+            if key in self._retries or self._outcomes[key].status in decided
+        ]
+        exhausted = [
+            self._outcomes[key].status is ChangeStatus.RETURNED
+            for key in keys
+            if self._retries.get(key)
+        ]
+        return CommitReport(
+            outcomes=self._duplicates.answer_all(self._outcomes),
+            retries=tuple(tried),
+            exhausted=tuple(exhausted),
+            stats=stats,
+            failure=self._failure,
+        )
