@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.domain.ledger import Ledger
@@ -164,12 +164,14 @@ class _Attempt:
     Attributes:
         transaction: What was sent.
         claims: Under which claims.
+        at: When, as its records say; empty before.
         error: Why it was not applied; None if it was.
         stats: What it took.
     """
 
     transaction: Transaction
     claims: Mapping[str, ClaimUse]
+    at: str = ""
     error: StoreError | None = None
     stats: CommitStats = field(default_factory=CommitStats)
 
@@ -329,7 +331,7 @@ class _Batch:
         attempts = [attempt for result in results for attempt in result.attempts]
         for attempt in attempts:
             if attempt.error is None:
-                self._take_over(attempt.transaction)
+                self._take_over(attempt.transaction, attempt.at)
         lost = [
             self._act_on(attempt.transaction, classify(attempt.transaction, attempt.error))
             for attempt in attempts
@@ -545,7 +547,9 @@ class _Batch:
     def _commit(self, attempt: _Attempt) -> None:
         """Send a transaction. Runs beside others, so it changes nothing but the attempt."""
         client, transaction, stats = self._client, attempt.transaction, attempt.stats
-        request = client.store.transaction_request(transaction, client.clock.now(), attempt.claims)
+        now = client.clock.now()
+        attempt.at = timestamp(now)
+        request = client.store.transaction_request(transaction, now, attempt.claims)
         if not request:
             return
         claimable = [
@@ -597,7 +601,7 @@ class _Batch:
 
     # ------------------------------------------------------------------ learning from the answers
 
-    def _take_over(self, committed: Transaction) -> None:
+    def _take_over(self, committed: Transaction, at: str) -> None:
         """Take over what was committed."""
         after, as_sold = committed.after, committed.as_sold
         self._products.update(after)
@@ -618,7 +622,7 @@ class _Batch:
                 )
             else:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
-                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
+                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed, at=at)
                 if self._lanes is not None:
                     own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
                     self._stats.from_lanes.append(all(own))
