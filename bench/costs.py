@@ -327,9 +327,8 @@ def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 
     return requests * (request + tables)
 
 
-UNITS_OF_A_WAITED_ORDER = (5.0, 2.5)
-"""Write and read units of an order of one product that the API places at once: as one that comes alone, and a look at
-its row for the answer."""
+UNITS_OF_A_WAITED_ORDER = (5.0, 1.5)
+"""Write and read units of an order of one product that the API places at once: as one that comes alone."""
 
 # DynamoDB adds them to each item, and to each entry of an index.
 _OVERHEAD_BYTES = 100

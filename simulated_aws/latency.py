@@ -28,7 +28,7 @@ is ever idle.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
 separately), the limits of the index, the sizes of what is read and of single writes, partitions that split, and the batch window of
-the queue.
+the queue, but for callers who wait (`bench/simulator/waiting.py`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from bench import contenders, plan
 from bench.capacity import Exchange
-from bench.figures import Books, Cell, Observed, Tally, reduce
+from bench.figures import Audit, Books, Cell, Observed, Tally, reduce
 from bench.plan import Size, Step
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from infra.settings import MOST_LANES
@@ -58,6 +58,9 @@ from simulated_aws.latency import (
 from simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
+_RECEIVES_EACH = 0.02
+"""Seconds between two looks into the queue while a batch is gathered."""
+
 _IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"
 
 
@@ -98,6 +101,7 @@ class Queue:
         scheduler: Provides virtual time.
         sent: The messages, in the order of sending. There may be no end of them.
         stays: Whether to wait for more when all have ended.
+        gather: For so many seconds a batch is gathered, unless it is full before.
 
     Attributes:
         closed: Whether it delivers nothing more.
@@ -105,10 +109,16 @@ class Queue:
     """
 
     def __init__(
-        self, scheduler: Scheduler, sent: Iterable[Message], *, stays: bool = False
+        self,
+        scheduler: Scheduler,
+        sent: Iterable[Message],
+        *,
+        stays: bool = False,
+        gather: float = 0.0,
     ) -> None:
         self._scheduler = scheduler
         self._stays = stays
+        self._gather = gather
         self._sent = iter(sent)
         self._again: list[tuple[int, Message]] = []
         self._idle: list[Task] = []
@@ -123,17 +133,26 @@ class Queue:
     def take(self, most: int) -> list[Message]:
         """Wait for messages and take them; none if all have ended or the queue is closed."""
         while not self.closed:
-            taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
-            taken += islice(self._sent, most - len(taken))
-            for message in taken:
-                message.deliveries += 1
-                message.hidden = VISIBILITY_SECONDS
-                self.open[message.order_id] = message
+            taken = self._receive(most)
+            ends = self._scheduler.now + self._gather
+            while taken and len(taken) < most and not self.closed and self._scheduler.now < ends:
+                self._scheduler.sleep(min(_RECEIVES_EACH, ends - self._scheduler.now))
+                taken += self._receive(most - len(taken))
             if taken or not (self.open or self._stays):
                 return taken
             self._idle.append(self._scheduler.current)
             self._scheduler.block()
         return []
+
+    def _receive(self, most: int) -> list[Message]:
+        """Take what is visible."""
+        taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
+        taken += islice(self._sent, most - len(taken))
+        for message in taken:
+            message.deliveries += 1
+            message.hidden = VISIBILITY_SECONDS
+            self.open[message.order_id] = message
+        return taken
 
     def end(self, messages: Iterable[Message]) -> None:
         """Delete messages that were taken."""
@@ -615,12 +634,20 @@ class Simulation:
 
     def cell(self) -> Cell:
         """Compute the figures, and check the tables."""
-        tables = self._store.tables
-        for row in tables["Orders"].items.values():
+        for row in self._store.tables["Orders"].items.values():
             message = self._queue.open.get(row["orderId"]["S"])
             if message is not None:
                 self._books.enter(row["status"]["S"], message.wanted)
-        audited = self._books.audit(
+        return reduce(
+            *("simulated", self._contender.name, self._contender.batch),
+            *(self._workload, self._workers, self._seed),
+            *(self.observed, self._audit()),
+        )
+
+    def _audit(self) -> Audit:
+        """Compare the books with the tables."""
+        tables = self._store.tables
+        return self._books.audit(
             self._workload.stock,
             [decode(item) for item in tables["Products"].items.values()],
             [
@@ -629,11 +656,6 @@ class Simulation:
                 if "units" in item
             ],
             self._lost,
-        )
-        return reduce(
-            *("simulated", self._contender.name, self._contender.batch),
-            *(self._workload, self._workers, self._seed),
-            *(self.observed, audited),
         )
 
 

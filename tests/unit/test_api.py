@@ -415,6 +415,17 @@ def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
     assert (queued(), stock()) == ([], 58)
 
 
+def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, monkeypatch):
+    store = runtime.impatient_committer().client.store
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
+        said = place(api, holdSeconds=900, attributes={"channel": "web"})
+    stored = api("GET", "/orders/o-1")
+    assert said.status == 201
+    assert said.document == stored.document
+    assert said.headers["ETag"] == stored.headers["ETag"]
+
+
 def test_the_same_order_again_is_answered_with_200_and_taken_once(api):
     assert place(api).status == 201
     again = place(api)
@@ -470,6 +481,7 @@ def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, slow):
     assert said.headers["Retry-After"] == "1"
     assert said.headers["Preference-Applied"] == "wait=25"
     assert 23 < sum(slow.slept) <= 25, "API Gateway ends a request after 30 s"
+    assert max(slow.slept) == 0.25, "what came is seen soon"
     assert len(queued()) == 1
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from bench.simulator import brooker, engine
 from bench.simulator.holds import Holds
+from bench.simulator.waiting import Waiting
 from bench.workloads import hot_product, sell_out
 from simulated_aws import DynamoDB, ServiceError
 from simulated_aws.contention import ContendedDynamoDB
@@ -380,3 +381,24 @@ class TestHandlers:
         assert found.meanwhile > found.before / 2
         left = holds._store.tables["Orders"].items.values()
         assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)
+
+    def test_fifty_callers_for_one_product_are_not_fifty_rivals(self):
+        found = _wait("wait", hot_product(60, 1), clients=50)
+        assert found.clean
+        assert found.accepted == 0
+        assert found.conflicts < 0.2
+        assert found.queued > 0.3
+        assert found.at_once > 0.1, "one caller at a time is not disturbed"
+
+    @pytest.mark.parametrize("way", ["textbook", "queue"])
+    def test_what_waiting_is_compared_with_leaves_balanced_books_too(self, way):
+        found = _wait(way, sell_out(20, 1), clients=2)
+        assert found.clean
+        assert found.rate > 1
+        assert found.queued == (way == "queue")
+
+
+def _wait(way, workload, clients):
+    simulation = Waiting(way, workload, clients, seconds=1.5, warm_up=0.5, latencies=FAST)
+    simulation.run()
+    return simulation.result()

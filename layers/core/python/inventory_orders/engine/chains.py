@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.planner import Chain, Transaction
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.claims import Claims
@@ -32,12 +32,14 @@ class Attempt:
     Attributes:
         transaction: What was sent.
         claims: Under which claims.
+        at: When, as its records say; empty before.
         error: Why it was not applied; None if it was.
         stats: What it took.
     """
 
     transaction: Transaction
     claims: Mapping[str, ClaimUse]
+    at: str = ""
     error: StoreError | None = None
     stats: CommitStats = field(default_factory=CommitStats)
 
@@ -137,7 +139,9 @@ class ChainRunner:
     def _commit(self, attempt: Attempt) -> None:
         """Send a transaction. Runs beside others, so it changes nothing but the attempt."""
         client, transaction, stats = self._client, attempt.transaction, attempt.stats
-        request = client.store.transaction_request(transaction, client.clock.now(), attempt.claims)
+        now = client.clock.now()
+        attempt.at = timestamp(now)
+        request = client.store.transaction_request(transaction, now, attempt.claims)
         if not request:
             return
         claimable = [

@@ -89,7 +89,7 @@ class Consequences:
         attempts = [attempt for result in results for attempt in result.attempts]
         for attempt in attempts:
             if attempt.error is None:
-                self._take_over(attempt.transaction)
+                self._take_over(attempt.transaction, attempt.at)
         lost = [
             self._act_on(attempt.transaction, classify(attempt.transaction, attempt.error))
             for attempt in attempts
@@ -97,7 +97,7 @@ class Consequences:
         ]
         return any(lost)
 
-    def _take_over(self, committed: Transaction) -> None:
+    def _take_over(self, committed: Transaction, at: str) -> None:
         """Take over what was committed."""
         after, as_sold = committed.after, committed.as_sold
         self._known.take_over_commit(after)
@@ -117,7 +117,7 @@ class Consequences:
                 )
             else:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
-                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed)
+                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed, at=at)
                 if self._lanes is not None:
                     own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
                     self._stats.from_lanes.append(all(own))

@@ -45,6 +45,7 @@ class ChangeOutcome:
         record: The record that answered it before.
         applied: The change that was written in the end: another one may have taken its place.
         after: The products that it changed, as its transaction left them.
+        at: When it was written, as its record says; empty if it was not.
         cause: Why it was returned or found invalid, as a stable code; of a replay, why it changed nothing.
         detail: The same in words.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
@@ -56,6 +57,7 @@ class ChangeOutcome:
     record: Record | None = None
     applied: Change | None = None
     after: Mapping[str, Product] = field(default_factory=dict)
+    at: str = ""
     cause: str = ""
     detail: str = ""
     retry_after: float = 0.0
