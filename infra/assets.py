@@ -89,6 +89,9 @@ def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, 
         skipped = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
         if ".." in file.parts or "__pycache__" in file.parts or file.name in skipped:
             continue
+        # Powertools carries pages for a browser, a fifth of the layer. No function serves one.
+        if file.suffix in (".js", ".css"):
+            continue
         files[f"{prefix}{file.as_posix()}"] = Path(str(found.locate_file(file)))
     return files
 
