@@ -12,7 +12,7 @@ PROCESSES = 2
 # Schedules without a fault: in most scenarios these are all.
 MOST = 20
 # With three rivals and two faults, in each scenario without lanes. Those with lanes take longer, and get one each.
-SEEDS = 6
+SEEDS = 3
 
 
 def in_a_process(function, *arguments):
