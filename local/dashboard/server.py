@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import distribution
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -23,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local import ROOT, emulator
-from local.dashboard import background, contract
+from local.dashboard import background
 from local.dashboard.service import LATEST, RANGES, Service
 from local.dashboard.trial import Trial
 from local.endpoint import use_embedded
@@ -43,13 +44,20 @@ _MOST_BODY_BYTES = 1 << 20
 
 _PAGE = Path(__file__).parent / "page"
 _UPLOT = ROOT / "node_modules" / "uplot" / "dist"
+_POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
+_SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
 _FILES = {
     "/": (_PAGE / "index.html", "text/html; charset=utf-8"),
     "/try": (_PAGE / "try.html", "text/html; charset=utf-8"),
     "/common.js": (_PAGE / "common.js", "text/javascript; charset=utf-8"),
     "/try.css": (_PAGE / "try.css", "text/css; charset=utf-8"),
     "/try.js": (_PAGE / "try.js", "text/javascript; charset=utf-8"),
+    "/contract": (_PAGE / "contract.html", "text/html; charset=utf-8"),
     "/contract.css": (_PAGE / "contract.css", "text/css; charset=utf-8"),
+    "/contract.js": (_PAGE / "contract.js", "text/javascript; charset=utf-8"),
+    "/openapi.yaml": (ROOT / "docs" / "openapi.yaml", "application/yaml"),
+    "/swagger-ui.css": (_SWAGGER_UI / "swagger-ui.min.css", "text/css; charset=utf-8"),
+    "/swagger-ui.js": (_SWAGGER_UI / "swagger-ui-bundle.min.js", "text/javascript; charset=utf-8"),
     "/page.css": (_PAGE / "page.css", "text/css; charset=utf-8"),
     "/page.js": (_PAGE / "page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": (_PAGE / "icon.svg", "image/svg+xml"),
@@ -57,10 +65,14 @@ _FILES = {
     "/uplot.js": (_UPLOT / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
 }
 _NOTHING = b"there is nothing here; the pages are /, /try and /contract\n"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# Swagger UI's style holds its icons as images.
+_POLICIES = {"/contract": _POLICY.replace("img-src 'self'", "img-src 'self' data:")}
 _HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -95,10 +107,6 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path in _FILES:
             path, kind = _FILES[url.path]
             self._answer(HTTPStatus.OK, path.read_bytes(), kind)
-        elif url.path == "/contract":
-            page = (_PAGE / "contract.html").read_text("utf-8")
-            page = page.replace("<!-- contract -->", contract.rendered())
-            self._answer(HTTPStatus.OK, page.encode(), "text/html; charset=utf-8")
         elif url.path == "/shelf":
             self._answer_or_say_why(lambda: self._answer_json(self._trial.shelf()))
         elif url.path == "/events":
@@ -191,6 +199,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {**headers, **_HEADERS}.items():
             self.send_header(name, value)
+        policy = _POLICIES.get(urlsplit(self.path).path, _POLICY)
+        self.send_header("Content-Security-Policy", policy)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()

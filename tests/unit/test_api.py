@@ -224,6 +224,16 @@ def stock(product_id=TEA):
 # ---------------------------------------------------------------------- the contract
 
 
+def test_the_contract_lists_only_headers_that_its_answers_have():
+    listed = {
+        (*route, int(status)): set(answer["headers"]) - {"Preference-Applied"}
+        for route, operation in OPERATIONS.items()
+        for status, answer in operation["responses"].items()
+        if "headers" in answer
+    }
+    assert listed == REQUIRED_HEADERS
+
+
 def test_the_contract_the_template_and_the_handler_have_the_same_routes(api):
     assert {f"{method} {path}" for method, path in OPERATIONS} == set(ROUTES)
     app = load_handler("api").app
