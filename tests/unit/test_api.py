@@ -92,8 +92,11 @@ REQUIRED_HEADERS = {
     ("POST", "/orders", 200): {"Location", "ETag"},
     ("POST", "/orders", 201): {"Location", "ETag"},
     ("POST", "/orders", 202): {"Location"},
-    ("GET", "/orders/{orderId}", 200): {"ETag"},
-    ("GET", "/products/{productId}", 200): {"ETag"},
+    **{
+        ("GET", path, status): {"ETag"}
+        for path in ("/orders/{orderId}", "/products/{productId}")
+        for status in (200, 304)
+    },
     **{(*route, 503): {"Retry-After"} for route in OPERATIONS},
 }
 
