@@ -123,7 +123,8 @@ def _plenty() -> Iterator[Figure]:
             lambda r: r.rate >= 3_500 and r.write_units <= 9 and r.requests <= 0.1,
         ),
     }
-    window = {1: 10.0, 8: 5.0, 16: 5.0, 50: 2.0}
+    window = {1: 10.0, 8: 5.0, 16: 10.0, 50: 5.0}
+    settling = {("real", 16): 20.0, ("zipf", 50): 15.0, ("real", 50): 30.0}
     for workload in ("hot", "zipf", "real"):
         for workers, seconds in window.items():
             goal, met = goals.get((workload, workers), ("", None))
@@ -131,7 +132,7 @@ def _plenty() -> Iterator[Figure]:
                 *(f"{workload}, {_workers(workers)}", workload, workers),
                 Conditions(
                     window=seconds,
-                    warm_up=10.0 if (workload, workers) == ("real", 16) else 5.0,
+                    warm_up=settling.get((workload, workers), 5.0),
                     warm=True,
                     batch=BATCH,
                     endless=True,
