@@ -124,7 +124,7 @@ browser: setup
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
 screenshot: demo ## run the demo, then take a new docs/dashboard.png
-	@$(RUN) dashboard --png docs/dashboard.png --height 2160
+	@$(RUN) dashboard --png docs/dashboard.png --height 2305
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 

@@ -166,7 +166,7 @@ class Monitoring(Construct):
             default_interval=Duration.hours(3),
         )
         self.dashboard.add_widgets(
-            cloudwatch.AlarmStatusWidget(alarms=self.alarms, title="Alarms", width=_WIDTH, height=4)
+            cloudwatch.AlarmStatusWidget(alarms=self.alarms, title="Alarms", width=_WIDTH, height=7)
         )
         for section in (
             self._flow,
