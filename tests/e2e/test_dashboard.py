@@ -118,7 +118,9 @@ def test_the_page_shows_every_widget_of_the_deployed_body_in_its_place(aws, page
         elif widget["type"] == "alarm":
             assert len(root.query_selector_all("li")) == len(properties["alarms"]) > 30
             last = root.query_selector("li:last-child").bounding_box()
-            assert last["y"] + last["height"] <= box["y"] + box["height"], "all are seen at a glance"
+            assert last["y"] + last["height"] <= box["y"] + box["height"], (
+                "all are seen at a glance"
+            )
         else:
             labels = [entry[-1]["label"] for entry in properties["metrics"]]
             shown = [entry[-1].get("visible", True) for entry in properties["metrics"]]
