@@ -42,7 +42,7 @@ def catalogue(tmp_path):
 def interrupt(shop, path, by, after):
     """Load slowly, and send a signal once so many products are there. Returns the exit status."""
     process = subprocess.Popen(
-        [COMMAND, "load", str(path), "--rate", "80"],
+        [COMMAND, "load", str(path), "--rate", "40"],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
