@@ -130,6 +130,7 @@ def _try_to_start(
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator):
         if process.poll() is not None or time.monotonic() > give_up_at:
+            emulator.stop(_STOP_SECONDS)
             return None
         time.sleep(0.05)
     return emulator

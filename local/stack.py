@@ -99,11 +99,13 @@ def _synthesise(environment: dict[str, str]) -> Path:
     Several that run beside one another share it, so only one makes it.
     """
     assembly = _ASSEMBLIES / _fingerprint()[:16]
-    _ASSEMBLIES.mkdir(parents=True, exist_ok=True)
-    with locked(_ASSEMBLIES / "lock"):
+    _ASSEMBLIES.parent.mkdir(parents=True, exist_ok=True)
+    with locked(_ASSEMBLIES.with_suffix(".lock")):
         if not assembly.is_dir():
+            # Those of other inputs are of no use any more, and have 6 MB each.
+            shutil.rmtree(_ASSEMBLIES, ignore_errors=True)
+            _ASSEMBLIES.mkdir()
             draft = _ASSEMBLIES / "draft"
-            shutil.rmtree(draft, ignore_errors=True)
             synth = [*_CDK, "synth", "--quiet", "--output", str(draft), "-c", "stage=dev"]
             run_logged("cdk-synth", synth, environment)
             draft.rename(assembly)

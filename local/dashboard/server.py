@@ -47,22 +47,22 @@ _UPLOT = ROOT / "node_modules" / "uplot" / "dist"
 _POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
 _SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
 _FILES = {
-    "/": (_PAGE / "index.html", "text/html; charset=utf-8"),
-    "/try": (_PAGE / "try.html", "text/html; charset=utf-8"),
-    "/common.js": (_PAGE / "common.js", "text/javascript; charset=utf-8"),
-    "/try.css": (_PAGE / "try.css", "text/css; charset=utf-8"),
-    "/try.js": (_PAGE / "try.js", "text/javascript; charset=utf-8"),
-    "/contract": (_PAGE / "contract.html", "text/html; charset=utf-8"),
-    "/contract.css": (_PAGE / "contract.css", "text/css; charset=utf-8"),
-    "/contract.js": (_PAGE / "contract.js", "text/javascript; charset=utf-8"),
-    "/openapi.yaml": (ROOT / "docs" / "openapi.yaml", "application/yaml"),
-    "/swagger-ui.css": (_SWAGGER_UI / "swagger-ui.min.css", "text/css; charset=utf-8"),
-    "/swagger-ui.js": (_SWAGGER_UI / "swagger-ui-bundle.min.js", "text/javascript; charset=utf-8"),
-    "/page.css": (_PAGE / "page.css", "text/css; charset=utf-8"),
-    "/page.js": (_PAGE / "page.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": (_PAGE / "icon.svg", "image/svg+xml"),
-    "/uplot.css": (_UPLOT / "uPlot.min.css", "text/css; charset=utf-8"),
-    "/uplot.js": (_UPLOT / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
+    "/": _PAGE / "index.html",
+    "/try": _PAGE / "try.html",
+    "/contract": _PAGE / "contract.html",
+    **{f"/{path.name}": path for path in _PAGE.iterdir() if path.suffix != ".html"},
+    "/openapi.yaml": ROOT / "docs" / "openapi.yaml",
+    "/swagger-ui.css": _SWAGGER_UI / "swagger-ui.min.css",
+    "/swagger-ui.js": _SWAGGER_UI / "swagger-ui-bundle.min.js",
+    "/uplot.css": _UPLOT / "uPlot.min.css",
+    "/uplot.js": _UPLOT / "uPlot.iife.min.js",
+}
+_KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".yaml": "application/yaml",
 }
 _NOTHING = b"there is nothing here; the pages are /, /try and /contract\n"
 _POLICY = (
@@ -105,8 +105,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self._answer_json(self._service.snapshot(span))
         elif url.path in _FILES:
-            path, kind = _FILES[url.path]
-            self._answer(HTTPStatus.OK, path.read_bytes(), kind)
+            path = _FILES[url.path]
+            self._answer(HTTPStatus.OK, path.read_bytes(), _KINDS[path.suffix])
         elif url.path == "/shelf":
             self._answer_or_say_why(lambda: self._answer_json(self._trial.shelf()))
         elif url.path == "/events":

@@ -156,7 +156,7 @@ def test_the_embedded_aws_synthesises_the_same_inputs_once(tmp_path, monkeypatch
         if len(runs) == 1:
             raise UserError("it failed half way")
 
-    monkeypatch.setattr(stack, "_ASSEMBLIES", tmp_path)
+    monkeypatch.setattr(stack, "_ASSEMBLIES", tmp_path / "assemblies")
     monkeypatch.setattr(stack, "run_logged", synthesise)
     with pytest.raises(UserError):
         stack._synthesise({})
@@ -167,3 +167,4 @@ def test_the_embedded_aws_synthesises_the_same_inputs_once(tmp_path, monkeypatch
     monkeypatch.setattr(stack, "_fingerprint", lambda: "of other inputs")
     assert stack._synthesise({}) != assembly
     assert len(runs) == 3
+    assert not assembly.is_dir(), "what the sources no longer say takes no room"

@@ -152,21 +152,19 @@ def _answer_of(record: OrderRecord, caller: Caller, *, is_new: bool) -> Answer:
     """What a decided order is answered with. One that is rejected is so for good."""
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        problem = ProblemError(409, str(record.reason), _why(record, caller), {"order": shown})
+        problem = ProblemError(409, str(record.reason), _why(record), {"order": shown})
         return Answer.of_problem(problem)
     headers = {"Location": f"/orders/{record.order_id}", "ETag": _etag(record)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return Answer(status, shown, headers)
 
 
-def _why(record: OrderRecord, caller: Caller) -> str:
+def _why(record: OrderRecord) -> str:
     """A rejection in words. The row names the product only where stock was short."""
     what = "the order is rejected"
     match record.reason:
         case RejectionReason.INSUFFICIENT_STOCK if record.shortage is not None:
-            short = record.shortage
-            available = f", {short.available:,} available" if caller.sees_numbers else ""
-            what = f"there is not enough of {short.product_id}: {short.wanted:,} wanted{available}"
+            what = f"there is not enough of {record.shortage.product_id}"
         case RejectionReason.UNKNOWN_PRODUCT:
             what = "a product of the order does not exist; GET /products says which"
         case RejectionReason.DISCONTINUED_PRODUCT:
