@@ -18,6 +18,7 @@ from local.invoke import function_names, invoke_deployed, is_good
 from operations import queues
 from operations.audit import read_books
 from tests.support.api import api_of
+from tests.support.logs import log_of
 from tests.support.messages import order_body, sqs_event
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
 from tests.support.stack import wait_until, wait_until_settled
@@ -151,9 +152,8 @@ def test_every_message_of_the_reference_is_applied(aws):
     }.items():
         found = examples(heading)
         assert found
-        done = invoke_deployed(aws, function, sqs_event(*found))
-        assert done.answer == {"batchItemFailures": []}, heading
-        assert '"ends":{"APPLIED":' in done.logs.replace('": ', '":'), done.logs
+        log = log_of(aws, function, sqs_event(*found))
+        assert '"ends":{"APPLIED":' in log.replace('": ', '":'), (heading, log)
 
 
 def test_every_direct_command_of_the_reference_gets_a_good_answer(aws):
