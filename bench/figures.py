@@ -7,6 +7,7 @@ the figures mean the same for every contender on both engines.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -341,3 +342,74 @@ def percentile(values: Sequence[float], share: float) -> float:
         return math.nan
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share / 100 * len(ranked)) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast orders were while holds ended, and when the last of those had expired.
+
+    Attributes:
+        holds: How many have expired.
+        before: Orders answered a second, before the first expired.
+        meanwhile: Orders answered a second, from the first to the last expiry.
+        worst: The least of these in any ten seconds; NaN if there were none.
+        first: Seconds from the end of the holds until the first has expired.
+        median: Until half of them have.
+        last: Until the last has.
+    """
+
+    holds: int
+    before: float
+    meanwhile: float
+    worst: float
+    first: float
+    median: float
+    last: float
+
+    @classmethod
+    def of(
+        cls, ordered: Sequence[float], expired: Sequence[float], since: float, end: float
+    ) -> Pace:
+        """Compute it from the times of the orders and of the expiries, both in order.
+
+        Args:
+            ordered: When each order was answered.
+            expired: When each hold expired; at least one.
+            since: From when the orders before the end count.
+            end: When the holds ended.
+        """
+        first, last = expired[0], expired[-1]
+
+        def rate(begin: float, until: float) -> float:
+            count = bisect_left(ordered, until) - bisect_left(ordered, begin)
+            return count / (until - begin) if until > begin else math.nan
+
+        return cls(
+            holds=len(expired),
+            before=rate(since, end),
+            meanwhile=rate(first, last),
+            worst=_worst((at - first for at in ordered if at >= first), int(last - first)),
+            first=first - end,
+            median=expired[len(expired) // 2] - end,
+            last=last - end,
+        )
+
+    @property
+    def share(self) -> float:
+        """Of their rate before, how much orders kept."""
+        return self.meanwhile / self.before if self.before else math.nan
+
+    @property
+    def expired(self) -> float:
+        """Holds that have expired a second, from the first to the last; NaN if those are the same."""
+        return self.holds / (self.last - self.first) if self.last > self.first else math.nan
+
+    HEAD = "    holds orders/s meanwhile share worst 10 s first s  half s  last s expired/s"
+
+    def row(self) -> str:
+        """The figures under `HEAD`."""
+        return (
+            f"{self.holds:9,} {self.before:8,.0f} {self.meanwhile:9,.0f} {self.share:5.0%} "
+            f"{self.worst:10,.0f} {self.first:7.1f} {self.median:7.1f} {self.last:7.1f} "
+            f"{self.expired:9.0f}"
+        )

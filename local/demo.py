@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch, OrderStatus
 from inventory_orders.domain.events import EventType
@@ -282,12 +282,17 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
     )
 
 
-def place_unpaid(aws: Aws, orders: Sequence[Order]) -> None:
+def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) -> None:
     """Place orders that are held for a few seconds only, and have the sweep look after their ends.
 
     The engine places them here, with a default hold that is shorter than the settings allow. All else is the stack's own.
+
+    Args:
+        aws: The stack.
+        orders: What is placed.
+        clock: What says when they are placed, and so when their holds end.
     """
-    report = Committer(Store(aws.dynamodb, aws.tables)).apply(
+    report = Committer(Store(aws.dynamodb, aws.tables), clock=clock).apply(
         orders, Deadline.after(60, SystemClock())
     )
     failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]

@@ -7,12 +7,13 @@ is measured is how fast orders go meanwhile, beside how fast they went before, a
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, bisect_right
+import sys
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from math import inf, nan
+from math import inf
 from time import process_time
 from typing import Annotated, Any
 from zlib import crc32
@@ -21,6 +22,7 @@ import typer
 
 from bench import plan
 from bench.capacity import Exchange
+from bench.figures import Pace
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -49,8 +51,6 @@ SWEEP_SECONDS = 50.0
 
 LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which a run ends, whatever is left."""
-
-_WORST_SECONDS = 10
 
 _PARTITIONS = {"Products": 4, "Orders": 40, "Allotments": 40}
 
@@ -88,26 +88,14 @@ class Result:
     """What was seen.
 
     Attributes:
-        holds: How many ended.
-        before: Orders answered a second, before the first expired.
-        meanwhile: Orders answered a second, from the first to the last expiry.
-        worst: The least of these in any ten seconds; NaN if there were none.
-        first: Seconds from the end of the holds until the first has expired.
-        median: Until half of them have.
-        last: Until the last has.
+        pace: How fast orders were, and holds.
         sent: Messages sent to the queue of expiries.
         deliveries: Deliveries of them.
         conflicts: Share of the transactions that lost against a rival.
         clean: Whether each unit came back once, and none was sold twice or lost.
     """
 
-    holds: int
-    before: float
-    meanwhile: float
-    worst: float
-    first: float
-    median: float
-    last: float
+    pace: Pace
     sent: int
     deliveries: int
     conflicts: float
@@ -126,6 +114,7 @@ class Holds(Simulation):
         end: When the holds end, in virtual seconds.
         seed: Seed of all randomness.
         conditions: Under which it runs.
+        progress: Called with the number of holds that have expired since it was called last.
     """
 
     def __init__(
@@ -138,10 +127,12 @@ class Holds(Simulation):
         end: float,
         seed: int,
         conditions: Conditions,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._holds = holds
         self._end = end
         self._expirers = expirers
+        self._progress = progress
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
@@ -275,6 +266,7 @@ class Holds(Simulation):
                 self._ordered.append(exchange.ended)
             elif {"S": "EXPIRED"} in content["ExpressionAttributeValues"].values():
                 self._expired.append(exchange.ended)
+                self._progress(1)
 
     # ------------------------------------------------------------------ the result
 
@@ -284,28 +276,12 @@ class Holds(Simulation):
         for order_id, wanted in self._wanted_by_hold.items():
             self._books.enter(rows[order_id,]["status"]["S"], wanted)
         cell = self.cell()
-        times = self._expired
-        first, last = times[0], times[-1]
-
-        def rate(begin: float, end: float) -> float:
-            count = bisect_left(self._ordered, end) - bisect_left(self._ordered, begin)
-            return count / (end - begin) if end > begin else nan
-
-        starts = range(int(last - first) - _WORST_SECONDS + 1)
         return Result(
-            holds=self._holds,
-            before=rate(self._end / 2, self._end),
-            meanwhile=rate(first, last),
-            worst=min(
-                (rate(first + at, first + at + _WORST_SECONDS) for at in starts), default=nan
-            ),
-            first=first - self._end,
-            median=times[len(times) // 2] - self._end,
-            last=last - self._end,
+            pace=Pace.of(self._ordered, self._expired, self._end / 2, self._end),
             sent=self._sent,
             deliveries=self._deliveries,
             conflicts=cell.conflict_rate,
-            clean=cell.clean and len(times) == self._holds,
+            clean=cell.clean and len(self._expired) == self._holds,
         )
 
 
@@ -331,7 +307,7 @@ def main(
     seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
 ) -> None:
     """Simulate holds that end together while orders go on, and print the figures."""
-    typer.echo(HEAD)
+    typer.echo(f"workers {Pace.HEAD}      sent deliveries conflicts  clean  cpu s")
     made = plan.make(workload, 2_000, seed, REAL_ORDERS)
     if made is None:
         raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
@@ -345,20 +321,16 @@ def main(
             endless=True,
             partitions=_PARTITIONS,
         )
-        simulation = Holds(contender, made, count, holds, expirers, END_SECONDS, seed, conditions)
-        simulation.run()
+        with typer.progressbar(length=holds, label="Expired", file=sys.stderr) as bar:
+            simulation = Holds(
+                contender, made, count, holds, expirers, END_SECONDS, seed, conditions, bar.update
+            )
+            simulation.run()
         found = simulation.result()
         typer.echo(
-            f"{count:7} {found.holds:9,} {found.before:8,.0f} {found.meanwhile:9,.0f} {found.meanwhile / found.before:5.0%} "
-            f"{found.worst:10,.0f} {found.first:7.1f} {found.median:7.1f} {found.last:7.1f} {found.holds / (found.last - found.first):9.0f} "
-            f"{found.sent:9,} {found.deliveries:10,} {found.conflicts:9.1%} {found.clean!s:>6} {process_time() - began:6.0f}"
+            f"{count:7} {found.pace.row()} {found.sent:9,} {found.deliveries:10,} {found.conflicts:9.1%} "
+            f"{found.clean!s:>6} {process_time() - began:6.0f}"
         )
-
-
-HEAD = (
-    "workers     holds orders/s meanwhile share worst 10 s first s  half s  last s expired/s      sent deliveries "
-    "conflicts  clean  cpu s"
-)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from bench import figures, goals
 from bench.capacity import Exchange
-from bench.figures import Audit, Observed, Tally
+from bench.figures import Audit, Observed, Pace, Tally
 from bench.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
 from inventory_orders.domain.allotments import Holding, Page, PageKey
@@ -110,6 +110,19 @@ def test_the_worst_ten_seconds_are_found_where_there_are_ten():
     cell = reduce(observed(tally=tally, received=received))
     assert cell.worst == 0.1, "from the eleventh second to the twentieth there is one"
     assert cell.orders_per_second == pytest.approx(11 / 20.5)
+
+
+def test_the_pace_of_orders_is_measured_before_and_while_holds_expire():
+    ordered = [*(at / 4 for at in range(400)), *(100 + at / 2 for at in range(50))]
+    pace = Pace.of(ordered, [103.0, 110.0, 123.0], since=80.0, end=100.0)
+    assert (pace.before, pace.meanwhile, pace.share, pace.worst) == (4.0, 2.0, 0.5, 2.0)
+    assert (pace.first, pace.median, pace.last) == (3.0, 10.0, 23.0)
+    assert pace.row().split() == ["3", "4", "2", "50%", "2", "3.0", "10.0", "23.0", "0"]
+    assert len(pace.row()) == len(Pace.HEAD)
+    few = Pace.of([], [103.0], since=80.0, end=100.0)
+    assert math.isnan(few.share)
+    assert math.isnan(few.worst)
+    assert "nan" in few.row()
 
 
 def test_an_order_without_an_answer_is_given_up_or_unfinished():

@@ -374,11 +374,10 @@ class TestHandlers:
         found = holds.result()
         assert found.clean
         assert found.sent == 60
-        assert 3.0 < found.first <= found.median <= found.last < 10.0, (
-            "not before its grace is over"
-        )
-        assert found.before > 50
-        assert found.meanwhile > found.before / 2
+        pace = found.pace
+        assert 3.0 < pace.first <= pace.median <= pace.last < 10.0, "not before its grace is over"
+        assert pace.before > 50
+        assert pace.share > 0.5
         left = holds._store.tables["Orders"].items.values()
         assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)
 

@@ -1,0 +1,200 @@
+"""Holds that all end at the same moment, while orders go on, on the embedded AWS: `python -m bench.holds`.
+
+The whole stack takes part: the sweep sends the holds to the queue of expiries, two invocations at a time expire them, and
+orders come through their queue, which is never empty. The rows tell when each order was placed, and when it expired.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench import plan
+from bench.figures import Pace
+from bench.workloads import REAL_ORDERS, Workload, endless
+from inventory_orders.clock import SystemClock
+from inventory_orders.domain.change import OrderStatus
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import NewProduct
+from inventory_orders.store.rows import Row
+from local import stack
+from local.demo import place_unpaid, progress_bar, stock_up
+from local.emulator import Emulator
+from local.endpoint import use_embedded
+from operations import queues
+from operations.audit import Books, read_books
+from operations.aws import Aws
+from operations.errors import UserError
+from operations.orders_file import OrderMessage
+
+_BEFORE_SECONDS = 20.0
+_LEAST_WAITING = 1_000
+_HELD = "held-"
+_QUIET_SECONDS = 90.0
+
+
+class StoppedClock(SystemClock):
+    """A clock that shows one moment, for holds that end at the same one."""
+
+    def __init__(self, shown: float) -> None:
+        self._shown = datetime.fromtimestamp(shown, UTC)
+
+    def now(self) -> datetime:
+        return self._shown
+
+
+def main(
+    holds: Annotated[int, typer.Option(min=1, help="how many end together")] = 10_000,
+    hold_seconds: Annotated[
+        int,
+        typer.Option(
+            min=40, help="how long they are held: time to place them, and for orders to get going"
+        ),
+    ] = 90,
+    workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "zipf",
+    seed: Annotated[int, typer.Option(help="seed of the orders")] = 0,
+) -> None:
+    """End holds together on an embedded AWS of its own while orders go on, and print the figures."""
+    console = Console(highlight=False, stderr=True)
+    made = plan.make(workload, 2_000, seed, REAL_ORDERS)
+    if made is None:
+        raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+    try:
+        with _deployed(console) as (aws, emulator):
+            pace, books = _measure(aws, emulator, console, made, holds, hold_seconds, seed)
+    except UserError as error:
+        console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    clean = is_clean(books, holds)
+    typer.echo(f"{Pace.HEAD}  clean")
+    typer.echo(f"{pace.row()} {clean!s:>6}")
+    raise typer.Exit(0 if clean else 1)
+
+
+@contextmanager
+def _deployed(console: Console) -> Iterator[tuple[Aws, Emulator]]:
+    stack.down()
+    try:
+        emulator = stack.up(lambda step: console.print(f"[dim]{step}[/]"))
+        use_embedded(emulator.endpoint)
+        yield Aws.of_stack(stack.STACK_NAME), emulator
+    finally:
+        stack.down()
+
+
+def _measure(
+    aws: Aws,
+    emulator: Emulator,
+    console: Console,
+    workload: Workload,
+    holds: int,
+    hold_seconds: int,
+    seed: int,
+) -> tuple[Pace, Books]:
+    run = f"b{uuid.uuid4().hex[:6]}"
+    with console.status(f"Stocking {len(workload.stock):,} products"):
+        stock_up(aws, [NewProduct(product_id, n) for product_id, n in workload.stock.items()], run)
+    end = time.time() + hold_seconds
+    with console.status(f"Placing {holds:,} orders that nobody will pay"):
+        # It has them swept at once. The next minute's sweep would send them while the orders before the end are counted.
+        orders = unpaid(workload, holds, hold_seconds, seed)
+        place_unpaid(aws, orders, StoppedClock(end - hold_seconds))
+    if time.time() > end - 1.5 * _BEFORE_SECONDS:
+        raise UserError(
+            f"placing {holds:,} holds took nearly all of the {hold_seconds} s that they last: give a longer --hold-seconds"
+        )
+    _keep_ordering(aws, emulator, console, workload, holds, end, seed)
+    with console.status("Reading the books"):
+        books = read_books(aws)
+    ordered = [_moment(row["createdAt"]) for row in books.orders.values() if not _is_hold(row)]
+    expired = [_moment(row["lastUpdatedAt"]) for row in books.orders.values() if _is_hold(row)]
+    return Pace.of(sorted(ordered), sorted(expired), end - _BEFORE_SECONDS, end), books
+
+
+def unpaid(workload: Workload, holds: int, hold_seconds: int, seed: int) -> list[Order]:
+    """Make orders that nobody will pay. They want what the orders of a workload want."""
+    chance = random.Random(f"holds {seed}")
+    wanted = [workload.quantities(order_id) for order_id in workload.bodies]
+    return [
+        Order.of(
+            f"{_HELD}{number:07}",
+            f"user-{number}",
+            list(chance.choice(wanted).items()),
+            default_hold=hold_seconds,
+        )
+        for number in range(holds)
+    ]
+
+
+def _keep_ordering(
+    aws: Aws,
+    emulator: Emulator,
+    console: Console,
+    workload: Workload,
+    holds: int,
+    end: float,
+    seed: int,
+) -> None:
+    """Send orders until the last hold has expired, always so many that some wait, and wait for the last of them."""
+    orders = (OrderMessage(body, order_id, "", "") for order_id, body, _ in endless(workload, seed))
+    left, changed = holds, time.time()
+    with progress_bar(console) as progress:
+        bar = progress.add_task("Expired", total=holds, note="")
+        while left:
+            emulator.check()
+            if queues.depth(aws, queues.STANDARD).waiting < _LEAST_WAITING:
+                queues.send(aws, queues.STANDARD, islice(orders, _LEAST_WAITING // 2))
+            now = time.time()
+            known, left = left, holds if now < end else _left(aws)
+            if left != known or now < end:
+                changed = now
+            elif now - changed > _QUIET_SECONDS:
+                raise UserError(f"{left:,} holds do not expire: see .local/logs/emulator.log")
+            note = f"they end in {end - now:.0f} s" if now < end else "orders go on"
+            progress.update(bar, completed=holds - left, note=note)
+            time.sleep(0.1)
+    with console.status("Waiting for the last orders"):
+        while queues.depth(aws, queues.STANDARD).total:
+            emulator.check()
+            time.sleep(0.1)
+
+
+def _left(aws: Aws) -> int:
+    """How many holds have not expired. Those that wait are counted in their queue, which is quicker."""
+    if waiting := queues.depth(aws, queues.EXPIRIES).total:
+        return waiting
+    pages = aws.dynamodb.get_paginator("scan").paginate(
+        TableName=aws.outputs["OrdersTableName"], IndexName="byExpiry", Select="COUNT"
+    )
+    return sum(page["Count"] for page in pages)
+
+
+def is_clean(books: Books, holds: int) -> bool:
+    """Whether each hold has expired once, and every unit is explained."""
+    held = [row for row in books.orders.values() if _is_hold(row)]
+    return (
+        len(held) == holds
+        and all((row["status"], row["_version"]) == (OrderStatus.EXPIRED, 2) for row in held)
+        and all(account.difference == 0 for account in books.accounts)
+    )
+
+
+def _is_hold(row: Row) -> bool:
+    return str(row["orderId"]).startswith(_HELD)
+
+
+def _moment(text: object) -> float:
+    return datetime.fromisoformat(str(text)).timestamp()
+
+
+if __name__ == "__main__":
+    typer.run(main)
