@@ -10,6 +10,7 @@ with `unchecked-hash`, which ignores dates. If there is no such interpreter, the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _BUILD = ROOT / ".local" / "assets"
 _CORE = ROOT / "layers" / "core"
+_UNUSED_SECONDS = 7 * 24 * 3600
+"""An asset that was not used for so long is deleted when its successor is built. The CDK has copied what it deployed."""
 
 
 class AssetError(Exception):
@@ -119,8 +123,10 @@ def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
         digest.update(f"{place}\0{content}\0".encode())
     asset = Asset(_BUILD / f"{name}-{digest.hexdigest()[:16]}", digest.hexdigest())
     if asset.path.is_dir():
+        os.utime(asset.path)
         return asset
 
+    _delete_unused(name)
     _BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_BUILD) as scratch:
         target = Path(scratch) / "asset"
@@ -138,6 +144,14 @@ def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
             if not asset.path.is_dir():
                 raise
     return asset
+
+
+def _delete_unused(name: str) -> None:
+    for asset in _BUILD.glob(f"{name}-{'?' * 16}"):
+        # Another process may delete it at the same time.
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - asset.stat().st_mtime > _UNUSED_SECONDS:
+                shutil.rmtree(asset)
 
 
 def _make_readable(folder: Path) -> None:

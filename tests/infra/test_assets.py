@@ -97,6 +97,20 @@ def test_what_decides_the_result_decides_the_digest(build_of, tmp_path):
     assert len(set(digests)) == len(digests)
 
 
+def test_assets_that_nobody_used_for_long_are_deleted(build_of, tmp_path):
+    old, used, unused, other = (
+        build_of(sample(tmp_path / name, f"{name} = 1\n")).path
+        for name in ("old", "used", "unused", "other")
+    )
+    for asset in (used, unused):
+        os.utime(asset, (0, 0))
+    assert build_of(tmp_path / "used").path == used
+    other = other.rename(other.with_name(other.name.replace("sample-", "sample-of-another-")))
+    os.utime(other, (0, 0))
+    new = build_of(sample(tmp_path / "new", "new = 1\n")).path
+    assert set(new.parent.iterdir()) == {old, used, other, new}
+
+
 def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, tmp_path):
     files_of = assets._files_of
     changed = sample(tmp_path / "changed", "raise SystemExit\n", "__init__.py") / "__init__.py"
