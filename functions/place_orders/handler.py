@@ -55,4 +55,7 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     result = direct.of_outcome(outcome, RULES.id_reused_code)
     if outcome.status is ChangeStatus.RETURNED:
         return result | {"orderId": order.order_id}
-    return result | direct.of_order(order.order_id, engine.client, deadline)
+    if outcome.applied is order:
+        # What has just been written need not be read.
+        return result | direct.of_order(order.placed(outcome.after, outcome.at))
+    return result | direct.of_row(order.order_id, engine.client, deadline)

@@ -887,7 +887,11 @@ def test_commands_are_answered_directly_at_once(desk):
 
 def test_an_order_is_answered_directly_at_once(desk, monkeypatch):
     monkeypatch.setenv("HOLD_SECONDS", "600")
+    requests = []
+    desk.tables.before = lambda operation, _: requests.append(operation)
     placed = desk.place(action="place", attributes={"channel": "phone"})
+    assert requests == ["BatchGetItem", "TransactWriteItems"], "its row is not read again"
+    desk.tables.before = lambda *_: None
     assert placed == {
         "result": "APPLIED",
         "orderId": "o",

@@ -19,7 +19,7 @@ from inventory_orders.domain.change import (
     RejectionReason,
 )
 from inventory_orders.domain.events import order_as_others_see_it
-from inventory_orders.domain.order import Order, as_order
+from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -77,8 +77,8 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     outcome = _attempt(engine, order, deadline)
     if outcome.applied is order:
         # What has just been written need not be read.
-        written = order.record(None, outcome.after, outcome.at)
-        return _answer_of(as_order(written.record), caller, is_new=True)
+        written = order.placed(outcome.after, outcome.at)
+        return _answer_of(written, caller, is_new=True)
     if outcome.status is ChangeStatus.RETURNED:
         _send(runtime.order_queue(), body)
     stored = _wait_for(order, engine.client, deadline)
@@ -253,7 +253,7 @@ def change_order(
             seconds = answer.get("retryAfterSeconds", 0.0)
             raise later(answer["reason"], "nothing is changed; send the same again", seconds)
     client = runtime.committer().client
-    return Answer(200, answer | direct.of_order(order_id, client, soon(client.clock)))
+    return Answer(200, answer | direct.of_row(order_id, client, soon(client.clock)))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

@@ -128,6 +128,15 @@ class Order:
             )
         )
 
+    def placed(self, after: Products, at: str) -> OrderRecord:
+        """Its row, as the transaction that placed it left it.
+
+        Args:
+            after: The products that it changed, as that transaction left them.
+            at: When it was written.
+        """
+        return as_order(self.record(None, after, at).record)
+
     def _end_of_hold(self, at: str) -> str | None:
         seconds = self.default_hold if self.hold_seconds is None else self.hold_seconds
         if seconds is None:

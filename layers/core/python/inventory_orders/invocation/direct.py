@@ -103,19 +103,20 @@ def of_outcome(outcome: ChangeOutcome, id_reused_code: str) -> Answer:
     return {"result": outcome.status.name}
 
 
-def of_order(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
-    """Where an order stands, as the answers show it.
+def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
+    """Where an order stands, read with strong consistency.
 
     Raises:
         InventoryOrdersError: For `answer`.
     """
     record = client.call(lambda: client.store.get_record(OrderKey(order_id)), deadline)
-    shown: Answer = {"orderId": order_id}
-    if isinstance(record, OrderRecord):
-        shown |= {"status": record.status, "version": record.version}
-        if record.expires_at is not None:
-            shown["expiresAt"] = record.expires_at
-    return shown
+    return of_order(record) if isinstance(record, OrderRecord) else {"orderId": order_id}
+
+
+def of_order(order: OrderRecord) -> Answer:
+    """Where an order stands, as the answers show it."""
+    shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
+    return shown if order.expires_at is None else shown | {"expiresAt": order.expires_at}
 
 
 def of_product(product: Product) -> Answer:
