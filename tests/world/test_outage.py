@@ -34,7 +34,7 @@ QUEUES = {
     "Stock": ("adjust_stock", 49, 1, ""),
     "Cancellation": ("cancel_orders", 49, 1, ""),
     "Catalogue": ("manage_products", 10, 1, ""),
-    "OrderCommand": ("change_orders", 49, 1, ""),
+    "OrderCommand": ("change_orders", 10, 1, ""),
     "Expiry": ("change_orders", 10, 1, "EXPIRY_"),
 }
 
