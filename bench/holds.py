@@ -1,4 +1,4 @@
-"""Holds that all end at the same moment, while orders go on, on the embedded AWS: `python -m bench.holds`.
+"""Holds that end together, or one after the other, while orders go on, on the embedded AWS: `python -m bench.holds`.
 
 The whole stack takes part: the sweep sends the holds to the queue of expiries, two invocations at a time expire them, and
 orders come through their queue, which is never empty. The rows tell when each order was placed, and when it expired.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from bench import plan
-from bench.figures import Pace
+from bench.figures import Pace, percentile
 from bench.workloads import REAL_ORDERS, Workload, endless
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderStatus
@@ -39,6 +39,7 @@ from operations.orders_file import OrderMessage
 _BEFORE_SECONDS = 20.0
 _LEAST_WAITING = 1_000
 _HELD = "held-"
+_LOOK_SECONDS = 1.0
 _QUIET_SECONDS = 90.0
 
 
@@ -53,30 +54,35 @@ class StoppedClock(SystemClock):
 
 
 def main(
-    holds: Annotated[int, typer.Option(min=1, help="how many end together")] = 10_000,
+    holds: Annotated[int, typer.Option(min=1, help="how many end")] = 10_000,
+    over: Annotated[
+        int, typer.Option(min=0, help="seconds that their ends are spread over; 0: all at once")
+    ] = 0,
     hold_seconds: Annotated[
         int,
         typer.Option(
-            min=40, help="how long they are held: time to place them, and for orders to get going"
+            min=40, help="when the first ends: time to place them, and for orders to get going"
         ),
     ] = 90,
     workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "zipf",
     seed: Annotated[int, typer.Option(help="seed of the orders")] = 0,
 ) -> None:
-    """End holds together on an embedded AWS of its own while orders go on, and print the figures."""
+    """End holds on an embedded AWS of its own while orders go on, and print the figures."""
     console = Console(highlight=False, stderr=True)
     made = plan.make(workload, 2_000, seed, REAL_ORDERS)
     if made is None:
         raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+    orders = unpaid(made, holds, hold_seconds, over, seed)
     try:
         with _deployed(console) as (aws, emulator):
-            pace, books = _measure(aws, emulator, console, made, holds, hold_seconds, seed)
+            began, books = _measure(aws, emulator, console, made, orders, hold_seconds, seed)
     except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         raise typer.Exit(1) from None
     clean = is_clean(books, holds)
-    typer.echo(f"{Pace.HEAD}  clean")
-    typer.echo(f"{pace.row()} {clean!s:>6}")
+    pace, late = figures_of(books, orders, began, hold_seconds)
+    typer.echo(f"{Pace.HEAD} late p50    p99  clean")
+    typer.echo(f"{pace.row()} {percentile(late, 50):8.1f} {percentile(late, 99):6.1f} {clean!s:>6}")
     raise typer.Exit(0 if clean else 1)
 
 
@@ -96,32 +102,54 @@ def _measure(
     emulator: Emulator,
     console: Console,
     workload: Workload,
-    holds: int,
+    unpaid: Sequence[Order],
     hold_seconds: int,
     seed: int,
-) -> tuple[Pace, Books]:
+) -> tuple[float, Books]:
+    """Returns the Unix second in which the unpaid orders were placed, and the books at the end."""
     run = f"b{uuid.uuid4().hex[:6]}"
     with console.status(f"Stocking {len(workload.stock):,} products"):
         stock_up(aws, [NewProduct(product_id, n) for product_id, n in workload.stock.items()], run)
-    end = time.time() + hold_seconds
-    with console.status(f"Placing {holds:,} orders that nobody will pay"):
+    began = time.time()
+    end = began + hold_seconds
+    with console.status(f"Placing {len(unpaid):,} orders that nobody will pay"):
         # It has them swept at once. The next minute's sweep would send them while the orders before the end are counted.
-        orders = unpaid(workload, holds, hold_seconds, seed)
-        place_unpaid(aws, orders, StoppedClock(end - hold_seconds))
+        place_unpaid(aws, unpaid, StoppedClock(began))
     if time.time() > end - 1.5 * _BEFORE_SECONDS:
         raise UserError(
-            f"placing {holds:,} holds took nearly all of the {hold_seconds} s that they last: give a longer --hold-seconds"
+            f"placing {len(unpaid):,} holds took nearly all of the {hold_seconds} s that they last: give a longer --hold-seconds"
         )
-    _keep_ordering(aws, emulator, console, workload, holds, end, seed)
+    _keep_ordering(aws, emulator, console, workload, len(unpaid), end, seed)
     with console.status("Reading the books"):
-        books = read_books(aws)
-    ordered = [_moment(row["createdAt"]) for row in books.orders.values() if not _is_hold(row)]
-    expired = [_moment(row["lastUpdatedAt"]) for row in books.orders.values() if _is_hold(row)]
-    return Pace.of(sorted(ordered), sorted(expired), end - _BEFORE_SECONDS, end), books
+        return began, read_books(aws)
 
 
-def unpaid(workload: Workload, holds: int, hold_seconds: int, seed: int) -> list[Order]:
-    """Make orders that nobody will pay. They want what the orders of a workload want."""
+def figures_of(
+    books: Books, unpaid: Iterable[Order], began: float, hold_seconds: int
+) -> tuple[Pace, list[float]]:
+    """Compute the pace, and for how many seconds each hold outlasted its end."""
+    ends = {order.order_id: began + (order.default_hold or 0) for order in unpaid}
+    ordered, expired, late = [], [], []
+    for order_id, row in books.orders.items():
+        if order_id in ends:
+            expired.append(_moment(row["lastUpdatedAt"]))
+            late.append(expired[-1] - ends[order_id])
+        else:
+            ordered.append(_moment(row["createdAt"]))
+    end = began + hold_seconds
+    return Pace.of(sorted(ordered), sorted(expired), end - _BEFORE_SECONDS, end), late
+
+
+def unpaid(workload: Workload, holds: int, hold_seconds: int, over: int, seed: int) -> list[Order]:
+    """Make orders that nobody will pay. They want what the orders of a workload want.
+
+    Args:
+        workload: Those orders.
+        holds: How many.
+        hold_seconds: When the first hold ends.
+        over: So many seconds later the last one does.
+        seed: Of the choice.
+    """
     chance = random.Random(f"holds {seed}")
     wanted = [workload.quantities(order_id) for order_id in workload.bodies]
     return [
@@ -129,7 +157,7 @@ def unpaid(workload: Workload, holds: int, hold_seconds: int, seed: int) -> list
             f"{_HELD}{number:07}",
             f"user-{number}",
             list(chance.choice(wanted).items()),
-            default_hold=hold_seconds,
+            default_hold=hold_seconds + number * over // max(1, holds - 1),
         )
         for number in range(holds)
     ]
@@ -146,18 +174,20 @@ def _keep_ordering(
 ) -> None:
     """Send orders until the last hold has expired, always so many that some wait, and wait for the last of them."""
     orders = (OrderMessage(body, order_id, "", "") for order_id, body, _ in endless(workload, seed))
-    left, changed = holds, time.time()
+    left, changed = holds, end
     with progress_bar(console) as progress:
         bar = progress.add_task("Expired", total=holds, note="")
+        looked = 0.0
         while left:
             emulator.check()
             if queues.depth(aws, queues.STANDARD).waiting < _LEAST_WAITING:
                 queues.send(aws, queues.STANDARD, islice(orders, _LEAST_WAITING // 2))
             now = time.time()
-            known, left = left, holds if now < end else _left(aws)
-            if left != known or now < end:
-                changed = now
-            elif now - changed > _QUIET_SECONDS:
+            if now > max(end, looked + _LOOK_SECONDS):
+                looked, known, left = now, left, _left(aws)
+                if left != known:
+                    changed = now
+            if now - changed > _QUIET_SECONDS:
                 raise UserError(f"{left:,} holds do not expire: see .local/logs/emulator.log")
             note = f"they end in {end - now:.0f} s" if now < end else "orders go on"
             progress.update(bar, completed=holds - left, note=note)
@@ -169,9 +199,7 @@ def _keep_ordering(
 
 
 def _left(aws: Aws) -> int:
-    """How many holds have not expired. Those that wait are counted in their queue, which is quicker."""
-    if waiting := queues.depth(aws, queues.EXPIRIES).total:
-        return waiting
+    """How many holds have not expired."""
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=aws.outputs["OrdersTableName"], IndexName="byExpiry", Select="COUNT"
     )

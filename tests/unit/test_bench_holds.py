@@ -17,9 +17,10 @@ from tests.support.tables_in_memory import tables_in_memory
 BORN = "2026-01-01T00:00:00.000000+00:00"
 
 
-def test_all_holds_end_at_the_same_moment():
+@pytest.mark.parametrize("over", [0, 30])
+def test_holds_end_together_or_one_after_the_other(over):
     workload = zipf(5, 1)
-    orders = holds.unpaid(workload, 200, 60, seed=1)
+    orders = holds.unpaid(workload, 200, 60, over, seed=1)
     with tables_in_memory() as tables:
         for product_id in {name for order in orders for name in order.quantities}:
             tables.create(product_id, 10_000)
@@ -28,10 +29,26 @@ def test_all_holds_end_at_the_same_moment():
         functions = SimpleNamespace(invoke=lambda **_: None)
         place_unpaid(replace(aws, functions=functions), orders, holds.StoppedClock(1_000_000.0))
         rows = [decode(item) for item in tables.aws.dynamodb.tables["Orders"].items.values()]
-    end = timestamp(datetime.fromtimestamp(1_000_060.0, UTC))
-    assert [row["expiresAt"] for row in rows] == [end] * 200
+    ends = sorted(datetime.fromisoformat(row["expiresAt"]).timestamp() for row in rows)
+    assert (ends[0], ends[-1]) == (1_000_060.0, 1_000_060.0 + over)
+    assert len(set(ends)) == over + 1
     wanted = [workload.quantities(order_id) for order_id in workload.bodies]
     assert all(dict(order.quantities) in wanted for order in orders)
+
+
+def test_a_hold_is_late_by_what_it_outlasts_its_own_end():
+    orders = holds.unpaid(zipf(5, 1), 2, 60, 10, seed=1)
+    ended = [timestamp(datetime.fromtimestamp(at, UTC)) for at in (1064.0, 1075.5)]
+    rows = {
+        order.order_id: {"orderId": order.order_id, "createdAt": BORN, "lastUpdatedAt": at}
+        for order, at in zip(orders, ended, strict=True)
+    }
+    at = timestamp(datetime.fromtimestamp(1070.0, UTC))
+    rows |= {"o": {"orderId": "o", "createdAt": at, "lastUpdatedAt": BORN}}
+    pace, late = holds.figures_of(Books((), rows, []), orders, 1000.0, 60)
+    assert late == [4.0, 5.5]
+    assert (pace.holds, pace.first, pace.last) == (2, 4.0, 15.5)
+    assert pace.meanwhile == pytest.approx(1 / 11.5)
 
 
 @pytest.mark.parametrize(
