@@ -1,4 +1,4 @@
-"""The soak: ten thousand messages into the deployed stack while its workers are killed and DynamoDB fails.
+"""The soak: ten thousand orders and other messages into the deployed stack while its workers are killed and DynamoDB fails.
 
 Customers hear what is announced and answer with commands. The exit status is 0 only if every message ended in exactly one
 place, the books balance, each row's every status was announced, and faults did happen, to publishers and sweepers too.

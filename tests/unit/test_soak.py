@@ -12,7 +12,7 @@ from operations import queues
 from operations.follow import Heard
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.customer import Customers, differences
-from tests.soak.workload import DUPLICATES, MESSAGES, POISON, workload
+from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, workload
 from tests.support.messages import order_body
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -140,7 +140,7 @@ def test_a_row_or_dead_letter_without_a_message_is_found(state, dead):
 
 def test_the_workload_has_the_promised_messages():
     made = workload("run", 1, NOW)
-    assert made.count == MESSAGES == 10_000
+    assert made.count == MESSAGES
     assert set(made.messages) == set(queues.QUEUES) - {queues.COMMANDS, queues.EXPIRIES}
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in bodies.values())
@@ -148,6 +148,9 @@ def test_the_workload_has_the_promised_messages():
     assert DUPLICATES <= repeated <= DUPLICATES + POISON // 5
     orders = [m.body for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
     assert sum(map(is_poison, orders)) > POISON * 6 // 10
+    # Poison that can be read has the id of a good order.
+    ids = {parse_order(body).order_id for body in orders if not is_poison(body)}
+    assert len(ids) == ORDERS == 10_000
     fifo = [message.deduplication_id for message in made.messages[queues.FIFO]]
     assert len(set(fifo)) == len(fifo), (
         "SQS would drop the duplicates, and the service never see them"
