@@ -108,7 +108,7 @@ explore: setup ## explore every schedule of two rivals with a fault, 1,000 rando
 	@$(VENV)/bin/python -m tests.explore
 	@API_SECONDS=300 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
 
-soak: setup ## send 10,000 messages to a separate stack while workers are killed and DynamoDB fails
+soak: setup ## send 10,000 orders and other messages to a separate stack while workers are killed and DynamoDB fails
 	@$(VENV)/bin/python -m tests.soak
 
 bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives; FULL=1 measures everything; ORDERS=FILE adds real orders

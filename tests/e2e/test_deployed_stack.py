@@ -133,6 +133,8 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert hot.split()[-2:] == ["0", "OUT_OF_STOCK"], "the hot product ends at exactly 0"
     assert "The books balance." in demonstration.output
     assert result["eventsMissing"] == result["eventDifferences"] == 0
+    # How late they are depends on the machine: without a limit, but measured.
+    assert 0 < result["eventDelayP50"] <= result["eventDelayP99"]
     events = result["eventsByType"]
     assert events["OrderPlaced"] == result["ordersPlaced"] + sample_orders.UNPAID
     assert events["OrderRejected"] == result["ordersRejected"]

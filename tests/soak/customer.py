@@ -34,7 +34,7 @@ class Customers:
         seed: Seed of what they want.
 
     Attributes:
-        heard: The events, by `eventId`: without duplicates.
+        heard: What they heard, by `eventId`: without duplicates.
         repeated: How many came again.
         commands: What was sent, in its order.
         last_news: When something was heard that was new, on the monotonic clock.
@@ -42,7 +42,7 @@ class Customers:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        self.heard: dict[str, Mapping[str, Any]] = {}
+        self.heard: dict[str, Heard] = {}
         self.repeated = 0
         self.commands: list[OrderMessage] = []
         self.last_news = time.monotonic()
@@ -55,7 +55,7 @@ class Customers:
             if event_id in self.heard:
                 self.repeated += 1
                 continue
-            self.heard[event_id] = heard.event
+            self.heard[event_id] = heard
             self.last_news = time.monotonic()
             for action, share in _ASKS.get(heard.event["detail-type"], {}).items():
                 if self._chance.random() < share:
@@ -77,7 +77,21 @@ class Customers:
     @property
     def events(self) -> Counter[str]:
         """How many events of each type were heard."""
-        return Counter(str(event["detail-type"]) for event in self.heard.values())
+        return Counter(str(heard.event["detail-type"]) for heard in self.heard.values())
+
+    @property
+    def news_of_products(self) -> set[str]:
+        """The ids of the events of products that were heard."""
+        return {
+            event_id
+            for event_id, heard in self.heard.items()
+            if "productId" in heard.event["detail"]["data"]
+        }
+
+    @property
+    def delays(self) -> list[float]:
+        """Seconds from each occurrence until its event was in the queue, the shortest first."""
+        return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
 
 
 def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:

@@ -1,4 +1,4 @@
-"""The soak's workload: messages of every kind, many of them twice, some of them poison."""
+"""The soak's workload: ten thousand orders and other messages of every kind, many of them twice, and poison."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from local import sample_orders
 from operations import queues
 from operations.orders_file import OrderMessage
 
-MESSAGES = 10_000
-DUPLICATES = MESSAGES * 15 // 100
-POISON = MESSAGES * 2 // 100
-
+ORDERS = 10_000
 _CANCELLATIONS = 500
 _RECEIPTS = 500
 _EVENTS = 400
+_GOOD = ORDERS + _CANCELLATIONS + _RECEIPTS + _EVENTS
+
+DUPLICATES = _GOOD * 15 // 100
+POISON = _GOOD * 2 // 100
+MESSAGES = _GOOD + DUPLICATES + POISON
+
 # Orders whose stock is held for as short as a message may ask, in a time that the run outlasts.
 _HELD, _HOLD_SECONDS = 500, 60
-_ORDERS = MESSAGES - DUPLICATES - POISON - _CANCELLATIONS - _RECEIPTS - _EVENTS
 # These queues get a share of the poison; the order queues get the rest.
 _OTHER_POISON = {
     queues.FIFO: POISON * 15 // 100,
@@ -53,7 +55,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
         now: Catalogue events have times in the hours before this.
     """
     chance = random.Random(seed)
-    orders = sample_orders.orders(run, _ORDERS, chance)
+    orders = sample_orders.orders(run, ORDERS, chance)
     for number in chance.sample(range(len(orders) // 2), _HELD):
         held = json.loads(orders[number].body) | {"holdSeconds": _HOLD_SECONDS}
         orders[number] = replace(orders[number], body=json.dumps(held))

@@ -1,19 +1,23 @@
-"""The soak's accounting must find messages that are lost, doubled or unexpected."""
+"""The soak must find messages that are lost, doubled or unexpected, and what was announced wrongly or not at all."""
 
 import json
 from collections import Counter
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
+from inventory_orders.store.rows import Table
 from operations import queues
 from operations.follow import Heard
 from tests.soak.accounting import Sent, Tables, account
+from tests.soak.changes import demanded, read_changes
 from tests.soak.customer import Customers, differences
-from tests.soak.workload import DUPLICATES, MESSAGES, POISON, workload
+from tests.soak.workload import DUPLICATES, MESSAGES, ORDERS, POISON, workload
 from tests.support.messages import order_body
+from tests.support.streams import change, product_row
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EARLY, LATE = "2026-11-21T09:00:00.000000+00:00", "2026-11-21T10:00:00.000000+00:00"
@@ -140,7 +144,7 @@ def test_a_row_or_dead_letter_without_a_message_is_found(state, dead):
 
 def test_the_workload_has_the_promised_messages():
     made = workload("run", 1, NOW)
-    assert made.count == MESSAGES == 10_000
+    assert made.count == MESSAGES
     assert set(made.messages) == set(queues.QUEUES) - {queues.COMMANDS, queues.EXPIRIES}
     bodies = Counter((queue, m.body) for queue, ms in made.messages.items() for m in ms)
     repeated = sum(count - 1 for count in bodies.values())
@@ -148,6 +152,9 @@ def test_the_workload_has_the_promised_messages():
     assert DUPLICATES <= repeated <= DUPLICATES + POISON // 5
     orders = [m.body for q in (queues.STANDARD, queues.FIFO) for m in made.messages[q]]
     assert sum(map(is_poison, orders)) > POISON * 6 // 10
+    # Poison that can be read has the id of a good order.
+    ids = {parse_order(body).order_id for body in orders if not is_poison(body)}
+    assert len(ids) == ORDERS == 10_000
     fifo = [message.deduplication_id for message in made.messages[queues.FIFO]]
     assert len(set(fifo)) == len(fifo), (
         "SQS would drop the duplicates, and the service never see them"
@@ -258,3 +265,66 @@ def test_customers_answer_each_event_once_and_remember_what_they_asked():
     assert actions["confirm"] > actions["cancel"] > 0
     # Some are sent twice.
     assert len({message.body for message in asked}) < len(asked)
+
+
+def product_told(version, kind, delay):
+    event_id = f"tea@{CREATED}#{version}#{kind}"
+    metadata, data = {"eventId": event_id}, {"productId": "tea", "version": version}
+    return Heard({"detail-type": kind, "detail": {"metadata": metadata, "data": data}}, delay)
+
+
+TEA = product_row()
+CREATED = TEA["createdAt"]
+LOW = product_row("LOW_STOCK", stockCount=5, _version=8)
+STILL_LOW = product_row("LOW_STOCK", stockCount=4, _version=9)
+OUT = product_row("OUT_OF_STOCK", stockCount=0, _version=10)
+ITS_CHANGES = [
+    *(change(None, TEA), change(TEA, LOW), change(LOW, STILL_LOW), change(STILL_LOW, OUT)),
+    change(OUT, None),
+]
+LOW_NEWS, OUT_NEWS = (
+    product_told(8, "ProductLowOnStock", 0.5),
+    product_told(10, "ProductOutOfStock", 0.25),
+)
+
+
+def test_changes_of_products_demand_what_customers_hear_of_them():
+    customers = Customers(1)
+    customers.hear([LOW_NEWS, Heard(told(1, "OrderPlaced"), None), OUT_NEWS, LOW_NEWS])
+    ids = {f"tea@{CREATED}#8#ProductLowOnStock", f"tea@{CREATED}#10#ProductOutOfStock"}
+    assert demanded(ITS_CHANGES) == customers.news_of_products == ids
+    assert customers.delays == [0.25, 0.5]
+
+
+SHARDS = {"a": ITS_CHANGES[:3], "b": ITS_CHANGES[3:]}
+
+
+class FakeStreams:
+    """Stands for the stream of a table with two shards, read in pages of two changes."""
+
+    def client(self, _):
+        return self
+
+    def describe_table(self, **_):
+        return {"Table": {"LatestStreamArn": "arn"}}
+
+    def describe_stream(self, **_):
+        return {"StreamDescription": {"Shards": [{"ShardId": shard} for shard in SHARDS]}}
+
+    def get_shard_iterator(self, *, ShardId, ShardIteratorType, **_):
+        assert ShardIteratorType == "TRIM_HORIZON"
+        return {"ShardIterator": f"{ShardId} 0"}
+
+    def get_records(self, *, ShardIterator):
+        shard, position = ShardIterator.split()
+        end = int(position) + 2
+        return {
+            "Records": SHARDS[shard][int(position) : end],
+            "NextShardIterator": f"{shard} {end}",
+        }
+
+
+def test_all_changes_are_read_from_all_shards():
+    streams = FakeStreams()
+    aws = SimpleNamespace(session=streams, dynamodb=streams, tables={Table.PRODUCTS: "Products"})
+    assert list(read_changes(aws)) == ITS_CHANGES
