@@ -156,6 +156,19 @@ def test_a_row_that_was_repaired_is_announced():
     assert [event.type for event in of_order(broken, PLACED)] == ["OrderPlaced"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, order_row(userId=None)),
+        (PLACED, CONFIRMED | {"userId": None}),
+        (PLACED, TOMBSTONE | {"_version": 2}),
+    ],
+)
+def test_an_order_that_has_lost_its_user_is_no_tombstone(before, after):
+    with pytest.raises(CannotAnnounceError, match="userId"):
+        of_order(before, {name: value for name, value in after.items() if value is not None})
+
+
 NEWS = {
     ("ACTIVE", "LOW_STOCK"): "ProductLowOnStock",
     ("ACTIVE", "OUT_OF_STOCK"): "ProductOutOfStock",

@@ -91,7 +91,7 @@ _OF_PRODUCT_STATUSES = {
 def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     """The events of one change of an order's row, in their order; without the row before it, of all that the row tells.
 
-    A tombstone, which has no userId, announces nothing; an order that fills one in is new.
+    A tombstone announces nothing; an order that fills one in is new.
 
     Args:
         before: The row before the change; None if there was none.
@@ -100,7 +100,7 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     Raises:
         CannotAnnounceError: The row after the change breaks its table's contract.
     """
-    if after is None or "userId" not in after:
+    if after is None or (_is_tombstone(after) and _is_tombstone(before or after)):
         return ()
     if before is None or "userId" not in before:
         before = {}
@@ -121,6 +121,11 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         ending = f":{return_id}" if len(new) > 1 else ""
         events.append(_order_event(EventType.ORDER_RETURNED, order | returned, ending))
     return tuple(events)
+
+
+def _is_tombstone(row: Row) -> bool:
+    """Whether a cancellation left the row, which came before its order. Any other row without userId has lost it."""
+    return "userId" not in row and row.get("status") == OrderStatus.CANCELLED
 
 
 def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
