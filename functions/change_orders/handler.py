@@ -9,7 +9,7 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.order_commands import RULES, carry_out
-from inventory_orders.invocation.sqs import waiting
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import (
     SqsBatch,
     answers_unsupported_events,
@@ -64,7 +64,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         else (lambda message: parse_order_command(message.body, _sent(message, now)))
     )
     returned_too = batch.age < _RETURNED_COUNT_SECONDS
-    if expires and waiting(runtime.queues(), returned_too=returned_too) > _MOST_WAITING:
+    if expires and _commands_waiting(context, returned_too=returned_too) > _MOST_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
         batch.settle([wait] * len(commands), RULES)
     else:
@@ -73,6 +73,15 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         emit_commands(commands, report, SystemClock().now())
     emit_messages(batch)
     return batch.response
+
+
+def _commands_waiting(context: LambdaContext, *, returned_too: bool) -> float:
+    """About how many commands are not done with; infinite if SQS does not say."""
+    calls = SqsCalls(runtime.queues(), runtime.time_left(context))
+    waiting = calls.waiting(returned_too=returned_too)
+    if calls.errors:
+        logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
+    return waiting
 
 
 def _sent(message: Message, now: datetime) -> datetime:

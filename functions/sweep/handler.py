@@ -10,7 +10,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.holds import HoldsReport, send_ending_holds
 from inventory_orders.engine.sweep import SweepError, sweep
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs import SqsCalls, waiting
+from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import parse_command
 
@@ -67,11 +67,11 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
+    calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))
     # If SQS does not say, sending will: silence would be taken for a sweep without holds.
-    if _MOST_WAITING < waiting(runtime.expiry_queues()) < inf:
+    if _MOST_WAITING < calls.waiting() < inf:
         return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
-    calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))
 
     def send(some: Sequence[Due]) -> set[int]:
         return calls.send([(json.dumps({"orderId": each.order_id}), each.at) for each in some])

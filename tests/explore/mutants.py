@@ -518,8 +518,8 @@ MUTANTS = (
     ),
     _mutant(
         "tombstone announced",
-        *("domain/events.py", 'if after is None or "userId" not in after:'),
-        "if after is None:",
+        *("domain/events.py", "if after is None or (_is_tombstone(after) and"),
+        "if after is None or (False and",
         TOMBSTONE_TOLD,
     ),
     _mutant(

@@ -16,7 +16,7 @@ from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import SystemClock
 from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import UndeliverableEvents
-from inventory_orders.store.rows import Table
+from inventory_orders.store.rows import Table, decode
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
@@ -24,6 +24,7 @@ from operations import prices
 from simulated_aws.dynamodb import Index
 from tests.support.messages import order_body, sqs_event
 from tests.support.moto_aws import forget_what_handlers_made
+from tests.support.streams import change
 from tests.support.tables_in_memory import tables_in_memory
 
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
@@ -179,9 +180,9 @@ def published(shop, before, after, capsys):
     """Announce one change of an order, which must be one small event. Returns the bytes of the log."""
     handler = load_handler("publish_events")
     handler.logger.registered_handler.stream = sys.stdout
-    images = {"Keys": {"orderId": after["orderId"]}, "OldImage": before, "NewImage": after}
+    record = change(decode(before) if before else None, decode(after))
     shop.announced.clear()
-    handler.lambda_handler({"Records": [{"dynamodb": images}]}, FakeContext("f"))
+    handler.lambda_handler({"Records": [record]}, FakeContext("f"))
     (entry,) = shop.announced
     assert len(entry["Detail"]) < 65_536
     return len(capsys.readouterr().out)

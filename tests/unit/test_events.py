@@ -156,6 +156,19 @@ def test_a_row_that_was_repaired_is_announced():
     assert [event.type for event in of_order(broken, PLACED)] == ["OrderPlaced"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, order_row(userId=None)),
+        (PLACED, CONFIRMED | {"userId": None}),
+        (PLACED, TOMBSTONE | {"_version": 2}),
+    ],
+)
+def test_an_order_that_has_lost_its_user_is_no_tombstone(before, after):
+    with pytest.raises(CannotAnnounceError, match="userId"):
+        of_order(before, {name: value for name, value in after.items() if value is not None})
+
+
 NEWS = {
     ("ACTIVE", "LOW_STOCK"): "ProductLowOnStock",
     ("ACTIVE", "OUT_OF_STOCK"): "ProductOutOfStock",
@@ -179,6 +192,39 @@ def test_a_product_is_news_when_its_status_changes(before, after):
 def test_a_product_that_is_listed_or_delisted_is_no_news():
     assert of_product(None, product_row("OUT_OF_STOCK")) == ()
     assert of_product(product_row("LOW_STOCK"), None) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        ({}, {"status": ["LOW_STOCK"]}, "status"),
+        ({}, {"status": {"is": "LOW_STOCK"}}, "status"),
+        ({}, {"status": None}, "status"),
+        ({}, {"status": "ON_HOLD"}, "ON_HOLD"),
+        ({"status": ["ACTIVE"]}, {}, "status"),
+        ({"status": "ON_HOLD"}, {}, "ON_HOLD"),
+        ({}, {"stockCount": "9"}, "stockCount"),
+        ({}, {"lowStockThreshold": "5"}, "lowStockThreshold"),
+        ({}, {"backorderLimit": None}, "backorderLimit"),
+        ({}, {"name": 7}, "name"),
+        ({}, {"price": Decimal("12.9")}, "price"),
+    ],
+)
+def test_a_product_that_breaks_the_contract_is_named_and_announces_nothing(before, after, names):
+    with pytest.raises(CannotAnnounceError, match=names) as refused:
+        of_product(product_row(**before), product_row("LOW_STOCK") | after)
+    assert refused.value.code == "UNREADABLE_ROW"
+
+
+def test_a_status_that_stays_is_no_news_whatever_it_is():
+    assert of_product(product_row("ON_HOLD"), product_row("ON_HOLD", stockCount="?")) == ()
+
+
+def test_a_product_without_limits_has_none():
+    row = product_row("LOW_STOCK")
+    del row["lowStockThreshold"], row["backorderLimit"]
+    (event,) = of_product(product_row(), row)
+    assert (event.data["lowStockThreshold"], event.data["backorderLimit"]) == (0, 0)
 
 
 def test_a_number_that_is_not_whole_is_told_as_json_has_it():

@@ -111,6 +111,12 @@ THROTTLED = ServiceError("ThrottlingException", "slow down")
 DENIED = ServiceError("AccessDeniedException", "not authorized")
 
 
+def lines_of(capsys, message):
+    """What was logged under a message."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [line for line in lines if line["message"] == message]
+
+
 def shard_of(request):
     return request["ExpressionAttributeValues"][":shard"]["S"]
 
@@ -174,11 +180,13 @@ def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(sh
     assert shop.sent()[-1] == "late"
 
 
-def test_holds_are_sent_though_nobody_knows_how_many_wait_to_expire(shop):
+def test_holds_are_sent_though_nobody_knows_how_many_wait_to_expire(shop, capsys):
     """Without this right of its role the sweep would say that all is well, and no hold would ever end."""
     shop.hold("o-1", 30)
     shop.refuse("GetQueueAttributes", lambda _: True, DENIED)
     assert shop.sweep()["holds"] == 1
+    (line,) = lines_of(capsys, "SQS did not carry out requests")
+    assert "not authorized" in line["errors"][0]
 
 
 def test_a_hold_that_was_prolonged_is_sent_anew(shop):
@@ -234,8 +242,7 @@ def test_what_sqs_refuses_is_sent_with_the_next_sweep_and_the_log_says_so(shop, 
 
     shop.before = before
     assert shop.sweep()["holds"] == 27
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (line,) = (line for line in lines if line["message"] == "SQS did not carry out requests")
+    (line,) = lines_of(capsys, "SQS did not carry out requests")
     assert line["holds"] == 3
     assert "InternalError" in line["errors"][0]
     shop.before = lambda *_: None

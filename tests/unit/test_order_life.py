@@ -842,7 +842,7 @@ def test_commands_that_come_to_nothing_do_not_keep_a_hold_for_ever(desk, are_hid
     assert desk.status() == status
 
 
-def test_a_hold_does_not_expire_while_nobody_knows_what_waits(desk):
+def test_a_hold_does_not_expire_while_nobody_knows_what_waits_and_the_log_says_so(desk, capsys):
     desk.place(holdSeconds=60)
     desk.wait(61)
     desk.send("Expiry", {"orderId": "o"})
@@ -854,6 +854,9 @@ def test_a_hold_does_not_expire_while_nobody_knows_what_waits(desk):
     desk.tables.before = refuse
     assert desk.deliver("Expiry") == 1
     assert desk.status() == "PENDING"
+    logs = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (line,) = (line for line in logs if line.get("message") == "SQS did not carry out requests")
+    assert "not authorized" in line["errors"][0]
 
 
 def test_commands_are_answered_directly_at_once(desk):

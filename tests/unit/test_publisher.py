@@ -299,6 +299,19 @@ def test_an_unreadable_change_is_parked_whole_and_the_next_ones_go_on():
     assert {found[name].code for name in ("nothing", "", "record-4")} == {"UNREADABLE_ROW"}
 
 
+@pytest.mark.parametrize(("image", "left"), [("OldImage", "NewImage"), ("NewImage", "OldImage")])
+def test_a_change_that_lacks_a_row_is_no_row_that_was_not_there(image, left):
+    record = change(*life("o-1")[:2])
+    del record["dynamodb"][image]
+    world = World()
+    world.handle([record])
+    assert world.bridge.outcomes == []
+    (parked,) = world.parked
+    assert parked.code == "UNREADABLE_ROW"
+    assert image in parked.message
+    assert left in parked.body
+
+
 def test_what_cannot_be_parked_is_not_done():
     world = World()
     world.queue_takes = lambda: False

@@ -4,6 +4,7 @@ import json
 import random
 import zlib
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from inventory_orders.domain.change import OrderLine, OrderRecord
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.rows import (
+    decode,
     encode,
     page_units,
     product_row,
@@ -95,6 +97,15 @@ def test_an_order_with_unreadable_lines_is_corrupt(broken):
     item = encode({name: value for name, value in row.items() if value is not None})
     with pytest.raises(CorruptItemError, match="breaks its table's contract"):
         read_record(item)
+
+
+def test_the_largest_and_the_smallest_number_are_read_and_none_beyond():
+    largest, smallest = "9" * 38 + "0" * 88, "1E-130"
+    row = {"largest": int(largest), "least": -int(largest), "smallest": Decimal(smallest)}
+    assert decode(encode(row)) == row
+    for number in ("1E+126", "-1E+126", "1E+999999999", "Infinity", "NaN"):
+        with pytest.raises((ValueError, ArithmeticError)):
+            decode({"n": {"N": number}})
 
 
 # ---------------------------------------------------------------------- pages

@@ -1,8 +1,8 @@
 """Fuzzing: with any input a handler does not raise and loses nothing, and every error names the field.
 
-Inputs are generated from the handlers' JSON Schemas, and broken in many ways. Another validator (jsonschema) than the
-handlers' decides what is valid. DynamoDB is moto. A fake SQS rejects what SQS rejects. Time passes only in waits.
-Nothing is random: Hypothesis derives its choices from the tests.
+Inputs are generated from the handlers' JSON Schemas, and broken in many ways; so are changes of rows. Another validator
+(jsonschema) than the handlers' decides what is valid. DynamoDB is moto. A fake SQS rejects what SQS rejects. Time passes
+only in waits. Nothing is random: Hypothesis derives its choices from the tests.
 """
 
 import copy
@@ -23,14 +23,16 @@ from moto.backends import get_backend
 from moto.core import DEFAULT_ACCOUNT_ID
 
 from inventory_orders import clock
-from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.announcing.bus import Bus
+from inventory_orders.announcing.publisher import Publisher
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation import runtime, stream_batch
+from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.products.catalogue import Products
@@ -40,6 +42,7 @@ from local.invoke import FakeContext, create_table, function_names, load_handler
 from operations.redrive import CAUSES
 from tests.support.messages import sqs_event
 from tests.support.moto_aws import forget_what_handlers_made
+from tests.support.streams import FakeBridge, change, order_row, product_row
 
 fuzz = settings(
     derandomize=True,
@@ -83,6 +86,12 @@ class StrictSqs:
     def __init__(self):
         self.fails = False
         self.dead_letters = []
+        self.parked = []
+
+    def send_message(self, QueueUrl, MessageBody, MessageAttributes):
+        entry = {"MessageBody": MessageBody, "MessageAttributes": MessageAttributes}
+        assert self.accepts(entry)
+        self.parked.append(entry)
 
     def send_message_batch(self, QueueUrl, Entries):
         assert 1 <= len(Entries) <= 10
@@ -119,9 +128,9 @@ class StrictSqs:
 
 
 class World:
-    """Invokes handlers on the same tables and queues."""
+    """Invokes handlers on the same tables, queues and bus."""
 
-    def __init__(self):
+    def __init__(self, time):
         dynamodb = boto3.client("dynamodb")
         for table in Table:
             create_table(dynamodb, table, table.value)
@@ -133,7 +142,7 @@ class World:
         self._start = {name: copy.deepcopy(table.items) for name, table in self._tables.items()}
         self._before = {name: self.rows(name) for name in self._tables}
         self._handlers = {name: load_handler(name) for name in function_names()}
-        self.sqs = StrictSqs()
+        self.sqs, self.bridge = StrictSqs(), FakeBridge(time)
 
     @staticmethod
     def _place_orders(engine):
@@ -154,6 +163,7 @@ class World:
         for table, items in self._start.items():
             self._tables[table].items = copy.deepcopy(items)
         self.sqs.dead_letters, self.sqs.fails = [], sqs_fails
+        self.sqs.parked, self.bridge.taken = [], []
         logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
         function = "change_orders" if name == "expire_orders" else name
         answer = self._handlers[function].lambda_handler(event, FakeContext(function))
@@ -167,6 +177,10 @@ class World:
     def rows(self, table):
         # Not with the client, which would take most of the time.
         return [item.to_json()["Attributes"] for item in self._tables[table].all_items()]
+
+    def publisher(self):
+        undeliverable = UndeliverableEvents(self.sqs, "undeliverable")
+        return Publisher(Bus(self.bridge, "Bus"), undeliverable.park, SystemClock()), undeliverable
 
     def nothing_was_done(self):
         after = {name: self.rows(name) for name in self._tables}
@@ -194,12 +208,13 @@ def world():
         patch.setattr(logger.registered_handler, "handleError", raise_again)
         forget_what_handlers_made()
         time.seconds = NOW - 3600
-        world = World()
+        world = World(time)
         time.seconds = NOW
         queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
         expiries = Queue("expiries", "dead_letters_of_expiries")
         patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
         patch.setattr(runtime, "expiry_queues", lambda: Queues(world.sqs, expiries))
+        patch.setattr(stream_batch, "publisher", world.publisher)
         yield world
         forget_what_handlers_made()
 
@@ -354,6 +369,69 @@ def bodies(function):
         written(any_json),
         any_text,
     )
+
+
+def order(version, status, **changes):
+    return order_row("o-1", _version=version, status=status, **changes)
+
+
+def product(version, status, **changes):
+    return product_row(status, _version=version, **changes)
+
+
+SHORTAGE = {"productId": "tea", "wanted": 2, "available": 1}
+TOO_LATE = {"at": SOON, "reason": "HOLD_ENDED"}
+PART_OF_IT = {"rt-1": {"quantity": 1, "restock": True, "returnedVersion": 9}}
+RETURNED = [{"productId": "tea", "quantity": 2, "returned": PART_OF_IT}]
+TOMBSTONE = order(1, "CANCELLED", userId=None, items=[])
+CHANGES = {
+    "Orders": [
+        (None, order(2, "PENDING", holdSeconds=900, expiresAt=SOON, attributes={"vip": True})),
+        (None, order(2, "REJECTED", reason="INSUFFICIENT_STOCK", shortage=SHORTAGE)),
+        (None, TOMBSTONE),
+        (TOMBSTONE, order(2, "CANCELLED")),
+        (order(1, "PENDING"), order(2, "CONFIRMED", confirmedAt=SOON)),
+        (order(1, "PENDING"), order(2, "EXPIRED", confirmationRejected=TOO_LATE)),
+        (order(1, "CONFIRMED"), order(2, "FULFILLED", fulfilledAt=SOON, items=RETURNED)),
+    ],
+    "Products": [
+        (product(1, "ACTIVE"), product(2, "LOW_STOCK", name="Tea", price=1290)),
+        (product(1, "LOW_STOCK"), product(2, "OUT_OF_STOCK")),
+        (product(1, "OUT_OF_STOCK"), product(2, "ACTIVE")),
+        (product(1, "LOW_STOCK"), product(2, "DISCONTINUED")),
+    ],
+}
+"""What the stream of a table may hold: a row before a change and after it."""
+
+ATTRIBUTES = st.sampled_from(
+    [
+        *({"S": ""}, {"S": "ON_HOLD"}, {"S": "CANCELLED"}, {"S": "DISCONTINUED"}, {"S": 7}),
+        *({"N": "0"}, {"N": "-1"}, {"N": "0.5"}, {"N": "1E+125"}, {"N": "-1E-130"}, {"N": 2}),
+        *({"N": "9" * 5000}, {"N": "1E+6000"}, {"N": "NaN"}, {"N": "-Infinity"}, {"N": "two"}),
+        *({"NULL": True}, {"BOOL": False}, {"B": "AA=="}, {"SS": ["a"]}, {"NS": ["1"]}),
+        *({"BS": ["AA=="]}, {"L": []}, {"L": [{}]}, {"L": [{"SS": ["a"]}]}, {"L": {}}),
+        *({"M": {}}, {"M": {"": {"L": [{"M": {"": {"B": "AA=="}}}]}}}, {"M": []}, {"X": "a"}, {}),
+    ]
+).map(copy.deepcopy)
+
+
+@st.composite
+def broken_changes(draw, table):
+    """Generate a change of a row that is broken: an attribute, an image, or anything."""
+    record = change(*draw(st.sampled_from(CHANGES[table])))
+    images = record["dynamodb"]
+    name = draw(st.sampled_from(["NewImage", "OldImage"] if "OldImage" in images else ["NewImage"]))
+    attribute = draw(st.sampled_from(sorted(images[name])))
+    how = draw(st.sampled_from(["replace", "replace", "replace", "remove", "without", "break"]))
+    if how == "break":
+        return draw(broken(st.just(record)))
+    if how == "replace":
+        images[name][attribute] = draw(ATTRIBUTES)
+    elif how == "remove":
+        del images[name][attribute]
+    else:
+        del images[name]
+    return record
 
 
 # ------------------------------------------------------------------ expectations
@@ -561,6 +639,18 @@ def check_books(world):
     assert min(stock.values()) >= 0
 
 
+def is_no_news(record):
+    """Whether nobody is to hear of a change: no status is new, or it is a tombstone's, or the shop's own doing."""
+    images = record["dynamodb"]
+    before = {} if record["eventName"] == "INSERT" else images["OldImage"]
+    after = images["NewImage"]
+    was, now = before.get("status", {}), after.get("status", {})
+    if "orderId" in images["Keys"]:
+        tombstone = "userId" not in before | after and "CANCELLED" in now.values()
+        return was == now or tombstone
+    return was == now or "DISCONTINUED" in {*was.values(), *now.values()}
+
+
 def queue_of(function):
     return "expiries" if function == "expire_orders" else "queue"
 
@@ -670,6 +760,45 @@ def test_an_odd_record_loses_nothing(world, function, where, value):
     else:
         assert answer["batchItemFailures"] == [{"itemIdentifier": ""}]
         assert world.nothing_was_done()
+
+
+BEFORE = [
+    change(None, order(1, "PENDING")),
+    change(product(0, "LOW_STOCK"), product(1, "OUT_OF_STOCK")),
+]
+AFTER = [
+    change(order(2, "CONFIRMED"), order(3, "FULFILLED")),
+    change(product(2, "ACTIVE"), product(3, "LOW_STOCK")),
+]
+NEIGHBOURS = {
+    "o-1": ["#1#OrderPlaced", "#3#OrderFulfilled"],
+    "tea": ["#1#ProductOutOfStock", "#3#ProductLowOnStock"],
+}
+"""Ends of the ids of the events that these changes make, by what they are about."""
+
+
+@pytest.mark.parametrize("table", CHANGES)
+@settings(fuzz, max_examples=150)
+@given(data=st.data())
+def test_a_broken_change_is_published_or_parked_and_harms_no_other(world, table, data):
+    record = data.draw(broken_changes(table))
+    world.invoke("publish_events", {"Records": [*BEFORE, record, *AFTER]})
+    outcomes = world.bridge.outcomes
+    for subject, ends in NEIGHBOURS.items():
+        ours = [
+            each for each in outcomes if each.startswith(subject) and each.endswith(tuple(ends))
+        ]
+        assert len(ours) == 2
+        assert all(map(str.endswith, ours, ends)), "in their order"
+    if world.sqs.parked:
+        (parked,) = world.sqs.parked
+        texts = {name: value["StringValue"] for name, value in parked["MessageAttributes"].items()}
+        assert texts["errorCode"] in ("UNREADABLE_ROW", "UNKNOWN_ORDER_STATUS")
+        assert texts["errorMessage"] != "?", "there is a reason"
+        assert parked["MessageBody"] == json.dumps({"record": record}), "whole"
+        assert len(outcomes) == 4
+    elif len(outcomes) == 4:
+        assert is_no_news(record)
 
 
 COMMANDS = [

@@ -91,7 +91,7 @@ _OF_PRODUCT_STATUSES = {
 def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     """The events of one change of an order's row, in their order; without the row before it, of all that the row tells.
 
-    A tombstone, which has no userId, announces nothing; an order that fills one in is new.
+    A tombstone announces nothing; an order that fills one in is new.
 
     Args:
         before: The row before the change; None if there was none.
@@ -100,7 +100,7 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     Raises:
         CannotAnnounceError: The row after the change breaks its table's contract.
     """
-    if after is None or "userId" not in after:
+    if after is None or (_is_tombstone(after) and _is_tombstone(before or after)):
         return ()
     if before is None or "userId" not in before:
         before = {}
@@ -123,6 +123,11 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     return tuple(events)
 
 
+def _is_tombstone(row: Row) -> bool:
+    """Whether a cancellation left the row, which came before its order. Any other row without userId has lost it."""
+    return "userId" not in row and row.get("status") == OrderStatus.CANCELLED
+
+
 def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     """The events of one change of a product's row: at most one.
 
@@ -131,28 +136,39 @@ def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         after: The row after it; None if there is none.
 
     Raises:
-        CannotAnnounceError: The row after the change breaks its table's contract.
+        CannotAnnounceError: The row after the change breaks its table's contract, or the status before it does.
     """
-    if before is None or after is None:
+    if before is None or after is None or before.get("status") == after.get("status"):
         return ()
-    kind = _OF_PRODUCT_STATUSES.get((before.get("status"), after.get("status")))  # type: ignore[arg-type]
+    previous, status = _product_status(before), _product_status(after)
+    kind = _OF_PRODUCT_STATUSES.get((previous, status))
     if kind is None:
         return ()
     product = {
         "productId": _take(after, "productId", str),
-        "status": _take(after, "status", str),
-        "previousStatus": before["status"],
+        "status": status,
+        "previousStatus": previous,
         "version": _version(after),
         "stockCount": _take(after, "stockCount", int),
-        "lowStockThreshold": after.get("lowStockThreshold", 0),
-        "backorderLimit": after.get("backorderLimit", 0),
+        "lowStockThreshold": 0,
+        "backorderLimit": 0,
         "createdAt": _take(after, "createdAt", str),
         "lastUpdatedAt": _take(after, "lastUpdatedAt", str),
-        **{name: after[name] for name in ("name", "price") if name in after},
+        **_optional(after, _OPTIONAL_OF_PRODUCT),
     }
     incarnation = f"{product['productId']}@{product['createdAt']}"
     event_id = f"{incarnation}#{product['version']}#{kind}"
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
+
+
+def _product_status(row: Row) -> ProductStatus:
+    status = _take(row, "status", str)
+    try:
+        return ProductStatus(status)
+    except ValueError:
+        raise CannotAnnounceError(
+            "UNREADABLE_ROW", f"status is {status!a}, which is none of the service's own"
+        ) from None
 
 
 def _order_event(kind: EventType, order: Mapping[str, Any], ending: str = "") -> Event:
@@ -172,7 +188,7 @@ def _status_event(order: Mapping[str, Any]) -> EventType:
 
 
 # Told as they are, where the row has them.
-_OPTIONAL = {
+_OPTIONAL_OF_ORDER = {
     "holdSeconds": int,
     "expiresAt": str,
     "confirmedAt": str,
@@ -181,6 +197,12 @@ _OPTIONAL = {
     "reason": str,
     "shortage": dict,
     "attributes": dict,
+}
+_OPTIONAL_OF_PRODUCT = {
+    "lowStockThreshold": int,
+    "backorderLimit": int,
+    "name": str,
+    "price": int,
 }
 
 
@@ -198,7 +220,7 @@ def order_as_others_see_it(row: Row) -> dict[str, Any]:
         "items": [_item(item) for item in _take(row, "items", list)],
         "createdAt": _take(row, "createdAt", str),
         "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
-        **{name: _take(row, name, kind) for name, kind in _OPTIONAL.items() if name in row},
+        **_optional(row, _OPTIONAL_OF_ORDER),
     }
 
 
@@ -256,6 +278,10 @@ def _take(row: object, name: str, kind: type[T]) -> T:
             "UNREADABLE_ROW", f"{name} is {value!r}, not a {_KINDS[kind]}; repair the item"
         )
     return value
+
+
+def _optional(row: Row, kinds: Mapping[str, type]) -> dict[str, Any]:
+    return {name: _take(row, name, kind) for name, kind in kinds.items() if name in row}
 
 
 _KINDS: Mapping[type, str] = {

@@ -16,7 +16,6 @@ from inventory_orders.errors import PoisonMessageError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.literals import QueueAttributeFilterType
     from mypy_boto3_sqs.type_defs import (
         MessageAttributeValueTypeDef,
         SendMessageBatchRequestEntryTypeDef,
@@ -97,25 +96,6 @@ class Queues:
         return self.standard
 
 
-def waiting(queues: Queues, *, returned_too: bool = True) -> float:
-    """About how many messages of a standard queue are not done with; infinite if SQS does not say.
-
-    Args:
-        queues: The queue is one of them.
-        returned_too: Whether those count that are hidden: they are with the function, or were returned by it.
-    """
-    names: list[QueueAttributeFilterType] = ["ApproximateNumberOfMessages"]
-    if returned_too:
-        names.append("ApproximateNumberOfMessagesNotVisible")
-    try:
-        answer = queues.client.get_queue_attributes(
-            QueueUrl=queues.standard.url, AttributeNames=names
-        )
-    except (BotoCoreError, ClientError):
-        return inf
-    return sum(int(number) for number in answer.get("Attributes", {}).values())
-
-
 class SqsCalls:
     """Calls to SQS within one invocation: bounded by its time, and with a note of what went wrong.
 
@@ -132,6 +112,21 @@ class SqsCalls:
         self._time_left = time_left
         self.errors: list[str] = []
 
+    def waiting(self, *, returned_too: bool = True) -> float:
+        """About how many messages of the standard queue are not done with; infinite if SQS does not say.
+
+        Args:
+            returned_too: Whether those count that are hidden: they are with the function, or were returned by it.
+        """
+        names = ["ApproximateNumberOfMessages"]
+        if returned_too:
+            names.append("ApproximateNumberOfMessagesNotVisible")
+        url = self._queues.standard.url
+        answer = self._call("get_queue_attributes", url, AttributeNames=names)
+        if answer is None:
+            return inf
+        return sum(int(number) for number in answer.get("Attributes", {}).values())
+
     def send_dead_letters(self, poison: Mapping[Message, PoisonMessageError]) -> set[Message]:
         """Send messages to their dead-letter queues, unchanged. Returns those that were not sent."""
         sent: set[Message] = set()
@@ -141,7 +136,7 @@ class SqsCalls:
                     _dead_letter_entry(str(index), message, poison[message])
                     for index, message in enumerate(batch)
                 ]
-                taken = self._call("send_message_batch", url, entries)
+                taken = self._call_in_batch("send_message_batch", url, entries)
                 sent |= {batch[int(entry_id)] for entry_id in taken}
         return poison.keys() - sent
 
@@ -165,7 +160,8 @@ class SqsCalls:
             for index, (body, at) in enumerate(bodies)
         ]
         url = self._queues.standard.url
-        return {int(entry_id) for entry_id in self._call("send_message_batch", url, entries)}
+        taken = self._call_in_batch("send_message_batch", url, entries)
+        return {int(entry_id) for entry_id in taken}
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
         """Hide messages for so many seconds each, from now on.
@@ -182,7 +178,7 @@ class SqsCalls:
                     }
                     for index, message in enumerate(messages[start : start + _ENTRIES_PER_CALL])
                 ]
-                self._call("change_message_visibility_batch", url, entries)
+                self._call_in_batch("change_message_visibility_batch", url, entries)
 
     def _by_queue(
         self, messages: Iterable[Message], url: Callable[[Queue], str]
@@ -192,27 +188,34 @@ class SqsCalls:
             grouped.setdefault(url(self._queues.of(message)), []).append(message)
         return grouped.items()
 
-    def _call(self, operation: str, url: str, entries: Sequence[Any]) -> list[str]:
-        """Make one call. Returns the ids of the entries that SQS took."""
+    def _call_in_batch(self, operation: str, url: str, entries: Sequence[Any]) -> list[str]:
+        """Make one call for several messages. Returns the ids of the entries that SQS took."""
+        answer = self._call(operation, url, Entries=entries) or {}
+        self.errors += [
+            str(entry)
+            for entry in answer.get("Failed", ())
+            if entry.get("Code", "").rsplit(".", 1)[-1] not in _DELIVERY_IS_OVER
+        ]
+        return [entry["Id"] for entry in answer.get("Successful", ())]
+
+    def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
+        """Make one call. Returns what SQS answers, None if it does not."""
         for _ in range(_ATTEMPTS):
             if self._time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
                 self.errors.append(f"no time was left for {operation}")
-                return []
+                return None
             try:
-                answer = getattr(self._queues.client, operation)(QueueUrl=url, Entries=entries)
+                answer: Mapping[str, Any] = getattr(self._queues.client, operation)(
+                    QueueUrl=url, **request
+                )
             except ConnectionClosedError as error:
                 self.errors.append(str(error))
             except (BotoCoreError, ClientError) as error:
                 self.errors.append(str(error))
-                return []
+                return None
             else:
-                self.errors += [
-                    str(entry)
-                    for entry in answer.get("Failed", ())
-                    if entry.get("Code", "").rsplit(".", 1)[-1] not in _DELIVERY_IS_OVER
-                ]
-                return [entry["Id"] for entry in answer.get("Successful", ())]
-        return []
+                return answer
+        return None
 
 
 class Outbox:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import boto3
 
@@ -19,7 +19,7 @@ from inventory_orders.invocation import sqs
 from inventory_orders.invocation.runtime import Settings, named
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
-from inventory_orders.store.rows import KEYS, Row, Table, decode
+from inventory_orders.store.rows import KEYS, Table, decode
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -77,8 +77,10 @@ _OF = {Table.ORDERS: of_order, Table.PRODUCTS: of_product}
 
 def _events_of(record: object) -> tuple[Event, ...]:
     try:
-        change: Mapping[str, Any] = record["dynamodb"]  # type: ignore[index]
-        before, after = _row(change.get("OldImage")), _row(change.get("NewImage"))
+        kind, change = record["eventName"], record["dynamodb"]  # type: ignore[index]
+        # An image that is missing does not say that there was no row: what has changed is not known then.
+        before = None if kind == "INSERT" else decode(change["OldImage"])
+        after = None if kind == "REMOVE" else decode(change["NewImage"])
         (of,) = (of for table, of in _OF.items() if tuple(change["Keys"]) == KEYS[table])
     except (
         KeyError,
@@ -93,10 +95,6 @@ def _events_of(record: object) -> tuple[Event, ...]:
             f"the record holds no change of a row ({type(error).__name__}: {error})",
         ) from error
     return of(before, after)
-
-
-def _row(image: Mapping[str, Any] | None) -> Row | None:
-    return None if image is None else decode(image)
 
 
 def _key(record: object) -> str:

@@ -438,12 +438,19 @@ def _optional_int(item: Item, name: str) -> int:
     return int(value["N"]) if value is not None else 0
 
 
+_TOO_LARGE = Decimal("1E+126")
+"""docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html"""
+
+
 def _plain(value: Mapping[str, Any] | None) -> Any:
     if value is None:
         return None
     kind, content = next(iter(value.items()))
     if kind == "N":
         number = Decimal(content)
+        # DynamoDB has none that is larger. To make an int of one that somebody else made up can take minutes.
+        if not -_TOO_LARGE < number < _TOO_LARGE:
+            raise ValueError("the number is too large")
         return int(number) if number == number.to_integral_value() else number
     if kind == "L":
         return [_plain(element) for element in content]
