@@ -20,7 +20,7 @@ from rich.console import Console
 
 from bench import plan
 from bench.figures import Pace, percentile
-from bench.workloads import REAL_ORDERS, Workload, endless
+from bench.workloads import Workload, endless
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.order import Order
@@ -30,6 +30,7 @@ from local import stack
 from local.demo import place_unpaid, progress_bar, stock_up
 from local.emulator import Emulator
 from local.endpoint import use_embedded
+from local.process import LOGS
 from operations import queues
 from operations.audit import Books, read_books
 from operations.aws import Aws
@@ -68,9 +69,7 @@ def main(
 ) -> None:
     """End holds on an embedded AWS of its own while orders go on, and print the figures."""
     console = Console(highlight=False, stderr=True)
-    made = plan.make(workload, 2_000, seed, REAL_ORDERS)
-    if made is None:
-        raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+    made = plan.named(workload, 2_000, seed)
     orders = unpaid(made, holds, hold_seconds, over, seed)
     try:
         with _deployed(console) as (aws, emulator):
@@ -185,7 +184,7 @@ def _keep_ordering(
             if left != known:
                 changed = now
             if now - changed > _QUIET_SECONDS:
-                raise UserError(f"{left:,} holds do not expire: see .local/logs/emulator.log")
+                raise UserError(f"{left:,} holds do not expire: see {LOGS / 'emulator.log'}")
             note = f"they end in {end - now:.0f} s" if now < end else "orders go on"
             progress.update(bar, completed=holds - left, note=note)
             time.sleep(0.1)

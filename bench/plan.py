@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 from bench import contenders, workloads
 from bench.workloads import Workload
 
@@ -154,3 +156,17 @@ def make(name: str, count: int, seed: int, orders: Path) -> Workload | None:
         "sell-out": workloads.sell_out,
     }
     return makers[name](count, seed)
+
+
+def named(name: str, count: int, seed: int) -> Workload:
+    """Make the workload that somebody has named on a command line, real orders from their usual file.
+
+    Raises:
+        BadParameter: There is none of that name, or no such file.
+    """
+    if name not in WORKLOADS:
+        raise typer.BadParameter(f"{name} is no workload; there are {', '.join(WORKLOADS)}")
+    made = make(name, count, seed, workloads.REAL_ORDERS)
+    if made is None:
+        raise typer.BadParameter(f"{workloads.REAL_ORDERS} does not exist")
+    return made

@@ -10,7 +10,6 @@ import typer
 from bench import plan
 from bench.simulator import engine
 from bench.simulator.engine import Conditions
-from bench.workloads import REAL_ORDERS
 from simulated_aws.latency import LATENCIES
 
 HEAD = (
@@ -38,9 +37,7 @@ def main(
     typer.echo(HEAD)
     for count in map(int, workers.split(",")):
         began = process_time()
-        made = plan.make(workload, engine.supply(contender, count, rounds), seed, REAL_ORDERS)
-        if made is None:
-            raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+        made = plan.named(workload, engine.supply(contender, count, rounds), seed)
         conditions = Conditions(LATENCIES[latency], window, lanes)
         cell = engine.run(contender, made, count, seed, conditions)
         mean = 1000 * count * cell.batch / cell.orders_per_second

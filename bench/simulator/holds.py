@@ -32,7 +32,7 @@ from bench.simulator.engine import (
     Simulation,
     Worker,
 )
-from bench.workloads import CREATED_AT, REAL_ORDERS, Workload, with_depth
+from bench.workloads import CREATED_AT, Workload, with_depth
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import EXPIRY_SHARDS, expiry_shard
 from local.invoke import load_handler
@@ -308,9 +308,7 @@ def main(
 ) -> None:
     """Simulate holds that end together while orders go on, and print the figures."""
     typer.echo(f"workers {Pace.HEAD}      sent deliveries conflicts  clean  cpu s")
-    made = plan.make(workload, 2_000, seed, REAL_ORDERS)
-    if made is None:
-        raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+    made = plan.named(workload, 2_000, seed)
     made = with_depth(made, inf, 0.0, seed)
     for count in map(int, workers.split(",")):
         began = process_time()

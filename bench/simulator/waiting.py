@@ -34,7 +34,7 @@ from bench.simulator.engine import (
     Simulation,
     Worker,
 )
-from bench.workloads import REAL_ORDERS, Workload, endless
+from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
 from local.invoke import load_handler, read_event
@@ -347,9 +347,7 @@ def main(
     """Simulate clients that wait for their answers, and print the figures."""
     clean = True
     for name in workload.split(","):
-        made = plan.make(name, _ORDERS, seed, REAL_ORDERS)
-        if made is None:
-            raise typer.BadParameter(f"{REAL_ORDERS} does not exist")
+        made = plan.named(name, _ORDERS, seed)
         typer.echo(f"{made.title}\n{HEAD}")
         for count in map(int, clients.split(",")):
             for way in ways.split(","):

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import islice
 
 import pytest
+import typer
 
 from bench import plan, workloads
 from inventory_orders.messages.parse import parse_order
@@ -128,3 +129,12 @@ def test_a_short_run_measures_all_on_the_hot_product_and_three_elsewhere():
         )
     )
     assert chosen == [plan.Step("embedded", "atomic", "zipf", 3)]
+
+
+def test_a_workload_that_does_not_exist_is_a_mistake_on_the_command_line(monkeypatch, tmp_path):
+    assert plan.named("hot", 3, 1).name == "hot"
+    with pytest.raises(typer.BadParameter, match="nope is no workload; there are hot, zipf"):
+        plan.named("nope", 3, 1)
+    monkeypatch.setattr(workloads, "REAL_ORDERS", tmp_path / "orders.csv")
+    with pytest.raises(typer.BadParameter, match=r"orders\.csv does not exist"):
+        plan.named("real", 3, 1)
