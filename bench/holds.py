@@ -25,22 +25,18 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.store.rows import Row
 from local import stack
-from local.demo import place_unpaid, progress_bar, stock_up
+from local.demo import Patience, place_unpaid, progress_bar, stock_up
 from local.emulator import Emulator
 from local.endpoint import use_embedded
-from local.process import LOGS
 from operations import queues
 from operations.audit import Books, read_books
-from operations.aws import Aws
+from operations.aws import Aws, holds
 from operations.errors import UserError
 from operations.orders_file import OrderMessage
 
 _BEFORE_SECONDS = 20.0
 _LEAST_WAITING = 1_000
-_HELD = "held-"
-_QUIET_SECONDS = 90.0
 
 
 class StoppedClock(SystemClock):
@@ -54,7 +50,7 @@ class StoppedClock(SystemClock):
 
 
 def main(
-    holds: Annotated[int, typer.Option(min=1, help="how many end")] = 10_000,
+    count: Annotated[int, typer.Option("--holds", min=1, help="how many end")] = 10_000,
     over: Annotated[
         int, typer.Option(min=0, help="seconds that their ends are spread over; 0: all at once")
     ] = 0,
@@ -70,15 +66,15 @@ def main(
     """End holds on an embedded AWS of its own while orders go on, and print the figures."""
     console = Console(highlight=False, stderr=True)
     made = plan.named(workload, 2_000, seed)
-    orders = unpaid(made, holds, hold_seconds, over, seed)
+    orders = never_paid(made, count, hold_seconds, over, seed)
     try:
         with _deployed(console) as (aws, emulator):
             began, books = _measure(aws, emulator, console, made, orders, hold_seconds, seed)
     except UserError as error:
         console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
         raise typer.Exit(1) from None
-    clean = is_clean(books, holds)
-    pace, late = figures_of(books, orders, began, hold_seconds)
+    clean = is_clean(books, orders)
+    pace, late = figures_of(books, orders, began)
     typer.echo(f"{Pace.HEAD} late p50    p99  clean")
     typer.echo(f"{pace.row()} {percentile(late, 50):8.1f} {percentile(late, 99):6.1f} {clean!s:>6}")
     raise typer.Exit(0 if clean else 1)
@@ -122,10 +118,14 @@ def _measure(
         return began, read_books(aws)
 
 
-def figures_of(
-    books: Books, unpaid: Iterable[Order], began: float, hold_seconds: int
-) -> tuple[Pace, list[float]]:
-    """Compute the pace, and for how many seconds each hold outlasted its end."""
+def figures_of(books: Books, unpaid: Iterable[Order], began: float) -> tuple[Pace, list[float]]:
+    """Compute the pace, and for how many seconds each hold outlasted its end.
+
+    Args:
+        books: The tables at the end.
+        unpaid: The orders whose holds have ended.
+        began: The Unix second in which they were placed.
+    """
     ends = {order.order_id: began + (order.default_hold or 0) for order in unpaid}
     ordered, expired, late = [], [], []
     for order_id, row in books.orders.items():
@@ -134,16 +134,18 @@ def figures_of(
             late.append(expired[-1] - ends[order_id])
         else:
             ordered.append(_moment(row["createdAt"]))
-    end = began + hold_seconds
+    end = min(ends.values())
     return Pace.of(sorted(ordered), sorted(expired), end - _BEFORE_SECONDS, end), late
 
 
-def unpaid(workload: Workload, holds: int, hold_seconds: int, over: int, seed: int) -> list[Order]:
+def never_paid(
+    workload: Workload, count: int, hold_seconds: int, over: int, seed: int
+) -> list[Order]:
     """Make orders that nobody will pay. They want what the orders of a workload want.
 
     Args:
         workload: Those orders.
-        holds: How many.
+        count: How many.
         hold_seconds: When the first hold ends.
         over: So many seconds later the last one does.
         seed: Of the choice.
@@ -152,12 +154,12 @@ def unpaid(workload: Workload, holds: int, hold_seconds: int, over: int, seed: i
     wanted = [workload.quantities(order_id) for order_id in workload.bodies]
     return [
         Order.of(
-            f"{_HELD}{number:07}",
+            f"held-{number:07}",
             f"user-{number}",
             list(chance.choice(wanted).items()),
-            default_hold=hold_seconds + number * over // max(1, holds - 1),
+            default_hold=hold_seconds + number * over // max(1, count - 1),
         )
-        for number in range(holds)
+        for number in range(count)
     ]
 
 
@@ -166,56 +168,43 @@ def _keep_ordering(
     emulator: Emulator,
     console: Console,
     workload: Workload,
-    holds: int,
+    count: int,
     end: float,
     seed: int,
 ) -> None:
     """Send orders until the last hold has expired, always so many that some wait, and wait for the last of them."""
     orders = (OrderMessage(body, order_id, "", "") for order_id, body, _ in endless(workload, seed))
-    left, changed = holds, end
+    left, patience = count, Patience()
     with progress_bar(console) as progress:
-        bar = progress.add_task("Expired", total=holds, note="")
+        bar = progress.add_task("Expired", total=count, note="")
         while left:
             emulator.check()
             if queues.depth(aws, queues.STANDARD).waiting < _LEAST_WAITING:
                 queues.send(aws, queues.STANDARD, islice(orders, _LEAST_WAITING // 2))
-            now = time.time()
-            known, left = left, _left(aws) if now > end else holds
-            if left != known:
-                changed = now
-            if now - changed > _QUIET_SECONDS:
-                raise UserError(f"{left:,} holds do not expire: see {LOGS / 'emulator.log'}")
-            note = f"they end in {end - now:.0f} s" if now < end else "orders go on"
-            progress.update(bar, completed=holds - left, note=note)
+            note = f"they end in {end - time.time():.0f} s"
+            if time.time() > end:
+                left, note = _left(aws), "orders go on"
+                patience.look(left, left)
+            progress.update(bar, completed=count - left, note=note)
             time.sleep(0.1)
     with console.status("Waiting for the last orders"):
-        while queues.depth(aws, queues.STANDARD).total:
+        while waiting := queues.depth(aws, queues.STANDARD).total:
             emulator.check()
+            patience.look(waiting, waiting)
             time.sleep(0.1)
 
 
 def _left(aws: Aws) -> int:
-    """How many holds have not expired. If their queue has any, that is quick to say, and disturbs nobody."""
-    if waiting := queues.depth(aws, queues.EXPIRIES).total:
-        return waiting
-    pages = aws.dynamodb.get_paginator("scan").paginate(
-        TableName=aws.outputs["OrdersTableName"], IndexName="byExpiry", Select="COUNT"
-    )
-    return sum(page["Count"] for page in pages)
+    """How many holds have not expired. Their queue is asked first: to count them in the index disturbs the others."""
+    return queues.depth(aws, queues.EXPIRIES).total or holds(aws)
 
 
-def is_clean(books: Books, holds: int) -> bool:
+def is_clean(books: Books, unpaid: Iterable[Order]) -> bool:
     """Whether each hold has expired once, and every unit is explained."""
-    held = [row for row in books.orders.values() if _is_hold(row)]
-    return (
-        len(held) == holds
-        and all((row["status"], row["_version"]) == (OrderStatus.EXPIRED, 2) for row in held)
-        and all(account.difference == 0 for account in books.accounts)
-    )
-
-
-def _is_hold(row: Row) -> bool:
-    return str(row["orderId"]).startswith(_HELD)
+    rows = [books.orders.get(order.order_id, {}) for order in unpaid]
+    return all(
+        (row.get("status"), row.get("_version")) == (OrderStatus.EXPIRED, 2) for row in rows
+    ) and all(account.difference == 0 for account in books.accounts)
 
 
 def _moment(text: object) -> float:

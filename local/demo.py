@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import random
 import time
 import uuid
@@ -34,6 +35,7 @@ from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Row, read_order
 from local import STATE, sample_orders
 from local.emulator import Emulator
+from local.process import LOGS
 from local.shop import Shop, percentile
 from operations import emf, orders_file, queues
 from operations.audit import Account, Books, read_books
@@ -378,7 +380,7 @@ def progress_bar(console: Console) -> Progress:
     )
 
 
-class _Patience:
+class Patience:
     """Gives up when nothing has moved for a while."""
 
     def __init__(self) -> None:
@@ -396,8 +398,8 @@ class _Patience:
             self._seen, self._since = value, now
         elif now - self._since > _QUIET_SECONDS:
             raise UserError(
-                f"{waiting} messages have been waiting for {_QUIET_SECONDS} s; see `.venv/bin/inventory-orders status` "
-                "and .local/logs/emulator.log"
+                f"{waiting:,} messages have been waiting for {_QUIET_SECONDS} s; see `.venv/bin/inventory-orders status` "
+                f"and {os.path.relpath(LOGS / 'emulator.log')}"
             )
 
 
@@ -407,7 +409,7 @@ def _waiting(aws: Aws) -> int:
 
 def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -> None:
     """Wait until the order queues are empty: what others sent before would count as this run's work."""
-    patience = _Patience()
+    patience = Patience()
     with console.status("Waiting for the messages that were sent before"):
         while waiting := _waiting(aws):
             emulator.check()
@@ -436,7 +438,7 @@ def _send_and_watch(
         ]
         bar = progress.add_task("Orders", total=total, note="")
         began = time.monotonic()
-        patience = _Patience()
+        patience = Patience()
         while True:
             emulator.check()
             done = all(future.done() for future in sending)

@@ -41,7 +41,7 @@ from local.process import LOGS  # noqa: E402
 from local.shop import percentile  # noqa: E402
 from operations import emf, queues  # noqa: E402
 from operations.audit import Books, read_books, read_rows  # noqa: E402
-from operations.aws import Aws  # noqa: E402
+from operations.aws import Aws, holds  # noqa: E402
 from operations.errors import UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
 from tests.soak.accounting import Ledger, Sent, Tables, account  # noqa: E402
@@ -153,14 +153,6 @@ def sweep(aws: Aws, over: threading.Event) -> None:
         aws.functions.invoke(
             FunctionName=aws.outputs["SweepFunctionName"], Payload=b'{"action": "sweep"}'
         )
-
-
-def holds(aws: Aws) -> int:
-    """How many orders are held and not paid."""
-    found = aws.dynamodb.scan(
-        TableName=aws.outputs["OrdersTableName"], IndexName="byExpiry", Select="COUNT"
-    )
-    return found["Count"]
 
 
 def soak(
