@@ -118,6 +118,18 @@ def first_of_each(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
+def overtaken(ids: Sequence[str]) -> list[str]:
+    """Ids of the events that came, for the first time, after a later one of their subject."""
+    latest: dict[str, int] = {}
+    found = []
+    for event_id in first_of_each(ids):
+        subject, version, _ = event_id.split("#")
+        if int(version) < latest.get(subject, 0):
+            found.append(event_id)
+        latest[subject] = max(int(version), latest.get(subject, 0))
+    return found
+
+
 def refused_call(code: str, status: int = 400) -> ClientError:
     """The answer to a call that is refused as a whole."""
     answer = {

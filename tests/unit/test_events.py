@@ -278,7 +278,7 @@ def test_every_event_keeps_to_its_schema(validator):
 
 def test_a_probe_keeps_to_its_schema(validator):
     clock = FakeClock()
-    bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("InternalFailure", "no"))
+    bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("MalformedDetail", "no"))
     publisher = Publisher(Bus(bridge, "Bus"), lambda _: True, clock)
     publisher.publish(of_order(None, PLACED), Deadline.after(60, clock))
     probe = bridge.taken[0]

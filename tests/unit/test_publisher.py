@@ -3,17 +3,17 @@
 import json
 import random
 import sys
-from collections import defaultdict
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
 
 from inventory_orders.announcing.bus import MOST_BYTES, MOST_ENTRIES, Bus, Entry, calls_of
 from inventory_orders.announcing.publisher import (
     EVENT_TOO_LARGE,
     MOST_REFUSALS,
     PROBE,
+    RETRYABLE_SECONDS,
     Publisher,
     Undeliverable,
     Unreadable,
@@ -35,10 +35,12 @@ from tests.support.streams import (
     first_of_each,
     now_of,
     order_row,
+    overtaken,
     refused_call,
 )
 
 FAILURE = ("InternalFailure", "something is wrong")
+FINAL = ("MalformedDetail", "this is no JSON")
 THROTTLED = ("ThrottlingException", "slow down")
 SECONDS = 23
 STATUSES = ("PENDING", "CONFIRMED", "FULFILLED")
@@ -87,6 +89,12 @@ def life(order_id, at="2026-01-01T00:00:00.000000+00:00"):
     ]
 
 
+def stories(order_id, at):
+    """The events of an order that happened at one time."""
+    rows = life(order_id, at)
+    return [e for step, row in enumerate(rows) for e in of_order(rows[step - 1] if step else None, row)]
+
+
 def events_of(*order_ids):
     lives = [life(order_id) for order_id in order_ids]
     return [
@@ -104,14 +112,6 @@ def ids_of(order_id):
 
 def all_ids(order_ids):
     return [event_id for order_id in order_ids for event_id in ids_of(order_id)]
-
-
-def in_order(ids):
-    """Whether each order's events came in the order of their versions, once duplicates are dropped."""
-    versions = defaultdict(list)
-    for order_id, version, _ in (event_id.split("#") for event_id in first_of_each(ids)):
-        versions[order_id].append(int(version))
-    return all(found == sorted(found) for found in versions.values())
 
 
 def refusing(event_id, answer, times=10**9):
@@ -165,11 +165,19 @@ def test_a_lost_answer_is_no_answer_and_the_event_is_sent_again():
     assert report.published == ids_of("o-1")
 
 
-def test_one_event_that_is_refused_for_ever_is_parked_whole_and_its_order_goes_on():
-    world = World(refusing("o-1#2#OrderConfirmed", FAILURE))
+# docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
+NOT_RETRYABLE = [
+    *("AccessDeniedException", "InvalidAccountIdException", "InvalidArgument", "MalformedDetail"),
+    *("NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException", "RedactionFailure"),
+]
+
+
+@pytest.mark.parametrize("code", NOT_RETRYABLE)
+def test_one_event_that_aws_calls_not_retryable_is_parked_whole_and_its_order_goes_on(code):
+    world = World(refusing("o-1#2#OrderConfirmed", (code, "no")))
     report = world.publish(*events_of("o-1", "o-2"))
     (parked,) = report.undeliverable
-    assert (parked.id, parked.code, parked.message) == ("o-1#2#OrderConfirmed", *FAILURE)
+    assert (parked.id, parked.code, parked.message) == ("o-1#2#OrderConfirmed", code, "no")
     (event,) = [event for event in events_of("o-1") if event.id == parked.id]
     whole = {"source": SOURCE, "detail-type": "OrderConfirmed", "detail": event.detail()}
     assert json.loads(parked.body) == whole
@@ -179,50 +187,55 @@ def test_one_event_that_is_refused_for_ever_is_parked_whole_and_its_order_goes_o
     assert report.left == 0
 
 
-def test_a_probe_tells_whether_the_bus_is_to_blame_or_the_only_event():
-    (event, *_) = events_of("o-1")
-    world = World(refusing(event.id, FAILURE))
-    assert [parked.id for parked in world.publish(event).undeliverable] == [event.id]
-    assert {e["detail-type"] for e in world.bridge.taken} == {PROBE}
+def raising(error):
+    def judge(event_id, _):
+        if event_id == "o-1#1#OrderPlaced":
+            raise error
 
-    world = World(lambda *_: FAILURE)
+    return judge
+
+
+RETRYABLE = {
+    "InternalFailure": refusing("o-1#1#OrderPlaced", FAILURE),
+    "ThrottlingException": refusing("o-1#1#OrderPlaced", THROTTLED),
+    "NewCode": refusing("o-1#1#OrderPlaced", ("NewCode", "which AWS has invented since")),
+    "ServiceUnavailable": raising(refused_call("ServiceUnavailable", 503)),
+    "ReadTimeoutError": raising(ReadTimeoutError(endpoint_url="https://events")),
+    "EndpointConnectionError": raising(EndpointConnectionError(endpoint_url="https://events")),
+}
+
+
+@pytest.mark.parametrize("code", RETRYABLE)
+def test_what_is_retryable_counts_against_an_event_only_when_it_is_an_hour_old(code):
+    world = World(RETRYABLE[code])
+    world.bridge.put_events = undoing(world.bridge)
+    at = now_of(world.clock)
+    news = [event for order_id in ("o-1", "o-2") for event in stories(order_id, at)]
+    while world.clock.seconds < 1_000_000 + RETRYABLE_SECONDS - SECONDS:
+        assert world.publish(*news).left >= 3
+        world.clock.seconds += 300
+    assert world.parked == []
+    world.clock.seconds = 1_000_000 + RETRYABLE_SECONDS
+    assert world.publish(*news).left == 0
+    assert {(parked.id, parked.code) for parked in world.parked} == {("o-1#1#OrderPlaced", code)}
+    assert overtaken(world.bridge.outcomes) == []
+    assert set(world.bridge.outcomes) == {*ids_of("o-1")[1:], *ids_of("o-2")}
+
+
+@pytest.mark.parametrize("refusal", [FAILURE, FINAL, ("AccessDeniedException", "no")])
+def test_a_bus_that_takes_nothing_parks_nothing_however_old_it_is(refusal):
+    world = World(lambda *_: refusal)
     began = world.clock.seconds
-    report = world.publish(event)
-    assert (report.left, report.undeliverable) == (1, [])
+    report = world.publish(*stories("o-1", "1970-01-01T00:00:00+00:00"), *events_of("o-2"))
+    assert (report.left, world.parked) == (6, [])
     assert world.clock.seconds - began < SECONDS / 2, "Lambda waits; the function need not"
 
 
-@pytest.mark.parametrize(
-    "refusal", [("NotAuthorizedForSourceException", "no"), ("AccessDeniedException", "no")]
-)
-def test_who_may_not_publish_at_all_parks_nothing(refusal):
-    world = World(lambda *_: refusal)
-    report = world.publish(*events_of("o-1", "o-2"))
-    assert (report.left, world.parked) == (6, [])
-
-
-def test_refusals_of_an_outage_are_not_held_against_an_event_that_fails_once_more():
-    """Only what is refused while others are taken counts."""
-    world = World()
-    up_at = world.clock.seconds + 1
-
-    def judge(event_id, _):
-        if world.clock.seconds < up_at:
-            return FAILURE
-        return refused_again(event_id, _)
-
-    refused_again = refusing("o-1#1#OrderPlaced", FAILURE, times=MOST_REFUSALS - 1)
-    world.bridge.judge = judge
-    report = world.publish(*events_of("o-1", "o-2"))
-    assert (report.left, world.parked) == (0, [])
-    assert len(report.refusals) > MOST_REFUSALS + 2
-
-
-def test_a_throttled_event_is_never_to_blame():
-    world = World(refusing("o-0#1#OrderPlaced", THROTTLED, times=3 * MOST_REFUSALS))
-    left = [world.publish(*events_of("o-0", "o-1", "o-2")).left for _ in range(3)]
-    assert left == [3, 3, 0]
-    assert world.parked == []
+def test_a_probe_tells_whether_the_bus_is_to_blame_or_the_only_event():
+    (event, *_) = events_of("o-1")
+    world = World(refusing(event.id, FINAL))
+    assert [parked.id for parked in world.publish(event).undeliverable] == [event.id]
+    assert {e["detail-type"] for e in world.bridge.taken} == {PROBE}
 
 
 def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
@@ -239,7 +252,8 @@ def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
     assert [parked.code for parked in report.undeliverable] == ["ValidationException"]
     assert len(report.published) == 14
     assert [len(call) for call in world.sent[:6]] == [5, 1, 1, 1, 1, 1]
-    assert in_order(world.bridge.outcomes)
+    assert sum(call == ["o-3#1#OrderPlaced"] for call in world.sent) == MOST_REFUSALS
+    assert overtaken(world.bridge.outcomes) == []
 
 
 def undoing(bridge):
@@ -250,7 +264,7 @@ def undoing(bridge):
         before = list(bridge.taken)
         try:
             return put(Entries=Entries)
-        except ClientError:
+        except (ClientError, BotoCoreError):
             bridge.taken[:] = before
             raise
 
@@ -344,9 +358,9 @@ def test_delays_are_from_the_change_until_it_is_taken():
 # ---------------------------------------------------------------------- in the large
 
 
-def records_of(*order_ids):
+def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
     """A stream of the lives of orders, each in its order, all of them mixed."""
-    chance, left = random.Random(5), {order_id: life(order_id) for order_id in order_ids}
+    chance, left = random.Random(5), {order_id: life(order_id, at) for order_id in order_ids}
     before, records = {}, []
     while left:
         order_id = chance.choice(sorted(left))
@@ -379,15 +393,14 @@ def test_whoever_is_killed_around_a_call_the_redelivery_makes_the_same_events(ca
     world.handle(records)
     ids = first_of_each(world.bridge.outcomes)
     assert sorted(ids) == sorted(all_ids(orders))
-    assert in_order(ids)
+    assert overtaken(ids) == []
 
 
-def test_an_hour_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shard():
-    orders = [f"o-{number}" for number in range(60)]
+def test_hours_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shard():
+    orders = [f"o-{number}" for number in range(30)]
     bad = "o-7#2#OrderConfirmed"
     world = World()
-    began = world.clock.seconds
-    up_at = began + 3600
+    up_at = world.clock.seconds + 3 * 3600
 
     def judge(event_id, _):
         down = world.clock.seconds < up_at
@@ -395,25 +408,49 @@ def test_an_hour_without_the_bus_and_one_bad_event_lose_nothing_and_stop_no_shar
 
     world.bridge.judge = judge
     shard = Shard(world.clock, world.handle)
-    shard.poll(records_of(*orders))
+    shard.poll(records_of(*orders, at=now_of(world.clock)))
     assert {parked.id for parked in world.parked} == {bad}
     assert shard.given_up == []
     ids = first_of_each(world.bridge.outcomes)
     assert sorted([*ids, bad]) == sorted(all_ids(orders))
-    assert in_order(ids)
+    assert overtaken(ids) == []
     assert shard.invocations > 100, "it was repeated, and halved"
     assert world.clock.seconds < up_at + 120, "the shard is done soon after the bus is back"
 
 
-def test_a_bus_that_fails_every_third_time_loses_nothing_and_parks_nothing():
+def brown_out(world, kind, share):
+    """Make a share of entries, calls or connections fail; of these half before, and half after the bus has taken all."""
     chance = random.Random(11)
-    world = World(lambda *_: FAILURE if chance.random() < 0.34 else None)
+    calls = (refused_call("InternalFailure", 500), refused_call("ThrottlingException"))
+    connections = (ReadTimeoutError(endpoint_url="x"), EndpointConnectionError(endpoint_url="x"))
+
+    def crash(_, moment):
+        if kind == "call" and moment == "before" and chance.random() < share:
+            raise chance.choice(calls)
+        # Twice the chance to fail in one call.
+        if kind == "connection" and chance.random() < 1 - (1 - share) ** 0.5:
+            raise chance.choice(connections)
+
+    world.bridge.crash = crash
+    if kind == "entry":
+        world.bridge.judge = lambda *_: FAILURE if chance.random() < share else None
+
+
+@pytest.mark.parametrize("age", [0, 7200])
+@pytest.mark.parametrize("share", [0.7, 0.9])
+@pytest.mark.parametrize("kind", ["entry", "call", "connection"])
+def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
+    """Not even in what an outage of two hours has left."""
+    world = World()
+    brown_out(world, kind, share)
     orders = [f"o-{number}" for number in range(100)]
+    records = records_of(*orders, at=now_of(world.clock))
+    world.clock.seconds += age
     shard = Shard(world.clock, world.handle)
-    shard.poll(records_of(*orders))
-    assert world.parked == []
+    shard.poll(records)
+    assert (world.parked, shard.given_up) == ([], [])
     assert set(world.bridge.outcomes) == set(all_ids(orders))
-    assert in_order(world.bridge.outcomes)
+    assert overtaken(world.bridge.outcomes) == []
 
 
 def test_the_poller_gives_up_what_is_too_old_so_the_shard_goes_on():

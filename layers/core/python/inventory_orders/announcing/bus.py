@@ -24,11 +24,18 @@ MOST_ENTRIES = 10
 MOST_BYTES = 262_144
 """All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html."""
 
-# Codes that say nothing about the event: nobody is let in at this rate, or by this role.
-# docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
-_NOT_THE_EVENT = {"ThrottlingException", "Throttling", "RequestLimitExceeded"}
+# What AWS calls not retryable: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
+_NOT_RETRYABLE = {
+    "AccessDeniedException",
+    "InvalidAccountIdException",
+    "InvalidArgument",
+    "MalformedDetail",
+    "NotAuthorizedForDetailTypeException",
+    "NotAuthorizedForSourceException",
+    "RedactionFailure",
+}
 
-# What a call gets as a whole, though one of its entries may be to blame.
+# What a call gets as a whole: docs.aws.amazon.com/eventbridge/latest/APIReference/CommonErrors.html
 _INVALID_CALL = {"ValidationException", "ValidationError", "InvalidParameterValue", "413"}
 
 
@@ -70,17 +77,17 @@ class Refusal:
     Attributes:
         code: EventBridge's, or the name of the client's exception.
         message: In words.
-        alone: Whether the entry has to be sent alone, to find out whether it is to blame.
+        is_shared: Whether the whole call was refused, and had other entries, of which one may be to blame.
     """
 
     code: str
     message: str
-    alone: bool = False
+    is_shared: bool = False
 
     @property
-    def may_be_the_events_fault(self) -> bool:
-        """Whether the event itself can be the reason."""
-        return self.code not in _NOT_THE_EVENT
+    def is_retryable(self) -> bool:
+        """Whether the bus may take the same entry later. An unknown code says nothing against it."""
+        return self.code not in _NOT_RETRYABLE | _INVALID_CALL
 
 
 class Bus:
@@ -109,10 +116,9 @@ class Bus:
         try:
             answers = self._client.put_events(Entries=request)["Entries"]
         except ClientError as error:
-            code = error.response["Error"]["Code"]
-            return [Refusal(code, str(error), alone=code in _INVALID_CALL)] * len(entries)
+            return _of_the_call(error.response["Error"]["Code"], error, len(entries))
         except BotoCoreError as error:
-            return [Refusal(type(error).__name__, str(error))] * len(entries)
+            return _of_the_call(type(error).__name__, error, len(entries))
         # A refusal stands among the answers; the call as a whole has succeeded.
         return [
             None
@@ -120,6 +126,10 @@ class Bus:
             else Refusal(answer["ErrorCode"], answer.get("ErrorMessage", ""))
             for answer in answers
         ]
+
+
+def _of_the_call(code: str, error: Exception, entries: int) -> list[Refusal | None]:
+    return [Refusal(code, str(error), is_shared=entries > 1)] * entries
 
 
 def calls_of(entries: Sequence[tuple[Entry, bool]]) -> Iterator[list[int]]:
