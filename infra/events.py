@@ -72,8 +72,9 @@ class Events(Construct):
             # Several batches of a shard at once; one after the other still for each item.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
             parallelization_factor=4,
-            # A batch that fails is repeated, halved, until its records are too old: a stream keeps them for 24 hours.
-            # What is given up then leaves a note of where it was in the stream, and the shard goes on.
+            # A batch that fails is repeated, halved, until its records are too old: a stream keeps them for 24 hours. The
+            # function parks an event that is to blame when it is an hour old. What is given up leaves a note of where it was
+            # in the stream, and the shard goes on.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
             bisect_batch_on_error=True,
             retry_attempts=-1,

@@ -492,7 +492,7 @@ MUTANTS = (
     ),
     _mutant(
         "call that the bus refuses taken for published",
-        *("announcing/bus.py", "return [Refusal(code, str(error), alone=code in _INVALID_CALL)]"),
+        *("announcing/bus.py", "return [Refusal(code, str(error), is_shared=entries > 1)]"),
         "return [None]",
         LIFE_TOLD,
         kind="throttled",

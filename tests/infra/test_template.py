@@ -8,6 +8,7 @@ import pytest
 from aws_cdk.assertions import Template
 
 from infra.queues import MAX_RECEIVE_COUNT
+from inventory_orders.announcing.publisher import RETRYABLE_SECONDS
 from inventory_orders.domain.events import of_product
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.retry import EARLY_DELIVERIES
@@ -175,6 +176,7 @@ def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev
         assert source["BisectBatchOnFunctionError"] is True
         assert source["MaximumRetryAttempts"] == -1
         assert source["MaximumRecordAgeInSeconds"] == 23 * 3600 < 24 * 3600, "a stream keeps that"
+        assert source["MaximumRecordAgeInSeconds"] > 2 * RETRYABLE_SECONDS, "parked before that"
         assert source["DestinationConfig"]["OnFailure"]["Destination"] == undeliverable
         assert "FunctionResponseTypes" not in source, "the embedded AWS would lose events"
     queue = by_name(dev, "AWS::SQS::Queue", "UndeliverableEventsQueue")["Properties"]

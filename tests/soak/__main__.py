@@ -1,8 +1,9 @@
-"""The soak: ten thousand orders and other messages into the deployed stack while its workers are killed and DynamoDB fails.
+"""The soak: ten thousand orders and other messages into the deployed stack while its workers are killed, DynamoDB fails, and
+EventBridge has brown-outs.
 
 Customers hear what is announced and answer with commands. The exit status is 0 only if every message ended in exactly one
-place, the books balance, each row's every status and each change of a product's status was announced and nothing else, and
-faults did happen, to publishers and sweepers too. How late it was announced is only measured: kills and faults delay it.
+place, the books balance, each row's every status and each change of a product's status was announced and nothing else, no
+event was parked or overtaken by a later one of its order, and faults did happen, to publishers and sweepers too. How late it was announced is only measured: kills and faults delay it.
 """
 
 import os
@@ -49,7 +50,8 @@ from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.changes import Change, demanded, read_changes  # noqa: E402
 from tests.soak.customer import Customers, differences  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
-from tests.support.faults import Fault, FaultyProxy, Shares  # noqa: E402
+from tests.support.faults import BrownOut, Fault, FaultyBus, FaultyProxy, Shares  # noqa: E402
+from tests.support.streams import overtaken  # noqa: E402
 
 SUMMARY = ROOT / ".local" / "soak.json"
 SHARES = Shares(throttled=0.08, server_error=0.03, conflict=0.04, lost_response=0.05)
@@ -118,6 +120,8 @@ class Run:
         kills: Number of workers killed, by function.
         faults: Faults of DynamoDB, by kind.
         requests: Number of requests to DynamoDB.
+        brown_outs: What failed in brown-outs of EventBridge, by kind.
+        overtaken: Ids of events that came after a later one of their order.
     """
 
     seconds: float
@@ -125,10 +129,16 @@ class Run:
     kills: Counter[str]
     faults: Counter[Fault]
     requests: int
+    brown_outs: Counter[BrownOut]
+    overtaken: list[str]
 
 
-def prepare(aws: Aws, proxy: FaultyProxy) -> None:
-    """Point the functions at the proxy, and shorten their timeouts."""
+def prepare(aws: Aws, proxy: FaultyProxy, bus: FaultyBus) -> None:
+    """Point the functions at the proxies, and shorten their timeouts."""
+    endpoints = {
+        "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint,
+        "AWS_ENDPOINT_URL_EVENTBRIDGE": bus.endpoint,
+    }
     for name in FUNCTIONS:
         function = aws.outputs[f"{name}FunctionName"]
         settings = aws.functions.get_function_configuration(FunctionName=function)
@@ -136,7 +146,7 @@ def prepare(aws: Aws, proxy: FaultyProxy) -> None:
         aws.functions.update_function_configuration(
             FunctionName=function,
             Timeout=FUNCTION_TIMEOUT_SECONDS,
-            Environment={"Variables": {**variables, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}},
+            Environment={"Variables": variables | endpoints},
         )
         # The new settings are in effect once the function answers.
         event: dict[str, Any] = {"action": "sweep"} if name == "Sweep" else {"Records": []}
@@ -159,6 +169,7 @@ def soak(
     aws: Aws,
     emulator: Emulator,
     proxy: FaultyProxy,
+    bus: FaultyBus,
     work: Workload,
     customers: Customers,
     seed: int,
@@ -221,7 +232,11 @@ def soak(
         for future in sending:
             future.result()
     seconds = time.monotonic() - began
-    return Run(seconds, waiting, killer.kills, Counter(proxy.counts), proxy.requests)
+    return Run(
+        *(seconds, waiting, killer.kills),
+        *(Counter(proxy.counts), proxy.requests),
+        *(Counter(bus.counts), overtaken(bus.taken)),
+    )
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[queues.DeadLetter]:
@@ -288,6 +303,7 @@ def summary(
     log = (LOGS / "emulator.log").read_text("utf-8", "replace")
     failed_invocations = log.count("failed processing SQS batch")
     faults = {fault.value: run.faults[fault] for fault in Fault}
+    brown_outs = {kind.value: run.brown_outs[kind] for kind in BrownOut}
     lost_one = {name for name in FUNCTIONS if run.kills[aws.outputs[f"{name}FunctionName"]]}
     harmed = {"PublishEvents", "Sweep"} <= lost_one and failed_invocations > 0
     unannounced = differences(books.orders, (heard.event for heard in customers.heard.values()))
@@ -300,10 +316,10 @@ def summary(
         and unexplained == 0
         and run.waiting == 0
         and harmed
-        and all(faults.values())
+        and all((faults | brown_outs).values())
         and not unannounced
         and told == of_products != set()
-        and undeliverable == on_hold == 0
+        and undeliverable == on_hold == len(run.overtaken) == 0
         and auditor.is_right,
         "seed": seed,
         "seconds": round(run.seconds, 1),
@@ -320,6 +336,7 @@ def summary(
         "productEventsMissing": sorted(of_products - told),
         "productEventsUnexpected": sorted(told - of_products),
         "undeliverableEvents": undeliverable,
+        "overtakenEvents": run.overtaken,
         "holdsLeft": on_hold,
         "inTheTables": dict(sorted(ledger.stored.items())),
         "deadLetters": dict(sorted(ledger.dead.items())),
@@ -338,6 +355,7 @@ def summary(
         "invocationsFailed": failed_invocations,
         "requestsToDynamoDB": run.requests,
         "faults": faults,
+        "brownOuts": brown_outs,
         "messagesReturned": int(sum(emf.values_of(samples, "MessagesReturned"))),
         "ordersReplayed": int(sum(emf.values_of(samples, "OrdersReplayed"))),
     }
@@ -370,6 +388,12 @@ def show(result: dict[str, Any], console: Console) -> None:
             "Faults",
             sum(result["faults"].values()),
             f"{faults} in {result['requestsToDynamoDB']:,} requests",
+        ),
+        (
+            "Brown-outs",
+            sum(result["brownOuts"].values()),
+            ", ".join(f"{count:,} by {kind}" for kind, count in result["brownOuts"].items())
+            + f" failed; {result['undeliverableEvents']} events parked, {len(result['overtakenEvents'])} overtaken",
         ),
         ("Returned", result["messagesReturned"], "and delivered again"),
         (
@@ -427,10 +451,13 @@ def main() -> int:
         customers = Customers(seed)
         report("Stocking the shop")
         stock_up(aws, sample_orders.catalogue(), run_id)
-        with FaultyProxy(emulator.endpoint, SHARES, seed) as proxy:
-            prepare(aws, proxy)
+        with (
+            FaultyProxy(emulator.endpoint, SHARES, seed) as proxy,
+            FaultyBus(emulator.endpoint, seed) as bus,
+        ):
+            prepare(aws, proxy, bus)
             with Auditor(aws, sample_orders.HOT_PRODUCT) as auditor:
-                run = soak(aws, emulator, proxy, work, customers, seed, console)
+                run = soak(aws, emulator, proxy, bus, work, customers, seed, console)
         report("Reading the books")
         books, changes = read_books(aws), list(read_changes(aws))
         ledger, causes = read_ledger(aws, work, customers, books)

@@ -1,11 +1,12 @@
-"""A faulty network: an HTTP proxy in front of DynamoDB, for functions that run in other processes.
+"""A faulty network: HTTP proxies in front of DynamoDB and EventBridge, for functions that run in other processes.
 
-`AWS_ENDPOINT_URL_DYNAMODB` of a deployed function points at it. It listens on loopback only.
+`AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_EVENTBRIDGE` of a deployed function point at them. They listen on loopback only.
 """
 
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import random
 import socket
@@ -13,15 +14,18 @@ import ssl
 import sys
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from local.endpoint import CERTIFICATE
 
-_ERROR = "com.amazonaws.dynamodb.v20120810#"
-_CONNECTION_HEADERS = {"connection", "transfer-encoding", "keep-alive", "date", "server"}
+_HEADERS_OF_ONE_HOP = {
+    *("connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"),
+}
 
 
 class Fault(Enum):
@@ -31,6 +35,14 @@ class Fault(Enum):
     SERVER_ERROR = "server error"
     CONFLICT = "transaction conflict"
     LOST_RESPONSE = "lost response"
+
+
+class BrownOut(Enum):
+    """What fails while EventBridge has a brown-out."""
+
+    ENTRY = "entry"
+    CALL = "call"
+    CONNECTION = "connection"
 
 
 @dataclass(frozen=True)
@@ -57,8 +69,110 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-class FaultyProxy:
-    """Forwards requests to an endpoint, and injects faults into a share of them. Use it as a context manager.
+_JSON = {"Content-Type": "application/x-amz-json-1.0"}
+Answer = tuple[int, Mapping[str, str], bytes]
+"""Status, headers and body."""
+
+
+class _Proxy:
+    """Forwards requests to an endpoint, unless it says otherwise. Use it as a context manager.
+
+    Args:
+        endpoint: URL of the endpoint.
+        seed: Seed of the random numbers.
+
+    Attributes:
+        requests: Requests so far.
+    """
+
+    def __init__(self, endpoint: str, seed: int) -> None:
+        self.requests = 0
+        self._target = urlsplit(endpoint)
+        self._chance = random.Random(seed)
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
+        """Answer a request; None closes the connection without an answer."""
+        return self.forward(path, headers, body)
+
+    def forward(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Forward a request to the endpoint. Returns its response."""
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            if self._target.scheme == "https":
+                trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+                connection = http.client.HTTPSConnection(
+                    self._target.netloc, timeout=30, context=trusted
+                )
+            else:
+                connection = http.client.HTTPConnection(self._target.netloc, timeout=30)
+            self._local.connection = connection
+        connection.request("POST", path, body, dict(headers) | {"Content-Length": str(len(body))})
+        answer = connection.getresponse()
+        kept = {n: v for n, v in answer.headers.items() if n.lower() not in _HEADERS_OF_ONE_HOP}
+        return answer.status, kept, answer.read()
+
+    def hang_up(self) -> None:
+        """Close this thread's connection to the endpoint, if it has one."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                answer = proxy.respond(self.path, dict(self.headers), body)
+                if answer is None:
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                status, headers, content = answer
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def finish(self) -> None:
+                # Each client has its own thread, which ends here.
+                proxy.hang_up()
+                super().finish()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+class FaultyProxy(_Proxy):
+    """DynamoDB with faults.
 
     Args:
         endpoint: URL of the endpoint.
@@ -67,34 +181,22 @@ class FaultyProxy:
 
     Attributes:
         counts: Faults so far, by kind.
-        requests: Requests so far.
     """
 
     def __init__(self, endpoint: str, shares: Shares, seed: int = 0) -> None:
+        super().__init__(endpoint, seed)
         self.shares = shares
         self.counts: Counter[Fault] = Counter()
-        self.requests = 0
-        self._target = urlsplit(endpoint)
-        self._chance = random.Random(seed)
-        self._lock = threading.Lock()
-        self._local = threading.local()
-        self._server = _Server(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
-    @property
-    def endpoint(self) -> str:
-        """Its URL."""
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> FaultyProxy:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
+        target = headers.get("X-Amz-Target", "")
+        fault = self.fate(is_transaction=target.endswith("TransactWriteItems"))
+        if fault is None:
+            return self.forward(path, headers, body)
+        if fault is Fault.LOST_RESPONSE:
+            self.forward(path, headers, body)
+            return None
+        return self.error_response(fault, body)
 
     def fate(self, *, is_transaction: bool) -> Fault | None:
         """Draw what happens to the next request, and count it."""
@@ -113,85 +215,92 @@ class FaultyProxy:
                 draw -= share
             return None
 
-    def error_response(self, fault: Fault, body: bytes) -> tuple[int, bytes]:
-        """Make the HTTP status and body of an error response."""
+    def error_response(self, fault: Fault, body: bytes) -> Answer:
+        """Make an error response."""
         if fault is Fault.SERVER_ERROR:
-            return 500, _error("InternalServerError", "injected")
+            return _error(500, "InternalServerError")
         if fault is Fault.CONFLICT:
             others = len(json.loads(body)["TransactItems"]) - 1
             reasons = [{"Code": "TransactionConflict"}, *[{"Code": "None"}] * others]
-            return 400, _error("TransactionCanceledException", "injected", reasons)
+            return _error(400, "TransactionCanceledException", reasons)
         codes = ("ProvisionedThroughputExceededException", "ThrottlingException")
-        return 400, _error(codes[self.counts[Fault.THROTTLED] % 2], "injected")
-
-    def forward(self, path: str, headers: dict[str, str], body: bytes) -> http.client.HTTPResponse:
-        """Forward a request to the endpoint. Returns the response before its body is read."""
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            if self._target.scheme == "https":
-                trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
-                connection = http.client.HTTPSConnection(
-                    self._target.netloc, timeout=30, context=trusted
-                )
-            else:
-                connection = http.client.HTTPConnection(self._target.netloc, timeout=30)
-            self._local.connection = connection
-        connection.request("POST", path, body, headers)
-        answer: http.client.HTTPResponse = connection.getresponse()
-        return answer
-
-    def hang_up(self) -> None:
-        """Close this thread's connection to the endpoint, if it has one."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                target = self.headers.get("X-Amz-Target", "")
-                fault = proxy.fate(is_transaction=target.endswith("TransactWriteItems"))
-                if fault is not None and fault is not Fault.LOST_RESPONSE:
-                    status, content = proxy.error_response(fault, body)
-                    self._answer(status, {"Content-Type": "application/x-amz-json-1.0"}, content)
-                    return
-                answer = proxy.forward(self.path, dict(self.headers), body)
-                content = answer.read()
-                if fault is Fault.LOST_RESPONSE:
-                    self.close_connection = True
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                kept = {
-                    n: v for n, v in answer.headers.items() if n.lower() not in _CONNECTION_HEADERS
-                }
-                self._answer(answer.status, kept, content)
-
-            def finish(self) -> None:
-                # Each client has its own thread, which ends here.
-                proxy.hang_up()
-                super().finish()
-
-            def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
-                self.send_response(status)
-                for name, value in headers.items():
-                    if name.lower() != "content-length":
-                        self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        return Handler
+        return _error(400, codes[self.counts[Fault.THROTTLED] % 2])
 
 
-def _error(code: str, message: str, reasons: list[dict[str, str]] | None = None) -> bytes:
-    document = {"__type": _ERROR + code, "message": message}
-    return json.dumps(document | ({"CancellationReasons": reasons} if reasons else {})).encode()
+_SHARE_OF_FAILURES = 0.7
+_REQUESTS_OF_A_PERIOD = 30
+
+
+class FaultyBus(_Proxy):
+    """EventBridge with brown-outs: for 30 calls 70 % of the entries fail, for 30 calls none; then of the calls, then of the
+    connections, and again.
+
+    Args:
+        endpoint: URL of the endpoint.
+        seed: Seed of the random numbers.
+
+    Attributes:
+        counts: Failures so far, by kind.
+        taken: Ids of the events that the bus has taken, in their order, duplicates too.
+    """
+
+    def __init__(self, endpoint: str, seed: int = 0) -> None:
+        super().__init__(endpoint, seed)
+        self.counts: Counter[BrownOut] = Counter()
+        self.taken: list[str] = []
+        self._periods = itertools.cycle(itertools.product(BrownOut, (False, True)))
+
+    def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
+        entries = json.loads(body)["Entries"]
+        kind, fails = self._draw(len(entries))
+        if kind is BrownOut.ENTRY or not any(fails):
+            return self._put(path, headers, entries, fails)
+        is_odd = self.counts[kind] % 2 == 1
+        if kind is BrownOut.CALL:
+            return _error(500, "InternalFailure") if is_odd else _error(400, "ThrottlingException")
+        if is_odd:
+            self._put(path, headers, entries, [False] * len(entries))
+        return None
+
+    def _draw(self, entries: int) -> tuple[BrownOut, list[bool]]:
+        """Draw what of the next call fails, and count it: single entries, or all of them together."""
+        with self._lock:
+            if self.requests % _REQUESTS_OF_A_PERIOD == 0:
+                self._period = next(self._periods)
+            kind, is_healthy = self._period
+            self.requests += 1
+            share = 0.0 if is_healthy else _SHARE_OF_FAILURES
+            draws = entries if kind is BrownOut.ENTRY else 1
+            fails = [self._chance.random() < share for _ in range(draws)]
+            self.counts[kind] += sum(fails)
+            return kind, fails * (entries // draws)
+
+    def _put(
+        self, path: str, headers: Mapping[str, str], entries: list[Any], refused: list[bool]
+    ) -> Answer:
+        """Forward the entries that are not refused, if there are any, and answer for all."""
+        code = {"ErrorCode": "InternalFailure", "ErrorMessage": "injected"}
+        left = [entry for entry, is_refused in zip(entries, refused, strict=True) if not is_refused]
+        found: list[Any] = []
+        if left:
+            body = json.dumps({"Entries": left}).encode()
+            status, kept, content = self.forward(path, headers, body)
+            if status != 200:
+                return status, kept, content
+            found = json.loads(content)["Entries"]
+            with self._lock:
+                self.taken += [
+                    json.loads(entry["Detail"])["metadata"]["eventId"]
+                    for entry, answer in zip(left, found, strict=True)
+                    if "ErrorCode" not in answer
+                ]
+        taken = iter(found)
+        answers = [code if is_refused else next(taken) for is_refused in refused]
+        failed = sum("ErrorCode" in answer for answer in answers)
+        return 200, _JSON, json.dumps({"FailedEntryCount": failed, "Entries": answers}).encode()
+
+
+def _error(status: int, code: str, reasons: list[dict[str, str]] | None = None) -> Answer:
+    document = {"__type": code, "message": "injected"}
+    more = {"CancellationReasons": reasons} if reasons else {}
+    return status, _JSON, json.dumps(document | more).encode()

@@ -6,7 +6,12 @@ import sys
 
 import boto3
 import pytest
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+)
 
 from inventory_orders.announcing.bus import MOST_BYTES, MOST_ENTRIES, Bus, Entry, calls_of
 from inventory_orders.announcing.publisher import (
@@ -92,7 +97,9 @@ def life(order_id, at="2026-01-01T00:00:00.000000+00:00"):
 def stories(order_id, at):
     """The events of an order that happened at one time."""
     rows = life(order_id, at)
-    return [e for step, row in enumerate(rows) for e in of_order(rows[step - 1] if step else None, row)]
+    return [
+        e for step, row in enumerate(rows) for e in of_order(rows[step - 1] if step else None, row)
+    ]
 
 
 def events_of(*order_ids):
