@@ -1,9 +1,10 @@
-"""The soak: ten thousand orders and other messages into the deployed stack while its workers are killed, DynamoDB fails, and
-EventBridge has brown-outs.
+"""The soak: ten thousand orders and other messages into the deployed stack while workers, DynamoDB and EventBridge fail.
 
-Customers hear what is announced and answer with commands. The exit status is 0 only if every message ended in exactly one
-place, the books balance, each row's every status and each change of a product's status was announced and nothing else, no
-event was parked or overtaken by a later one of its order, and faults did happen, to publishers and sweepers too. How late it was announced is only measured: kills and faults delay it.
+Workers are killed, DynamoDB throttles, conflicts and loses answers, and EventBridge has brown-outs. Customers hear what is
+announced and answer with commands. The exit status is 0 only if every message ended in exactly one place, the books balance,
+each row's every status and each change of a product's status was announced and nothing else, no event was parked or
+overtaken by a later one of its order, and faults did happen, to publishers and sweepers too. How late it was announced is
+only measured: kills and faults delay it.
 """
 
 import os

@@ -232,8 +232,9 @@ _REQUESTS_OF_A_PERIOD = 30
 
 
 class FaultyBus(_Proxy):
-    """EventBridge with brown-outs: for 30 calls 70 % of the entries fail, for 30 calls none; then of the calls, then of the
-    connections, and again.
+    """EventBridge with brown-outs.
+
+    For 30 calls 70 % of the entries fail, and for 30 calls none; then of the calls, then of the connections, and again.
 
     Args:
         endpoint: URL of the endpoint.

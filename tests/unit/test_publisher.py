@@ -180,7 +180,7 @@ NOT_RETRYABLE = [
 
 
 @pytest.mark.parametrize("code", NOT_RETRYABLE)
-def test_one_event_that_aws_calls_not_retryable_is_parked_whole_and_its_order_goes_on(code):
+def test_an_event_that_is_refused_for_good_is_parked_whole_and_its_order_goes_on(code):
     world = World(refusing("o-1#2#OrderConfirmed", (code, "no")))
     report = world.publish(*events_of("o-1", "o-2"))
     (parked,) = report.undeliverable

@@ -35,7 +35,7 @@ _NOT_RETRYABLE = {
     "RedactionFailure",
 }
 
-# What a call gets as a whole: docs.aws.amazon.com/eventbridge/latest/APIReference/CommonErrors.html
+# What a call gets as a whole.
 _INVALID_CALL = {"ValidationException", "ValidationError", "InvalidParameterValue", "413"}
 
 
