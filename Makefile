@@ -111,8 +111,8 @@ explore: setup ## explore every schedule of two rivals with a fault, 1,000 rando
 soak: setup ## send 10,000 orders and other messages to a separate stack while workers are killed and DynamoDB fails
 	@$(VENV)/bin/python -m tests.soak
 
-bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives; FULL=1 measures everything; ORDERS=FILE adds real orders
-	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ORDERS),--orders $(ORDERS))
+bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives, and go on where a run was interrupted; FULL=1 measures everything, ANEW=1 all again
+	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ANEW),--anew) $(if $(ORDERS),orders=$(ORDERS))
 
 # The dashboard's page is tested in a real browser. Without one those tests are skipped, with a message.
 browser: setup

@@ -2,200 +2,187 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
-from enum import StrEnum
-from itertools import chain
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import contenders, plan, workloads
-from bench.figures import Cell
-from bench.plan import FULL, QUICK, Size, Step
-from local.pattern_costs import Cost
+from bench import RESULTS, studies
+from bench.cells import Cell, Kept, Result, choose
 from operations.errors import UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 screen = Console(highlight=False)
 if not screen.is_terminal:
     # When the output goes to a file it has no width, but the tables need one.
-    screen = Console(highlight=False, width=120)
-
-ContenderName = StrEnum("ContenderName", {name: name for name in contenders.NAMES})  # type: ignore[misc]
-WorkloadName = StrEnum("WorkloadName", {name: name for name in plan.WORKLOADS})  # type: ignore[misc]
-
-
-class EngineName(StrEnum):
-    """The engines that run the contenders."""
-
-    EMBEDDED = "embedded"
-    SIMULATED = "simulated"
+    screen = Console(highlight=False, width=150)
 
 
 @app.command()
 def bench(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STUDY | PARAMETER=VALUE,...]...",
+            help=f"Studies, of {', '.join(studies.NAMES)}; without one {', '.join(studies.USUAL)}. "
+            "And values of parameters, workers=1,8: cells that have them, or all cells with them if none has.",
+            show_default=False,
+        ),
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Measure everything, and for longer.")
     ] = False,
-    orders: Annotated[
-        Path,
-        typer.Option(
-            help="Real orders: one per line, product codes separated by commas; may be compressed (.gz)."
-        ),
-    ] = workloads.REAL_ORDERS,
-    engine: Annotated[
-        list[EngineName] | None, typer.Option(help="Only this engine; can be repeated.")
-    ] = None,
-    contender: Annotated[
-        list[ContenderName] | None,
-        typer.Option(help="Only this contender, on every workload; can be repeated."),
-    ] = None,
-    workload: Annotated[
-        list[WorkloadName] | None, typer.Option(help="Only this workload; can be repeated.")
-    ] = None,
-    workers: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Only this number of workers; can be repeated."),
-    ] = None,
-    overhead: Annotated[bool, typer.Option(help="Also measure cold start and CPU.")] = True,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the orders and of the simulator's randomness.")
-    ] = 1,
+    cells: Annotated[
+        bool, typer.Option("--list", help="List the cells with their parameters, and measure none.")
+    ] = False,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Measure again what was measured before.")
+    ] = False,
 ) -> None:
-    """Compare the service with its alternatives.
+    """Compare the service with its alternatives, or study what it does.
 
-    The results are printed and written to .local/bench.json. A full run also draws the plots in docs/.
+    Each result is kept in .local/bench.jsonl as soon as it is measured, for the code that it was measured with. What is
+    kept is not measured again, so that a run that was interrupted goes on where it ended. A full run without parameters
+    also draws the plots in docs/.
     """
-    # Imported late, so that --help is quick.
-    from bench import goals, report  # noqa: PLC0415
-
-    size = FULL if full else QUICK
-    chosen = (engine or [], contender or [], workload or [], workers or [])
-    steps = list(
-        plan.steps(
-            full=full,
-            engines=[name.value for name in engine or EngineName],
-            only_contenders=[name.value for name in contender or []],
-            only_workloads=[name.value for name in workload or []],
-            only_workers=workers or [],
-        )
-    )
+    names = [word for word in what or [] if "=" not in word] or studies.USUAL
+    given = dict(word.split("=", 1) for word in what or [] if "=" in word)
+    chosen = _choose(names, "full" if full else "short", given)
+    if cells:
+        for cell in chosen:
+            screen.print(str(cell), soft_wrap=True)
+        return
     began = time.monotonic()
-    cells, notes = _measure_cells(steps, size, orders, seed)
-    costs = _measure_overhead(size) if overhead else None
-    compared = None if any(chosen) else _measure_patterns()
-    checked = goals.check(cells, costs)
-    report.show_cells(cells, screen)
-    if costs is not None:
-        report.show_overhead(costs, screen)
-    if compared is not None:
-        report.show_patterns(compared, screen)
-    report.show_goals(checked, screen)
-    written = [report.write_json(cells, costs, checked, notes, compared)]
-    if not any(chosen):
-        written += report.plot(cells)
-    for note in notes:
-        screen.print(f"[yellow]{note}[/]", soft_wrap=True)
-    screen.print(
-        f"\n[dim]{time.monotonic() - began:.0f} s. Written: "
-        f"{', '.join(str(path) for path in written)}[/]",
-        soft_wrap=True,
-    )
-    if any(not cell.clean for cell in cells if cell.contender.startswith("ours")):
+    kept = Kept(RESULTS)
+    if anew:
+        kept.forget(chosen)
+    failed = measure(chosen, kept, screen)
+    right = report(chosen, kept, screen, is_drawn=full and not given)
+    screen.print(f"\n[dim]{time.monotonic() - began:.0f} s. Kept in {RESULTS}[/]", soft_wrap=True)
+    if failed or not right:
         raise typer.Exit(1)
 
 
-def _measure_cells(
-    steps: Sequence[Step], size: Size, orders: Path, seed: int
-) -> tuple[list[Cell], list[str]]:
-    """Measure all cells. Returns the cells, and notes on those that were left out."""
-    cells: list[Cell] = []
-    notes: dict[str, None] = {}
+def _choose(names: Sequence[str], size: str, given: Mapping[str, str]) -> list[Cell]:
+    """List the cells of some studies."""
+    chosen: list[Cell] = []
+    for name in names:
+        if name not in studies.NAMES:
+            raise UserError(f"{name} is no study; there are {', '.join(studies.NAMES)}")
+        values = {parameter: texts.split(",") for parameter, texts in given.items()}
+        chosen += choose(name, studies.study(name), size, values)
+    known = dict.fromkeys(parameter for cell in chosen for parameter in cell.values)
+    for parameter in given.keys() - known.keys():
+        raise UserError(f"{parameter} is no parameter; there are {', '.join(known)}")
+    return chosen
+
+
+def measure(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:
+    """Measure the cells that are not kept. One that fails costs no other. Returns whether any failed."""
+    left = [cell for cell in cells if kept.get(cell) is None]
+    if len(left) < len(cells):
+        console.print(
+            f"{len(cells) - len(left)} of {len(cells)} cells were measured before, with this code. Anew: --anew (make: ANEW=1)"
+        )
+    failed = False
     progress = Progress(
-        TextColumn("{task.description:52}"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[last]}"),
-        console=screen,
+        console=console,
         transient=True,
     )
-    with ExitStack() as stack:
-        stack.enter_context(progress)
-        task = progress.add_task("Starting", total=len(steps), last="")
-        here = [step for step in steps if not step.workload.startswith("real") or orders.is_file()]
-        if len(here) < len(steps):
-            notes[f"Real orders were left out: {orders} does not exist (--orders FILE)."] = None
-        progress.update(task, total=len(here))
-        for step, cell in chain(
-            _embedded(stack, here, size, orders, seed), _simulated(stack, here, size, orders, seed)
-        ):
-            title = contenders.describe(step.contender).title
-            last = "skipped"
-            if cell is not None:
-                cells.append(cell)
-                last = f"{title}: {cell.orders_per_second:,.0f} orders/s"
-            progress.update(
-                task,
-                advance=1,
-                description=f"{step.engine} {step.workload}, {step.workers} workers",
-                last=last,
+    with progress:
+        task = progress.add_task("Starting", total=len(left))
+        try:
+            for cell, run in _run(left):
+                try:
+                    kept.add(cell, run.result())
+                except UserError as error:
+                    failed = True
+                    console.print(f"[bold red]{cell}:[/] {error}", soft_wrap=True)
+                except Exception as error:
+                    failed = True
+                    text = "".join(traceback.format_exception(error))
+                    console.print(f"[bold red]{cell}:[/]", soft_wrap=True)
+                    console.print(text, markup=False, soft_wrap=True)
+                progress.update(task, advance=1, description=str(cell))
+                if not console.is_terminal:
+                    console.print(f"[dim]{cell}[/]", soft_wrap=True)
+        except KeyboardInterrupt:
+            count = sum(kept.get(cell) is not None for cell in cells)
+            console.print(
+                f"Interrupted. {count} of {len(cells)} cells are kept: the same command goes on with the rest."
             )
-            if not screen.is_terminal:
-                screen.print(f"{step.engine} {step.workload}, {step.workers} workers, {last}")
-    return cells, list(notes)
+            raise typer.Exit(130) from None
+    return failed
 
 
-def _embedded(
-    stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
-) -> Iterator[tuple[Step, Cell | None]]:
-    """Measure cells one after the other, because they use real time."""
-    chosen = [step for step in steps if step.engine == "embedded"]
-    if not chosen:
-        return
-    from bench import embedded  # noqa: PLC0415
+def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
+    """Measure cells: first those in real time, one after the other, then as many simulated ones as there are processors."""
+    from bench import embedded  # noqa: PLC0415 - so that --help is quick
 
-    engine = stack.enter_context(embedded.started())
-    for step in chosen:
-        made = plan.make(step.workload, size.orders[step.workload], seed, orders)
-        window = plan.window(step, size)
-        cell = engine.run(step.contender, made, step.workers, seed, window) if made else None
-        yield step, cell
-
-
-def _simulated(
-    stack: ExitStack, steps: Sequence[Step], size: Size, orders: Path, seed: int
-) -> Iterator[tuple[Step, Cell | None]]:
-    """Measure one cell per processor at a time, because they use virtual time."""
-    from bench.simulator import engine  # noqa: PLC0415
-
-    chosen = [step for step in steps if step.engine == "simulated"]
-    pool = stack.enter_context(ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")))
-    simulate = functools.partial(engine.measure, size=size, orders=orders, seed=seed)
-    yield from zip(chosen, pool.map(simulate, chosen), strict=True)
-
-
-def _measure_overhead(size: Size) -> Any:
-    from bench import overhead  # noqa: PLC0415
-
-    with screen.status("Cold start and CPU") as spinner:
-        return overhead.measure(size.repeats, spinner.update)
+    with ExitStack() as stack:
+        stack.callback(embedded.stop)
+        for cell in cells:
+            if not cell.is_simulated:
+                run: Future[Result] = Future()
+                try:
+                    run.set_result(studies.study(cell.study).measure(**cell.values))
+                except Exception as error:
+                    run.set_exception(error)
+                yield cell, run
+    with ExitStack() as stack:
+        # Ctrl-C ends them at once and without a traceback of each.
+        pool = ProcessPoolExecutor(
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_DFL),
+        )
+        stack.callback(pool.shutdown, cancel_futures=True)
+        runs = {
+            pool.submit(studies.study(cell.study).measure, **cell.values): cell
+            for cell in cells
+            if cell.is_simulated
+        }
+        for done in as_completed(runs):
+            yield runs[done], done
 
 
-def _measure_patterns() -> dict[str, Cost]:
-    from bench import embedded, patterns  # noqa: PLC0415
+def report(cells: Sequence[Cell], kept: Kept, console: Console, *, is_drawn: bool) -> bool:
+    """Print what is kept of the cells, and draw the plots if wanted. Returns whether all is right with it."""
+    right = True
+    found = {
+        name: [
+            (cell.values, result)
+            for cell in cells
+            if cell.study == name and (result := kept.get(cell)) is not None
+        ]
+        for name in dict.fromkeys(cell.study for cell in cells)
+    }
+    for name, results in found.items():
+        right = studies.study(name).show(results, console) and right
+    if found.get("contenders"):
+        from bench import goals  # noqa: PLC0415
+        from bench.report import plot  # noqa: PLC0415
+        from bench.studies.contenders import figures_of  # noqa: PLC0415
+        from bench.studies.overhead import Overhead  # noqa: PLC0415
 
-    with screen.status("Decrements and claims among rivals"), embedded.started() as engine:
-        return patterns.measure(engine)
+        figures = figures_of(found["contenders"])
+        goals.show(goals.check(figures, Overhead.of(found.get("overhead", ()))), console)
+        if is_drawn:
+            console.print("Drawn:", *plot(figures), soft_wrap=True)
+    return right
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ and place one order outside of the workload. Returned messages are delivered aga
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import threading
@@ -14,7 +15,6 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from botocore.httpsession import URLLib3Session
 
 from bench import contenders, figures, workloads
 from bench.capacity import Exchange
-from bench.figures import Cell, Observed, Tally
+from bench.figures import Figures, Observed, Tally
 from bench.workloads import Workload
 from infra.settings import MOST_LANES
 from inventory_orders.store.rows import KEYS, Item, Table, decode
@@ -65,15 +65,18 @@ _PRELOADED = [
 ]
 
 
-@contextmanager
-def started() -> Iterator[Engine]:
-    """Start an embedded AWS for the engine, and stop it at the end."""
+@functools.cache
+def engine() -> Engine:
+    """The engine. Its embedded AWS is started when it is asked for first."""
     with emulator.exclusive():
         emulator.stop()
-        running = emulator.start()
-    try:
-        yield Engine(running.endpoint)
-    finally:
+        return Engine(emulator.start().endpoint)
+
+
+def stop() -> None:
+    """Stop the embedded AWS, if it was started."""
+    if engine.cache_info().currsize:
+        engine.cache_clear()
         with emulator.exclusive():
             emulator.stop()
 
@@ -115,7 +118,7 @@ class Engine:
         workers: int,
         seed: int,
         window: float | None = None,
-    ) -> Cell:
+    ) -> Figures:
         """Measure one cell.
 
         Args:

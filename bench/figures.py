@@ -1,7 +1,6 @@
-"""Figures of a cell, from an engine's observations.
+"""The figures of a contender, from an engine's observations.
 
-A cell is one contender with one workload and a number of workers. Everything is counted from requests and tables, so
-the figures mean the same for every contender on both engines.
+Everything is counted from requests and tables, so the figures mean the same for every contender on both engines.
 """
 
 from __future__ import annotations
@@ -113,8 +112,8 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One row of the results. "Per order" means per placed order.
+class Figures:
+    """What was measured of a contender with one workload and a number of workers. "Per order" means per placed order.
 
     Attributes:
         engine: `embedded` or `simulated`.
@@ -196,7 +195,7 @@ def reduce(
     seed: int,
     observed: Observed,
     audited: Audit,
-) -> Cell:
+) -> Figures:
     """Compute the figures of one cell."""
     tally = observed.tally
     answered = {
@@ -224,7 +223,7 @@ def reduce(
     def per_order(total: float) -> float:
         return total / audited.placed if audited.placed else math.nan
 
-    return Cell(
+    return Figures(
         engine=engine,
         contender=contender,
         workload=workload.name,

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.figures import Cell
-from bench.overhead import USUAL, Overhead
+from rich.console import Console
+
+from bench import report
+from bench.figures import Figures
+from bench.studies.overhead import USUAL, Overhead
 
 _MEGABYTE = 1_000_000
 
@@ -31,7 +34,7 @@ class Goal:
     met: bool | None
 
 
-def check(cells: Sequence[Cell], overhead: Overhead | None) -> list[Goal]:
+def check(cells: Sequence[Figures], overhead: Overhead | None) -> list[Goal]:
     """Check all goals, in a fixed order."""
     found = Results(cells)
     goals = [
@@ -57,17 +60,30 @@ def check(cells: Sequence[Cell], overhead: Overhead | None) -> list[Goal]:
     return goals
 
 
+def show(goals: Sequence[Goal], screen: Console) -> None:
+    """Print the goals that were measured, and whether they are met."""
+    shown = report.table("Goals", "figure")
+    for heading in ("goal", "measured", ""):
+        shown.add_column(heading)
+    for goal in goals:
+        if goal.met is None:
+            continue
+        state = "[green]met[/]" if goal.met else "[bold red]not met[/]"
+        shown.add_row(goal.figure, goal.goal, goal.value, state)
+    screen.print(shown)
+
+
 class Results:
     """Finds cells by engine, workload, contender and workers."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
+    def __init__(self, cells: Sequence[Figures]) -> None:
         self._cells = {(c.engine, c.workload, c.contender, c.workers): c for c in cells}
 
-    def get(self, engine: str, workload: str, contender: str, workers: int) -> Cell | None:
+    def get(self, engine: str, workload: str, contender: str, workers: int) -> Figures | None:
         """Find one cell; None if it was not measured."""
         return self._cells.get((engine, workload, contender, workers))
 
-    def all(self, engine: str, workload: str, contender: str) -> list[Cell]:
+    def all(self, engine: str, workload: str, contender: str) -> list[Figures]:
         """List a contender's cells, ordered by workers."""
         return sorted(
             (c for k, c in self._cells.items() if k[:3] == (engine, workload, contender)),
@@ -196,18 +212,22 @@ def _real_orders(found: Results) -> Iterator[Goal]:
 
 
 def _overhead(overhead: Overhead | None) -> Iterator[Goal]:
-    ours = {k: v for k, v in overhead.cold_ms.items() if k != USUAL} if overhead else {}
+    cold = dict(overhead.cold_ms) if overhead else {}
+    usual = cold.pop(USUAL, None)
     yield _at_most(
         "cold start above the bare interpreter, the slowest handler, share of the usual one's",
         0.6,
-        max(ours.values()) / overhead.cold_ms[USUAL] if overhead else None,
+        max(cold.values()) / usual if cold and usual else None,
         percent=True,
     )
-    yield _at_most("the layer, MB", 8, overhead.layer_bytes / _MEGABYTE if overhead else None)
+    layer = overhead and overhead.layer_bytes
+    yield _at_most("the layer, MB", 8, layer / _MEGABYTE if layer else None)
+    warm = overhead.warm_us if overhead else {}
+    ours, powertools = (warm.get(name) for name in ("ours_99", "powertools_batch"))
     yield _at_most(
         "warm CPU per order, batches of 99, share of Powertools'",
         0.25,
-        overhead.warm_us["ours_99"] / overhead.warm_us["powertools_batch"] if overhead else None,
+        ours / powertools if ours and powertools else None,
         percent=True,
     )
 

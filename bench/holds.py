@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import plan
+from bench import workloads
 from bench.figures import Pace, percentile
 from bench.workloads import Workload, endless
 from inventory_orders.clock import SystemClock
@@ -60,12 +60,12 @@ def main(
             min=40, help="when the first ends: time to place them, and for orders to get going"
         ),
     ] = 90,
-    workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "zipf",
+    workload: Annotated[str, typer.Option(help=f"one of {', '.join(workloads.NAMES)}")] = "zipf",
     seed: Annotated[int, typer.Option(help="seed of the orders")] = 0,
 ) -> None:
     """End holds on an embedded AWS of its own while orders go on, and print the figures."""
     console = Console(highlight=False, stderr=True)
-    made = plan.named(workload, 2_000, seed)
+    made = workloads.make(workload, 2_000, seed)
     orders = never_paid(made, count, hold_seconds, over, seed)
     try:
         with _deployed(console) as (aws, emulator):

@@ -1,24 +1,17 @@
-"""Reports the results: tables and plots for people, JSON for programs."""
+"""Tables and plots of the results."""
 
 from __future__ import annotations
 
-import json
 import math
-import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import PLOTS, RESULTS, contenders
-from bench.figures import Cell
-from bench.goals import Goal
-from bench.overhead import USUAL, Overhead
-from local.pattern_costs import RIVALS, Cost
+from bench import PLOTS, contenders
+from bench.figures import Figures
 from operations import prices
 
 _TITLES = {
@@ -40,7 +33,7 @@ _STYLES = {
     "ours_lanes": ("#0072B2", "X"),
 }
 # The panels. All scales are logarithmic, because the contenders differ by orders of magnitude.
-_PANELS: list[tuple[str, Callable[[Cell], float]]] = [
+_PANELS: list[tuple[str, Callable[[Figures], float]]] = [
     ("orders/s", lambda cell: cell.orders_per_second),
     ("write units per order, without the index", lambda cell: cell.write_units),
     ("requests to DynamoDB per order", lambda cell: cell.requests),
@@ -48,12 +41,11 @@ _PANELS: list[tuple[str, Callable[[Cell], float]]] = [
 ]
 
 
-def show_cells(cells: Sequence[Cell], screen: Console) -> None:
+def show_contenders(cells: Sequence[Figures], screen: Console) -> None:
     """Print a table for each engine and workload."""
     for engine, workload in dict.fromkeys((cell.engine, cell.workload) for cell in cells):
         chosen = [cell for cell in cells if (cell.engine, cell.workload) == (engine, workload)]
-        table = _table(f"{_TITLES[workload]}: {_ENGINES[engine]}")
-        table.add_column("contender", no_wrap=True)
+        shown = table(f"{_TITLES[workload]}: {_ENGINES[engine]}", "contender")
         for heading in (
             *(
                 "workers",
@@ -68,10 +60,10 @@ def show_cells(cells: Sequence[Cell], screen: Console) -> None:
             ),
             *("p50 ms", "p99 ms", "USD", ""),
         ):
-            table.add_column(heading, justify="right", no_wrap=True)
+            shown.add_column(heading, justify="right", no_wrap=True)
         for cell in chosen:
-            table.add_row(*_row(cell))
-        screen.print(table, "")
+            shown.add_row(*_row(cell))
+        screen.print(shown, "")
     screen.print(
         "[dim]Requests, writes and reads (capacity units, without the index) and conflicts are per placed order, "
         f"retries per answered one. USD: for a million placed orders, prices of {prices.AS_OF}.[/]\n",
@@ -79,7 +71,7 @@ def show_cells(cells: Sequence[Cell], screen: Console) -> None:
     )
 
 
-def _row(cell: Cell) -> list[str]:
+def _row(cell: Figures) -> list[str]:
     return [
         contenders.describe(cell.contender).title,
         str(cell.workers),
@@ -98,7 +90,7 @@ def _row(cell: Cell) -> list[str]:
     ]
 
 
-def _faults(cell: Cell) -> str:
+def _faults(cell: Figures) -> str:
     faults = {
         "units oversold": cell.oversold,
         "units taken twice": cell.applied_twice,
@@ -108,89 +100,19 @@ def _faults(cell: Cell) -> str:
     return ", ".join([*parts, *([f"{cell.given_up} given up"] if cell.given_up else [])])
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+def table(title: str, first: str) -> Table:
+    """Make an empty table.
+
+    Args:
+        title: Its title.
+        first: Heading of the column with names.
+    """
+    made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    made.add_column(first, no_wrap=True)
+    return made
 
 
-def show_overhead(overhead: Overhead, screen: Console) -> None:
-    """Print cold start, size and CPU."""
-    cold = _table("Cold start: CPU above a bare interpreter")
-    cold.add_column("handler")
-    cold.add_column("ms", justify="right")
-    cold.add_column("of the usual", justify="right")
-    for name, value in overhead.cold_ms.items():
-        share = value / overhead.cold_ms[USUAL]
-        cold.add_row(name if name != USUAL else "the usual handler", f"{value:.0f}", f"{share:.0%}")
-    screen.print(cold, f"The layer: {overhead.layer_bytes / 1e6:.1f} MB unpacked", "")
-    warm = _table("Warm: CPU per order, network stubbed")
-    warm.add_column("handler")
-    warm.add_column("µs", justify="right")
-    for name, value in overhead.warm_us.items():
-        title = "the usual handler" if name == USUAL else contenders.describe(name).title
-        warm.add_row(title, f"{value:,.0f}")
-    screen.print(warm, "")
-
-
-def show_patterns(compared: Mapping[str, Cost], screen: Console) -> None:
-    """Print what the patterns cost that docs/patterns.md compares."""
-    table = _table(f"Patterns among {RIVALS} rivals: {_ENGINES['embedded'].split(',')[0]}, threads")
-    table.add_column("pattern", no_wrap=True)
-    for heading in ("requests", "writes", "conflicts", "lost/batch", "done"):
-        table.add_column(heading, justify="right")
-    for name, cost in compared.items():
-        table.add_row(
-            name,
-            f"{cost.requests:.2f}",
-            f"{cost.write_units:.1f}",
-            f"{cost.conflicts:.2f}",
-            f"{cost.lost_transactions:.2f}",
-            f"{cost.done:,} of {cost.wanted:,}",
-        )
-    screen.print(table, "")
-
-
-def show_goals(goals: Sequence[Goal], screen: Console) -> None:
-    """Print the goals and whether they are met."""
-    table = _table("Goals")
-    for heading in ("figure", "goal", "measured", ""):
-        table.add_column(heading)
-    for goal in goals:
-        state = {True: "[green]met[/]", False: "[bold red]not met[/]", None: "[dim]-[/]"}[goal.met]
-        table.add_row(goal.figure, goal.goal, goal.value, state)
-    screen.print(table)
-
-
-def write_json(
-    cells: Sequence[Cell],
-    overhead: Overhead | None,
-    goals: Sequence[Goal],
-    notes: Sequence[str],
-    compared: Mapping[str, Cost] | None,
-) -> Path:
-    """Write all figures to `.local/bench.json`. An undefined figure, such as one per order without orders, is null."""
-    document = {
-        "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "pricesAsOf": prices.AS_OF,
-        "notes": list(notes),
-        "cells": [_without_nan(asdict(cell)) for cell in cells],
-        "overhead": asdict(overhead) if overhead else None,
-        "patterns": {name: asdict(cost) for name, cost in (compared or {}).items()},
-        "goals": [asdict(goal) for goal in goals],
-    }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", "utf-8")
-    return RESULTS
-
-
-def _without_nan(figures: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in figures.items()
-    }
-
-
-def plot(cells: Sequence[Cell], folder: Path = PLOTS) -> list[Path]:
+def plot(cells: Sequence[Figures], folder: Path = PLOTS) -> list[Path]:
     """Draw the hot product by engine, and the other workloads, as PNG. Returns the files written."""
     written = []
     for engine, title in _ENGINES.items():
@@ -205,7 +127,7 @@ def plot(cells: Sequence[Cell], folder: Path = PLOTS) -> list[Path]:
     return written
 
 
-def _plot_by_workers(cells: Sequence[Cell], title: str, path: Path) -> None:
+def _plot_by_workers(cells: Sequence[Figures], title: str, path: Path) -> None:
     figure, axes = _figure(title)
     for axis, (label, value) in zip(axes, _PANELS, strict=True):
         for name in contenders.NAMES:
@@ -228,7 +150,7 @@ def _plot_by_workers(cells: Sequence[Cell], title: str, path: Path) -> None:
     _save(figure, axes[0], path)
 
 
-def _plot_workloads(cells: Sequence[Cell], title: str, path: Path) -> None:
+def _plot_workloads(cells: Sequence[Figures], title: str, path: Path) -> None:
     """Draw groups of bars: one group per workload, with the number of workers that the goals use."""
     workers = 8 if any(cell.workers == 8 for cell in cells) else max(c.workers for c in cells)
     chosen = [cell for cell in cells if cell.workers == workers]

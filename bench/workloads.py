@@ -8,15 +8,17 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from local import ROOT
 from local.sample_orders import demand
-from operations.orders_file import read_baskets
+from operations.errors import UserError
+from operations.orders_file import OrderMessage, read_baskets
 
-REAL_ORDERS = ROOT.parent / "shared" / "data" / "online_retail_baskets.csv.gz"
-"""Default file of real orders: one per line, product codes separated by commas."""
+REAL_ORDERS = "local/real_orders/baskets.csv.gz"
+"""The file of real orders, from the project's root: one per line, product codes separated by commas."""
+
+NAMES = ("hot", "zipf", "real", "real-scarce", "sell-out")
 
 CREATED_AT = "2026-11-01T00:00:00.000000+00:00"
 WARM_UP_PRODUCT = "warm-up"
@@ -77,25 +79,54 @@ def zipf(count: int, seed: int) -> Workload:
     return Workload("zipf", "Zipf over 1,000 products", stock, dict(orders))
 
 
-def real_orders(count: int, path: Path = REAL_ORDERS, *, scarce: bool = False) -> Workload | None:
-    """Read the first orders of a file that fit into one transaction. None without the file.
+def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) -> Workload:
+    """Read orders of a file that fit into one transaction, with new ids whenever it begins again.
 
     The data has no quantities, so a hash of order and product chooses 1 to 3.
 
     Args:
         count: How many orders.
-        path: The file.
+        file: Path of the file, absolute or from the project's root.
         scarce: Whether there is stock for just these orders, instead of plenty.
+
+    Raises:
+        UserError: The file cannot be read, or holds no such order.
     """
-    if not path.is_file():
-        return None
-    # One order in 35 has more than 99 products, which no contender can place in one transaction.
-    messages = [m for m in read_baskets(path, "real", count + count // 10) if m.order_id][:count]
+    messages: list[OrderMessage] = []
+    for time in itertools.count():
+        # One order in 30 has more than 99 products, which no contender can place in one transaction.
+        read = read_baskets(ROOT / file, f"real-{time}", count + count // 10 + 1)
+        fitting = [message for message in read if message.order_id][: count - len(messages)]
+        if not fitting:
+            raise UserError(f"{file} holds no orders that fit into a transaction")
+        messages += fitting
+        if len(messages) == count:
+            break
     bodies = {message.order_id: message.body for message in messages if message.order_id}
     stock = demand(messages)
     if scarce:
         return Workload("real-scarce", "real orders, little stock", stock, bodies)
     return Workload("real", "real orders", dict.fromkeys(stock, PLENTY), bodies)
+
+
+def make(name: str, count: int, seed: int, orders: str = REAL_ORDERS) -> Workload:
+    """Make a workload by its name.
+
+    Args:
+        name: One of `NAMES`.
+        count: How many orders.
+        seed: Of its orders; real ones have none.
+        orders: The file of real orders.
+
+    Raises:
+        UserError: There is none of that name, or its file cannot be read.
+    """
+    if name in ("real", "real-scarce"):
+        return real_orders(count, orders, scarce=name == "real-scarce")
+    makers = {"hot": hot_product, "zipf": zipf, "sell-out": sell_out}
+    if name not in makers:
+        raise UserError(f"{name} is no workload; there are {', '.join(NAMES)}")
+    return makers[name](count, seed)
 
 
 def endless(workload: Workload, seed: int) -> Iterator[tuple[str, str, dict[str, int]]]:

@@ -28,6 +28,8 @@ from typing import Any
 
 from botocore.config import Config
 
+from operations.errors import UserError
+
 _FOLDER = Path(__file__).parent
 
 NAMES = (
@@ -71,10 +73,10 @@ def describe(name: str) -> Contender:
     """Read a contender's constants without importing it, because the import creates clients.
 
     Raises:
-        ValueError: There is no such contender.
+        UserError: There is no such contender.
     """
     if name not in NAMES:
-        raise ValueError(f"there is no contender {name}; the contenders are {', '.join(NAMES)}")
+        raise UserError(f"there is no contender {name}; the contenders are {', '.join(NAMES)}")
     constants = {
         target.id: ast.literal_eval(statement.value)
         for statement in ast.parse((_FOLDER / f"{name}.py").read_text("utf-8")).body

@@ -23,7 +23,6 @@ from datetime import datetime, timedelta, tzinfo
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
@@ -31,10 +30,9 @@ from unittest import mock
 from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from bench import contenders, plan
+from bench import contenders
 from bench.capacity import Exchange
-from bench.figures import Audit, Books, Cell, Observed, Tally, reduce
-from bench.plan import Size, Step
+from bench.figures import Audit, Books, Figures, Observed, Tally, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from infra.settings import MOST_LANES
 from inventory_orders.clock import SystemClock
@@ -632,7 +630,7 @@ class Simulation:
 
     # ------------------------------------------------------------------ the result
 
-    def cell(self) -> Cell:
+    def cell(self) -> Figures:
         """Compute the figures, and check the tables."""
         for row in self._store.tables["Orders"].items.values():
             message = self._queue.open.get(row["orderId"]["S"])
@@ -672,7 +670,7 @@ def run(
     workers: int,
     seed: int = 0,
     conditions: Conditions = Conditions(),
-) -> Cell:
+) -> Figures:
     """Simulate one cell.
 
     Args:
@@ -685,23 +683,3 @@ def run(
     simulation = Simulation(contender, workload, workers, seed, conditions)
     simulation.run()
     return simulation.cell()
-
-
-def supply(contender: str, workers: int, rounds: int) -> int:
-    """Compute how many orders a steady state needs: this many batches per worker, counting at least 40 workers.
-
-    Another batch per worker is in the queue when the window ends.
-    """
-    return contenders.describe(contender).batch * (rounds * max(40, workers) + workers)
-
-
-def measure(step: Step, size: Size, orders: Path, seed: int) -> Cell | None:
-    """Measure one cell of the plan; None if the file of its workload does not exist."""
-    count = supply(step.contender, step.workers, size.rounds)
-    if step.workload == "sell-out":
-        count = size.orders["sell-out"]
-    window = plan.virtual_window(step, size)
-    made = plan.make(step.workload, count, seed, orders)
-    return (
-        run(step.contender, made, step.workers, seed, Conditions(window=window)) if made else None
-    )

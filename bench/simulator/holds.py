@@ -20,7 +20,7 @@ from zlib import crc32
 
 import typer
 
-from bench import plan
+from bench import workloads
 from bench.capacity import Exchange
 from bench.figures import Pace
 from bench.simulator.engine import (
@@ -297,7 +297,7 @@ def _sweep() -> Callable[[Any, Any], Any]:
 
 def main(
     holds: Annotated[int, typer.Option(min=1, help="how many end together")] = 10_000,
-    workload: Annotated[str, typer.Option(help=f"one of {', '.join(plan.WORKLOADS)}")] = "zipf",
+    workload: Annotated[str, typer.Option(help=f"one of {', '.join(workloads.NAMES)}")] = "zipf",
     contender: Annotated[
         str, typer.Option(help="name of the module that places orders")
     ] = "ours_lanes",
@@ -308,7 +308,7 @@ def main(
 ) -> None:
     """Simulate holds that end together while orders go on, and print the figures."""
     typer.echo(f"workers {Pace.HEAD}      sent deliveries conflicts  clean  cpu s")
-    made = plan.named(workload, 2_000, seed)
+    made = workloads.make(workload, 2_000, seed)
     made = with_depth(made, inf, 0.0, seed)
     for count in map(int, workers.split(",")):
         began = process_time()

@@ -21,9 +21,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import PLOTS, RESULTS, plan
+from bench import PLOTS, RESULTS, workloads
 from bench.capacity import Exchange
-from bench.figures import Cell
+from bench.figures import Figures
 from bench.simulator.engine import Conditions, Simulation
 from bench.workloads import REAL_ORDERS, with_depth
 
@@ -256,12 +256,11 @@ class _Watch:
                 self.scarce = min(self.scarce, exchange.began)
 
 
-def measure(number: int, seed: int, orders: Path, *, today: bool) -> Result | None:
-    """Run a figure, without lanes if it is today's; None if the file of its orders does not exist."""
+def measure(number: int, seed: int, orders: Path, *, today: bool) -> Result:
+    """Run a figure, without lanes if it is today's."""
     figure = figures()[number]
-    made = plan.make(figure.workload, 2_000 if figure.workload == "hot" else 20_000, 1, orders)
-    if made is None:
-        return None
+    count = 2_000 if figure.workload == "hot" else 20_000
+    made = workloads.make(figure.workload, count, 1, str(orders))
     made = with_depth(made, figure.depth, figure.spread, seed)
     conditions = figure.conditions
     watch = _Watch(sum(made.stock.values()) / 2.5)
@@ -276,7 +275,7 @@ def measure(number: int, seed: int, orders: Path, *, today: bool) -> Result | No
     return _result(simulation.cell(), conditions.warm_up, watch)
 
 
-def _result(cell: Cell, warm_up: float, watch: _Watch) -> Result:
+def _result(cell: Figures, warm_up: float, watch: _Watch) -> Result:
     answered = cell.placed + cell.refused
     share = cell.placed / answered if answered else math.nan
     first, last = int(warm_up), int(warm_up + cell.seconds)
@@ -319,7 +318,7 @@ def main(
         typer.Option(
             help="Real orders: one per line, product codes separated by commas; may be compressed (.gz)."
         ),
-    ] = REAL_ORDERS,
+    ] = Path(REAL_ORDERS),
     only: Annotated[
         list[str] | None,
         typer.Option(help="Only figures whose title contains this text; can be repeated."),
@@ -353,9 +352,6 @@ def main(
         for run in as_completed(runs):
             number, today = runs[run]
             result = run.result()
-            if result is None:
-                screen.print(f"[yellow]{known[number].title}: left out without {orders}[/]")
-                continue
             found.setdefault((number, today), []).append(result)
             if not screen.is_terminal:
                 name = "today" if today else "with lanes"

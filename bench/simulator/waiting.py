@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 from botocore.exceptions import ClientError
 
-from bench import contenders, plan
+from bench import contenders, workloads
 from bench.capacity import Exchange
 from bench.figures import Observed, Tally, percentile
 from bench.simulator.engine import (
@@ -334,7 +334,7 @@ def _textbook() -> Callable[[Any, Any], Any]:
 
 def main(
     workload: Annotated[
-        str, typer.Option(help=f"of {', '.join(plan.WORKLOADS)}, several separated by commas")
+        str, typer.Option(help=f"of {', '.join(workloads.NAMES)}, several separated by commas")
     ] = "hot,zipf",
     clients: Annotated[str, typer.Option(help="numbers, separated by commas")] = "1,50,200",
     ways: Annotated[
@@ -347,7 +347,7 @@ def main(
     """Simulate clients that wait for their answers, and print the figures."""
     clean = True
     for name in workload.split(","):
-        made = plan.named(name, _ORDERS, seed)
+        made = workloads.make(name, _ORDERS, seed)
         typer.echo(f"{made.title}\n{HEAD}")
         for count in map(int, clients.split(",")):
             for way in ways.split(","):

@@ -9,7 +9,7 @@ import pytest
 from bench import figures, goals
 from bench.capacity import Exchange
 from bench.figures import Audit, Observed, Pace, Tally
-from bench.overhead import Overhead
+from bench.studies.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
 from inventory_orders.domain.allotments import Holding, Page, PageKey
 from operations.prices import Bill

@@ -6,10 +6,11 @@ from collections import Counter
 from itertools import islice
 
 import pytest
-import typer
 
-from bench import plan, workloads
+from bench import workloads
 from inventory_orders.messages.parse import parse_order
+from local import ROOT
+from operations.errors import UserError
 
 
 @pytest.mark.parametrize("make", [workloads.hot_product, workloads.zipf, workloads.sell_out])
@@ -78,7 +79,7 @@ def test_real_orders_have_plenty_or_just_enough_and_fit_into_a_transaction(
     file = tmp_path / "baskets.csv.gz"
     with gzip.open(file, "wt") as lines:
         lines.write("A1,B2\n" + ",".join(f"P{n}" for n in range(100)) + "\nA1\n")
-    workload = workloads.real_orders(10, file)
+    workload = workloads.real_orders(2, str(file))
     assert [set(workload.quantities(order_id)) for order_id in workload.bodies] == [
         {"A1", "B2"},
         {"A1"},
@@ -87,13 +88,34 @@ def test_real_orders_have_plenty_or_just_enough_and_fit_into_a_transaction(
     for order_id in workload.bodies:
         wanted.update(workload.quantities(order_id))
     assert workload.stock == dict.fromkeys(wanted, workloads.PLENTY)
-    scarce = plan.make("real-scarce", 10, 1, file)
+    scarce = workloads.make("real-scarce", 2, 1, str(file))
     assert (scarce.stock, scarce.bodies) == (wanted, workload.bodies)
 
 
-def test_there_are_no_real_orders_without_their_file(tmp_path):
-    assert workloads.real_orders(10, tmp_path / "missing.csv") is None
-    assert plan.make("real", 10, 1, tmp_path / "missing.csv") is None
+def test_real_orders_begin_again_with_new_ids_when_their_file_ends(tmp_path):
+    file = tmp_path / "baskets.csv"
+    file.write_text("A1,B2\nA1\n")
+    workload = workloads.real_orders(5, str(file))
+    assert [set(workload.quantities(order_id)) for order_id in workload.bodies] == [
+        *({"A1", "B2"}, {"A1"}, {"A1", "B2"}, {"A1"}, {"A1", "B2"})
+    ]
+
+
+def test_the_real_orders_of_the_repository_are_those_that_their_page_describes():
+    with gzip.open(ROOT / workloads.REAL_ORDERS, "rt") as lines:
+        orders = [set(line.rstrip("\n").split(",")) for line in lines]
+    sizes = sorted(map(len, orders))
+    assert (len(orders), sizes[2_500], sizes[4_750]) == (5_000, 13, 71)
+    assert len(workloads.make("real", 20, 1).stock) > 20
+
+
+def test_a_file_without_real_orders_is_a_mistake(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        workloads.make("real", 10, 1, str(tmp_path / "missing.csv"))
+    file = tmp_path / "long.csv"
+    file.write_text(",".join(f"P{n}" for n in range(100)))
+    with pytest.raises(UserError, match="no orders that fit into a transaction"):
+        workloads.make("real", 10, 1, str(file))
 
 
 def test_product_rows_are_valid_and_include_the_warm_up_product():
@@ -106,35 +128,7 @@ def test_product_rows_are_valid_and_include_the_warm_up_product():
     assert warm_up["orderId"] not in workload.bodies
 
 
-def test_a_short_run_measures_all_on_the_hot_product_and_three_elsewhere():
-    steps = list(plan.steps(full=False, engines=["embedded"]))
-    on = {
-        workload: {(s.contender, s.workers) for s in steps if s.workload == workload}
-        for workload in plan.WORKLOADS
-    }
-    assert len(on["hot"]) == 7 * 5
-    for workload in ("zipf", "real", "sell-out"):
-        assert {contender for contender, _ in on[workload]} == {
-            *("textbook", "ours_10", "ours_99", "ours_lanes")
-        }
-        assert {workers for _, workers in on[workload]} == {1, 4, 8}
-    assert on["real-scarce"] == {("textbook", 8), ("ours_lanes", 8)}
-    chosen = list(
-        plan.steps(
-            full=False,
-            engines=["embedded"],
-            only_contenders=["atomic"],
-            only_workloads=["zipf"],
-            only_workers=[3],
-        )
-    )
-    assert chosen == [plan.Step("embedded", "atomic", "zipf", 3)]
-
-
-def test_a_workload_that_does_not_exist_is_a_mistake_on_the_command_line(monkeypatch, tmp_path):
-    assert plan.named("hot", 3, 1).name == "hot"
-    with pytest.raises(typer.BadParameter, match="nope is no workload; there are hot, zipf"):
-        plan.named("nope", 3, 1)
-    monkeypatch.setattr(workloads, "REAL_ORDERS", tmp_path / "orders.csv")
-    with pytest.raises(typer.BadParameter, match=r"orders\.csv does not exist"):
-        plan.named("real", 3, 1)
+def test_a_workload_that_does_not_exist_is_a_mistake():
+    assert workloads.make("hot", 3, 1).name == "hot"
+    with pytest.raises(UserError, match="nope is no workload; there are hot, zipf"):
+        workloads.make("nope", 3, 1)

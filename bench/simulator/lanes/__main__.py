@@ -37,7 +37,7 @@ def main(
         typer.Option(
             help="Real orders: one per line, product codes separated by commas; may be compressed (.gz)."
         ),
-    ] = REAL_ORDERS,
+    ] = Path(REAL_ORDERS),
     only: Annotated[
         str, typer.Option(help="Only cells whose title or section contains this text.")
     ] = "",

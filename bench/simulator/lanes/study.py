@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
-from bench import plan
+from bench import workloads
 from bench.simulator.lanes.model import Result, Scenario, Tables, simulate
 from bench.workloads import Workload
 
@@ -259,7 +259,7 @@ def _first_policy() -> Iterator[Cell]:
 
 @cache
 def _workload(name: str, orders: Path) -> Workload | None:
-    return plan.make(name, 2_000 if name == "hot" else _ORDERS, 1, orders)
+    return workloads.make(name, 2_000 if name == "hot" else _ORDERS, 1, str(orders))
 
 
 def measure(cell: Cell, seeds: Sequence[int], orders: Path) -> Figures | None:

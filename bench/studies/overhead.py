@@ -1,4 +1,4 @@
-"""Overhead of a handler: cold start, size of the layer, and CPU per order.
+"""What a handler costs by itself: cold start, size of the layer, and CPU per order.
 
 CPU times are the lowest of several new processes, because other load on the machine can only add to them (as the
 documentation of `timeit` explains). The cold start is the CPU time until the handler is imported and its clients are
@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,10 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.httpsession import URLLib3Session
+from rich.console import Console
 
-from bench import contenders, workloads
+from bench import contenders, report, workloads
+from bench.cells import Found, Result, Study, Value
 from bench.workloads import WARM_UP_PRODUCT
 from infra import assets
 from inventory_orders.store.rows import Table
@@ -34,7 +36,8 @@ from local.invoke import FakeContext, function_names
 USUAL = "usual"
 
 _RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
-_INVOCATIONS = {10: 40, 99: 6}
+_ORDERS = 500
+"""Orders of a warm run, in batches of the contender's size."""
 _WARM_UP_INVOCATIONS = 3
 
 # Nothing listens there: cold starts only create clients, and the warm runs use a stub.
@@ -53,7 +56,7 @@ _WITHOUT_QUEUE = {"count_stock": "import os; del os.environ['QUEUE_URL']; "}
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The results.
+    """The results, as far as they were measured.
 
     Attributes:
         cold_ms: CPU until a handler is ready, above a bare interpreter, in milliseconds, by function; `usual` is the
@@ -63,40 +66,80 @@ class Overhead:
     """
 
     cold_ms: Mapping[str, float]
-    layer_bytes: int
+    layer_bytes: int | None
     warm_us: Mapping[str, float]
 
+    @classmethod
+    def of(cls, found: Found) -> Overhead:
+        """Collect it from measured cells."""
+        values = {(what["figure"], what["handler"]): result["value"] for what, result in found}
+        cold, warm = (
+            {handler: value for (figure, handler), value in values.items() if figure == name}
+            for name in ("cold ms", "warm us")
+        )
+        return cls(cold, values.get(("bytes", "layer")), warm)
 
-def measure(repeats: int, progress: Callable[[str], None]) -> Overhead:
-    """Measure everything.
 
-    Args:
-        repeats: New processes per cold start; a quarter as many per warm handler.
-        progress: Called with a description of each step before it begins.
-    """
-    layer = assets.layer(_RUNTIME).path
-    programs: dict[str, tuple[str, list[Path]]] = {"": ("", [])}
-    for name in function_names():
-        program = _WITHOUT_QUEUE.get(name, "") + "import handler"
-        programs[name] = program, [assets.function(name, _RUNTIME).path, layer / "python"]
-    programs[USUAL] = f"import {USUAL}", [ROOT / "bench" / "contenders"]
-    samples: dict[str, list[float]] = {name: [] for name in programs}
-    # The first round does not count: it writes the bytecode of modules outside the layer.
-    for turn in range(repeats + 1):
-        progress(f"cold start, round {turn} of {repeats}")
-        for name, (program, path) in programs.items():
-            seconds = _cpu_of_process(program, path)
-            if turn:
-                samples[name].append(seconds)
-    bare = min(samples.pop(""))
-    cold = {name: 1000 * (min(values) - bare) for name, values in samples.items()}
+def cells(size: str) -> Iterator[dict[str, Value]]:
+    """The cold start of each function, the CPU of each contender, and the layer."""
+    cold, warm = [*function_names(), USUAL], [*contenders.NAMES, USUAL]
+    if size == "tiny":
+        cold, warm = ["place_orders"], ["ours_lanes"]
+    rounds = {"tiny": 1, "short": 8, "full": 16}[size]
+    for handler in cold:
+        yield {"figure": "cold ms", "handler": handler, "rounds": rounds}
+    for handler in warm:
+        yield {"figure": "warm us", "handler": handler, "rounds": max(1, rounds // 4)}
+    yield {"figure": "bytes", "handler": "layer", "rounds": 1}
 
-    warm = {}
-    for name in [*contenders.NAMES, USUAL]:
-        progress(f"warm CPU of {name}")
-        warm[name] = min(_warm(name) for _ in range(repeats // 4))
-    size = sum(path.stat().st_size for path in layer.rglob("*") if path.is_file())
-    return Overhead(cold, size, warm)
+
+def measure(figure: str, handler: str, rounds: int) -> Result:
+    """Measure one figure of one handler: the lowest of some rounds, each in a new process."""
+    if figure == "bytes":
+        files = assets.layer(_RUNTIME).path.rglob("*")
+        return {"value": sum(path.stat().st_size for path in files if path.is_file())}
+    if figure == "warm us":
+        return {"value": min(_warm(handler) for _ in range(rounds))}
+    program = _WITHOUT_QUEUE.get(handler, "") + "import handler"
+    path = [assets.layer(_RUNTIME).path / "python"]
+    if handler == USUAL:
+        program, path = f"import {USUAL}", [ROOT / "bench" / "contenders"]
+    else:
+        path.insert(0, assets.function(handler, _RUNTIME).path)
+    # The first time does not count: it writes the bytecode of modules outside the layer.
+    _cpu_of_process(program, path)
+    turns = [(_cpu_of_process("", []), _cpu_of_process(program, path)) for _ in range(rounds)]
+    bare, ready = map(min, zip(*turns, strict=True))
+    return {"value": 1000 * (ready - bare)}
+
+
+def show(found: Found, screen: Console) -> bool:
+    """Print cold start, size and CPU."""
+    overhead = Overhead.of(found)
+    cold = report.table("Cold start: CPU above a bare interpreter", "handler")
+    cold.add_column("ms", justify="right")
+    cold.add_column("of the usual", justify="right")
+    for name, value in overhead.cold_ms.items():
+        share = f"{value / overhead.cold_ms[USUAL]:.0%}" if USUAL in overhead.cold_ms else ""
+        cold.add_row(_title(name), f"{value:.0f}", share)
+    if overhead.cold_ms:
+        screen.print(cold)
+    if overhead.layer_bytes is not None:
+        screen.print(f"The layer: {overhead.layer_bytes / 1e6:.1f} MB unpacked")
+    warm = report.table("Warm: CPU per order, network stubbed", "handler")
+    warm.add_column("µs", justify="right")
+    for name, value in overhead.warm_us.items():
+        warm.add_row(_title(name), f"{value:,.0f}")
+    if overhead.warm_us:
+        screen.print(warm)
+    screen.print()
+    return True
+
+
+def _title(handler: str) -> str:
+    if handler == USUAL:
+        return "the usual handler"
+    return contenders.describe(handler).title if handler in contenders.NAMES else handler
 
 
 def _cpu_of_process(program: str, path: list[Path]) -> float:
@@ -116,7 +159,7 @@ def _cpu_of_process(program: str, path: list[Path]) -> float:
 def _warm(name: str) -> float:
     """Measure one contender's CPU per order in a new process, in microseconds."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.overhead", name],
+        [sys.executable, "-m", "bench.studies.overhead", name],
         env=_plain_environment(),
         cwd=ROOT,
         check=True,
@@ -190,7 +233,7 @@ def _run_warm(name: str) -> float:
     URLLib3Session.send = lambda _session, request: stub.send(request)  # type: ignore[method-assign, assignment]
     contender = contenders.load(name)
     batch, orders = contender.BATCH, 0
-    total = _INVOCATIONS[batch]
+    total = _ORDERS // batch
     began = 0.0
     for invocation in range(-_WARM_UP_INVOCATIONS, total):
         bodies = [
@@ -212,6 +255,8 @@ def _run_warm(name: str) -> float:
         orders += batch if invocation >= 0 else 0
     return (time.process_time() - began - stub.seconds) / orders * 1_000_000
 
+
+STUDY = Study("cold start, CPU of an order, size of the layer", cells, measure, show)
 
 if __name__ == "__main__":
     # Handlers log to standard output, which should contain only the figure.

@@ -1,0 +1,205 @@
+"""What is measured, cell by cell, and what is kept of it.
+
+A study has parameters. A cell is a study with a value for each of them, and is measured by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from local import ROOT
+from operations.errors import UserError
+
+Value = str | int | float
+Result = dict[str, Any]
+"""The figures of a cell, as plain values. NaN is kept as null."""
+
+# What the kept figures are about. With other code a cell has to be measured again.
+_MEASURED_CODE = ("layers/core", "functions", "simulated_aws", "bench/contenders")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is measured by itself.
+
+    Attributes:
+        study: Name of its study.
+        parameters: A value for each parameter of the study.
+    """
+
+    study: str
+    parameters: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def of(cls, study: str, **parameters: Value) -> Cell:
+        """Make a cell."""
+        return cls(study, tuple(parameters.items()))
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The values by parameter."""
+        return dict(self.parameters)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it uses virtual time, so that other cells may be measured at the same time."""
+        return self.values.get("engine") == "simulated"
+
+    def __str__(self) -> str:
+        return " ".join([self.study, *(f"{name}={value}" for name, value in self.parameters)])
+
+    def replaced(self, name: str, text: str) -> Cell:
+        """The same cell with another value for a parameter.
+
+        Raises:
+            UserError: The text is no such value.
+        """
+        kind = type(self.values[name])
+        try:
+            return Cell.of(self.study, **{**self.values, name: kind(text)})
+        except ValueError:
+            raise UserError(f"{name} is {kind.__name__}, and {text} is none") from None
+
+
+Found = Sequence[tuple[Mapping[str, Any], Result]]
+"""Parameters and results of the measured cells of a study."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A kind of cell.
+
+    Attributes:
+        about: What it is about, in a line.
+        cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
+        measure: Measures a cell. It takes the parameters by name, and returns the figures.
+        show: Prints results. Returns whether all is right with them.
+    """
+
+    about: str
+    cells: Callable[[str], Iterable[Mapping[str, Value]]]
+    measure: Callable[..., Result]
+    show: Callable[[Found, Console], bool]
+
+
+def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]]) -> list[Cell]:
+    """List the cells of a study in the order in which they are measured.
+
+    Args:
+        name: Of the study.
+        study: The study.
+        size: `short`, `full` or `tiny`.
+        given: Values by parameter: they select the cells that have them, and replace the study's own if no cell has.
+            Those of other studies are ignored.
+
+    Raises:
+        UserError: A text is no value of its parameter.
+    """
+    cells = [Cell.of(name, **parameters) for parameters in study.cells(size)]
+    for parameter, texts in given.items():
+        if parameter in cells[0].values:
+            wanted = [[cell.replaced(parameter, text) for cell in cells] for text in texts]
+            known = set(cells)
+            found = [[cell for cell in made if cell in known] or made for made in wanted]
+            cells = list(dict.fromkeys(cell for some in found for cell in some))
+    return cells
+
+
+class Kept:
+    """The results that are kept: a line of JSON for each, written as soon as its cell is measured.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._code = _digest()
+        self._results: dict[tuple[Cell, str], Result] = {}
+        text = path.read_text("utf-8") if path.is_file() else ""
+        lines = text.splitlines(keepends=True)
+        for line in lines:
+            # The last line is torn if its run was killed while it wrote.
+            if line.endswith("\n"):
+                read = json.loads(line)
+                self._results[_cell_of(read), read["code"]] = _restored(read["result"])
+        if lines and not lines[-1].endswith("\n"):
+            self._write(lines[:-1])
+
+    def get(self, cell: Cell) -> Result | None:
+        """Find the result of a cell with today's code; None if there is none."""
+        return self._results.get((cell, self._code))
+
+    def add(self, cell: Cell, result: Result) -> None:
+        """Keep a result."""
+        plain = _plain(result)
+        line = {
+            "study": cell.study,
+            "parameters": cell.values,
+            "code": self._code,
+            "measuredAt": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": f"{platform.machine()}, Python {platform.python_version()}",
+            "result": plain,
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._results[cell, self._code] = _restored(plain)
+
+    def forget(self, cells: Sequence[Cell]) -> None:
+        """Drop all results of cells, so that they are measured anew."""
+        gone = set(cells)
+        self._results = {key: found for key, found in self._results.items() if key[0] not in gone}
+        if self._path.is_file():
+            lines = self._path.read_text("utf-8").splitlines(keepends=True)
+            self._write([line for line in lines if _cell_of(json.loads(line)) not in gone])
+
+    def _write(self, lines: Iterable[str]) -> None:
+        """Replace the file as a whole, so that it is never half of it."""
+        new = self._path.with_suffix(".new")
+        new.write_text("".join(lines), "utf-8")
+        new.replace(self._path)
+
+
+def _cell_of(line: Mapping[str, Any]) -> Cell:
+    return Cell.of(line["study"], **line["parameters"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return (
+        list(map(_plain, value))
+        if isinstance(value, Sequence) and not isinstance(value, str)
+        else value
+    )
+
+
+def _restored(value: Any) -> Any:
+    if value is None:
+        return math.nan
+    if isinstance(value, dict):
+        return {name: _restored(item) for name, item in value.items()}
+    return list(map(_restored, value)) if isinstance(value, list) else value
+
+
+def _digest() -> str:
+    """The digest of the code that figures are about."""
+    digest = hashlib.sha256()
+    for folder in _MEASURED_CODE:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]

@@ -1,0 +1,68 @@
+"""The benchmarks, all of `make bench` in small: the same way, tiny cells."""
+
+import importlib.util
+import io
+
+import pytest
+from rich.console import Console
+
+from bench import __main__ as command
+from bench import embedded, report, studies
+from bench.cells import Kept, choose
+from bench.studies import contenders
+
+NEEDED = [
+    name
+    for name in ("aws_xray_sdk", "matplotlib", "pydantic", "pynamodb")
+    if importlib.util.find_spec(name) is None
+]
+
+
+@pytest.fixture
+def run(embedded_aws, monkeypatch, tmp_path):
+    engine = embedded.Engine(embedded_aws[1].endpoint)
+    monkeypatch.setattr(embedded, "engine", lambda: engine)
+    monkeypatch.setattr(embedded, "stop", lambda: None)
+
+    def run(cells):
+        """Measure cells and report them. Returns whether any failed, whether all is right, and what is printed."""
+        printed = io.StringIO()
+        console = Console(file=printed, width=150)
+        kept = Kept(tmp_path / "bench.jsonl")
+        failed = command.measure(cells, kept, console)
+        right = command.report(cells, kept, console, is_drawn=False)
+        return failed, right, printed.getvalue()
+
+    return run
+
+
+def test_a_whole_run_in_small(run, tmp_path):
+    cells = [
+        cell for name in studies.USUAL for cell in choose(name, studies.study(name), "tiny", {})
+    ]
+    failed, right, printed = run(cells)
+    assert (failed, right) == (False, True), printed
+    for shown in ("a sell-out: simulated", "a sell-out: embedded", "Cold start", "Warm", "Goals"):
+        assert shown in printed
+    lines = (tmp_path / "bench.jsonl").read_text().splitlines()
+    assert len(lines) == len(cells)
+    again = run(cells)
+    assert f"{len(cells)} of {len(cells)} cells were measured before" in again[2]
+    assert again[2][again[2].index("\n\n") :] in printed, "the same report"
+
+
+@pytest.mark.skipif(
+    bool(NEEDED),
+    reason=f"{', '.join(NEEDED)}: with the benchmarks' own requirements, which `make bench` installs",
+)
+def test_what_needs_the_packages_of_the_benchmarks(run, monkeypatch, tmp_path):
+    given = {"handler": ["usual"], "rounds": ["1"], "figure": ["cold ms", "warm us"]}
+    failed, _, printed = run(choose("overhead", studies.study("overhead"), "tiny", given))
+    assert not failed, printed
+    cells = choose("contenders", studies.study("contenders"), "tiny", {})
+    run(cells)
+    kept = Kept(tmp_path / "bench.jsonl")
+    found = [(cell.values, kept.get(cell)) for cell in cells]
+    drawn = report.plot(contenders.figures_of(found), tmp_path)
+    assert len(drawn) == 4
+    assert all(path.stat().st_size > 10_000 for path in drawn)
