@@ -156,32 +156,23 @@ def with_depth(workload: Workload, depth: float, spread: float, seed: int) -> Wo
         spread: Standard deviation of the logarithm of the depth from product to product.
         seed: Seed of the depths.
     """
+    if math.isinf(depth):
+        return replace(workload, stock=dict.fromkeys(workload.stock, PLENTY))
     demand = dict.fromkeys(workload.stock, 0)
     for order_id in workload.bodies:
         for product_id, units in workload.quantities(order_id).items():
             demand[product_id] += units
-    count = len(workload.bodies)
-    stock = stock_for([units / count for units in demand.values()], depth, spread, seed)
-    return replace(workload, stock=dict(zip(demand, stock, strict=True)))
-
-
-def stock_for(demand: Sequence[float], depth: float, spread: float, seed: int) -> list[int]:
-    """Units that last for so many seconds at 500 orders a second, with a depth of its own for each product.
-
-    Args:
-        demand: Units of each product in an average order.
-        depth: How many seconds.
-        spread: Standard deviation of the logarithm of the depth from product to product.
-        seed: Seed of the depths.
-    """
-    if math.isinf(depth):
-        return [PLENTY] * len(demand)
+    each = 500 * depth / len(workload.bodies)
     chance = random.Random(f"stock {seed}")
-    # The factor keeps the mean where it is.
-    return [
-        max(1, round(500 * depth * units * chance.lognormvariate(-(spread**2) / 2, spread)))
-        for units in demand
-    ]
+    # The second factor keeps the mean where it is.
+    stock = {
+        product_id: max(
+            1,
+            round(each * units * chance.lognormvariate(-(spread**2) / 2, spread)),
+        )
+        for product_id, units in demand.items()
+    }
+    return replace(workload, stock=stock)
 
 
 def product_rows(workload: Workload) -> list[dict[str, Any]]:
