@@ -171,17 +171,17 @@ def report(cells: Sequence[Cell], kept: Kept, console: Console, *, is_drawn: boo
         for name in dict.fromkeys(cell.study for cell in cells)
     }
     for name, results in found.items():
-        right = studies.study(name).show(results, console) and right
+        study = studies.study(name)
+        right = study.show(results, console) and right
+        for path in study.plot(results) if is_drawn else ():
+            console.print(f"Drawn: {path}", soft_wrap=True)
     if found.get("contenders"):
         from bench import goals  # noqa: PLC0415
-        from bench.report import plot  # noqa: PLC0415
         from bench.studies.contenders import figures_of  # noqa: PLC0415
         from bench.studies.overhead import Overhead  # noqa: PLC0415
 
         figures = figures_of(found["contenders"])
         goals.show(goals.check(figures, Overhead.of(found.get("overhead", ()))), console)
-        if is_drawn:
-            console.print("Drawn:", *plot(figures), soft_wrap=True)
     return right
 
 

@@ -85,12 +85,14 @@ class Study:
         cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
         show: Prints results. Returns whether all is right with them.
+        plot: Draws the plots of a full run in docs/. Returns the files.
     """
 
     about: str
     cells: Callable[[str], Iterable[Mapping[str, Value]]]
     measure: Callable[..., Result]
     show: Callable[[Found, Console], bool]
+    plot: Callable[[Found], Sequence[Path]] = lambda _: ()
 
 
 def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]]) -> list[Cell]:

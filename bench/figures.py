@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.capacity import Call, Exchange, Usage
 from bench.workloads import Workload
@@ -403,12 +403,16 @@ class Pace:
         """Holds that have expired a second, from the first to the last; NaN if those are the same."""
         return self.holds / (self.last - self.first) if self.last > self.first else math.nan
 
-    HEAD = "    holds orders/s meanwhile share worst 10 s first s  half s  last s expired/s"
+    HEADINGS: ClassVar = (
+        *("holds", "orders/s", "meanwhile", "share", "worst 10 s", "first s", "half s", "last s"),
+        "expired/s",
+    )
 
-    def row(self) -> str:
-        """The figures under `HEAD`."""
-        return (
-            f"{self.holds:9,} {self.before:8,.0f} {self.meanwhile:9,.0f} {self.share:5.0%} "
-            f"{self.worst:10,.0f} {self.first:7.1f} {self.median:7.1f} {self.last:7.1f} "
-            f"{self.expired:9.0f}"
-        )
+    def row(self) -> list[str]:
+        """The figures under `HEADINGS`."""
+        return [
+            *(f"{self.holds:,}", f"{self.before:,.0f}", f"{self.meanwhile:,.0f}"),
+            *(f"{self.share:.0%}", f"{self.worst:,.0f}"),
+            *(f"{at:.1f}" for at in (self.first, self.median, self.last)),
+            f"{self.expired:.0f}",
+        ]

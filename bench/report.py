@@ -40,6 +40,8 @@ _PANELS: list[tuple[str, Callable[[Figures], float]]] = [
     ("p99 from receipt to durable, ms", lambda cell: cell.p99_ms),
 ]
 
+UNBALANCED = "[bold red]the books do not balance[/]"
+
 
 def show_contenders(cells: Sequence[Figures], screen: Console) -> None:
     """Print a table for each engine and workload."""

@@ -28,7 +28,7 @@ is ever idle.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
 separately), the limits of the index, the sizes of what is read and of single writes, partitions that split, and the batch window of
-the queue, but for callers who wait (`bench/simulator/waiting.py`).
+the queue, but for callers who wait (`bench/studies/waiting.py`).
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ FAST = Latencies(
     delivery=_SQS,
 )
 
-LATENCIES = {"published": PUBLISHED, "fast": FAST}
 
 NETWORK_HOP = 0.5 * MILLISECOND
 """Seconds of one hop between a function and DynamoDB or SQS in its region. The latencies include it."""

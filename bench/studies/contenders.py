@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -181,4 +182,9 @@ def show(found: Found, screen: Console) -> bool:
     return all(one.clean for one in figures if one.contender.startswith("ours"))
 
 
-STUDY = Study("the service beside its alternatives", cells, measure, show)
+def plot(found: Found) -> list[Path]:
+    """Draw the hot product and the other workloads."""
+    return report.plot(figures_of(found))
+
+
+STUDY = Study("the service beside its alternatives", cells, measure, show, plot)

@@ -117,8 +117,8 @@ def test_the_pace_of_orders_is_measured_before_and_while_holds_expire():
     pace = Pace.of(ordered, [103.0, 110.0, 123.0], since=80.0, end=100.0)
     assert (pace.before, pace.meanwhile, pace.share, pace.worst) == (4.0, 2.0, 0.5, 2.0)
     assert (pace.first, pace.median, pace.last) == (3.0, 10.0, 23.0)
-    assert pace.row().split() == ["3", "4", "2", "50%", "2", "3.0", "10.0", "23.0", "0"]
-    assert len(pace.row()) == len(Pace.HEAD)
+    assert pace.row() == ["3", "4", "2", "50%", "2", "3.0", "10.0", "23.0", "0"]
+    assert len(pace.row()) == len(Pace.HEADINGS)
     few = Pace.of([], [103.0], since=80.0, end=100.0)
     assert math.isnan(few.share)
     assert math.isnan(few.worst)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import holds
+from bench.studies import holds_embedded as holds
 from bench.workloads import zipf
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import decode

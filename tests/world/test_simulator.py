@@ -1,15 +1,20 @@
 """The contention simulator: time, DynamoDB's rules, Brooker's published figures, and real handlers."""
 
+import io
 import os
 import random
 import uuid
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
-from bench.simulator import brooker, engine
-from bench.simulator.holds import Holds
-from bench.simulator.waiting import Waiting
+from bench import studies
+from bench.cells import Kept, choose
+from bench.simulator import engine
+from bench.studies import brooker, holds, lanes, waiting
+from bench.studies.holds import Holds
+from bench.studies.waiting import Waiting
 from bench.workloads import hot_product, sell_out
 from simulated_aws import DynamoDB, ServiceError
 from simulated_aws.contention import ContendedDynamoDB
@@ -401,3 +406,30 @@ def _wait(way, workload, clients):
     simulation = Waiting(way, workload, clients, seconds=1.5, warm_up=0.5, latencies=FAST)
     simulation.run()
     return simulation.result()
+
+
+SMALL = {
+    "brooker": {"clients": "10", "backoff": "none", "runs": "1"},
+    "holds": {"workload": "hot", "workers": "1", "holds": "20"},
+    "lanes": {"figure": "hot 1 worker", "way": "lanes,rows"},
+    "waiting": {"workload": "hot", "clients": "1", "way": "queue", "seconds": "1"},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_study_measures_its_cells_and_shows_them(name, tmp_path, monkeypatch):
+    conditions = engine.Conditions(window=0.2, batch=96, endless=True)
+    figure = lanes.Figure("hot 1 worker", "hot", 1, conditions, rows=0.2, goal="1", quick=True)
+    monkeypatch.setattr(lanes, "figures", lambda: [figure])
+    monkeypatch.setattr(waiting, "WARM_UP_SECONDS", 0.1)
+    monkeypatch.setattr(holds, "END_SECONDS", 1.0)
+    study = studies.study(name)
+    given = {parameter: texts.split(",") for parameter, texts in SMALL[name].items()}
+    kept = Kept(tmp_path / "bench.jsonl")
+    cells = choose(name, study, "short", given)
+    for cell in cells:
+        kept.add(cell, study.measure(**cell.values))
+    printed = io.StringIO()
+    found = [(cell.values, kept.get(cell)) for cell in cells]
+    assert study.show(found, Console(file=printed, width=200))
+    assert len(printed.getvalue().splitlines()) > 2

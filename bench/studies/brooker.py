@@ -1,4 +1,4 @@
-"""Brooker's simulation on our scheduler and rules: results that the simulator has to reproduce.
+"""Brooker's simulation on our scheduler and rules: published results that the simulator has to reproduce.
 
 Each client wants to write one row once. All clients read its version at the same time and write on condition of that
 version. A client that loses waits and reads again. A hop through the network takes a normally distributed time; the row
@@ -12,10 +12,14 @@ https://github.com/aws-samples/aws-arch-backoff-simulator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from random import Random
 
+from rich.console import Console
+
+from bench import report
+from bench.cells import Found, Result, Study, Value
 from simulated_aws import DynamoDB, ServiceError
 from simulated_aws.contention import ContendedDynamoDB
 from simulated_aws.latency import MILLISECOND
@@ -162,3 +166,35 @@ def simulate(clients: int, backoff: str, runs: int = 20) -> RaceResult:
         seconds += race.run()
         writes += race.writes
     return RaceResult(writes / clients / runs, seconds / runs)
+
+
+def cells(_size: str) -> Iterator[dict[str, Value]]:
+    """All that is published."""
+    for clients, backoff in PUBLISHED:
+        yield {"engine": "simulated", "clients": clients, "backoff": backoff, "runs": 20}
+
+
+def measure(engine: str, clients: int, backoff: str, runs: int) -> Result:
+    """Run Brooker's experiment with so many clients."""
+    del engine
+    return asdict(simulate(clients, backoff, runs))
+
+
+def show(found: Found, screen: Console) -> bool:
+    """Print what was simulated beside what is published."""
+    table = report.table("Brooker's experiment, and what he published", "backoff")
+    for heading in ("clients", "writes", "published", "seconds", "published"):
+        table.add_column(heading, justify="right")
+    for parameters, result in found:
+        published = PUBLISHED.get((parameters["clients"], parameters["backoff"]))
+        table.add_row(
+            parameters["backoff"],
+            str(parameters["clients"]),
+            *(f"{result['writes']:.1f}", f"{published.writes:.1f}" if published else ""),
+            *(f"{result['seconds']:.2f}", f"{published.seconds:.2f}" if published else ""),
+        )
+    screen.print(table, "")
+    return True
+
+
+STUDY = Study("what the simulator has to reproduce", cells, measure, show)

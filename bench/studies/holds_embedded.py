@@ -1,4 +1,4 @@
-"""Holds that end together, or one after the other, while orders go on, on the embedded AWS: `python -m bench.holds`.
+"""Holds that end together, or one after the other, while orders go on, on the embedded AWS.
 
 The whole stack takes part: the sweep sends the holds to the queue of expiries, two invocations at a time expire them, and
 orders come through their queue, which is never empty. The rows tell when each order was placed, and when it expired.
@@ -10,23 +10,22 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
-from bench import workloads
+from bench import embedded, report
+from bench.cells import Found, Result, Study, Value
 from bench.figures import Pace, percentile
-from bench.workloads import Workload, endless
+from bench.workloads import Workload, endless, make
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from local import stack
-from local.demo import Patience, place_unpaid, progress_bar, stock_up
+from local.demo import Patience, place_unpaid, stock_up
 from local.emulator import Emulator
 from local.endpoint import use_embedded
 from operations import queues
@@ -49,52 +48,72 @@ class StoppedClock(SystemClock):
         return self._shown
 
 
-def main(
-    count: Annotated[int, typer.Option("--holds", min=1, help="how many end")] = 10_000,
-    over: Annotated[
-        int, typer.Option(min=0, help="seconds that their ends are spread over; 0: all at once")
-    ] = 0,
-    hold_seconds: Annotated[
-        int,
-        typer.Option(
-            min=40, help="when the first ends: time to place them, and for orders to get going"
-        ),
-    ] = 90,
-    workload: Annotated[str, typer.Option(help=f"one of {', '.join(workloads.NAMES)}")] = "zipf",
-    seed: Annotated[int, typer.Option(help="seed of the orders")] = 0,
-) -> None:
-    """End holds on an embedded AWS of its own while orders go on, and print the figures."""
-    console = Console(highlight=False, stderr=True)
-    made = workloads.make(workload, 2_000, seed)
-    orders = never_paid(made, count, hold_seconds, over, seed)
-    try:
-        with _deployed(console) as (aws, emulator):
-            began, books = _measure(aws, emulator, console, made, orders, hold_seconds, seed)
-    except UserError as error:
-        console.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
-        raise typer.Exit(1) from None
-    clean = is_clean(books, orders)
-    pace, late = figures_of(books, orders, began)
-    typer.echo(f"{Pace.HEAD} late p50    p99  clean")
-    typer.echo(f"{pace.row()} {percentile(late, 50):8.1f} {percentile(late, 99):6.1f} {clean!s:>6}")
-    raise typer.Exit(0 if clean else 1)
+def cells(_size: str) -> Iterator[dict[str, Value]]:
+    """Holds that end together, and holds that end within a minute."""
+    for count, over in ((10_000, 0), (3_000, 60)):
+        yield {
+            "engine": "embedded",
+            "holds": count,
+            "over": over,
+            "hold_seconds": 90,
+            "workload": "zipf",
+            "seed": 0,
+        }
 
 
-@contextmanager
-def _deployed(console: Console) -> Iterator[tuple[Aws, Emulator]]:
+def measure(
+    engine: str, holds: int, over: int, hold_seconds: int, workload: str, seed: int
+) -> Result:
+    """Let holds end on an embedded AWS of its own while orders go on.
+
+    Args:
+        engine: The embedded AWS.
+        holds: How many end.
+        over: Seconds that their ends are spread over; 0: all at once.
+        hold_seconds: When the first ends: time to place them, and for orders to get going.
+        workload: What they want, and the orders.
+        seed: Of the orders.
+    """
+    del engine
+    made = make(workload, 2_000, seed)
+    unpaid = never_paid(made, holds, hold_seconds, over, seed)
+    embedded.stop()
     stack.down()
     try:
-        emulator = stack.up(lambda step: console.print(f"[dim]{step}[/]"))
+        emulator = stack.up(lambda _: None)
         use_embedded(emulator.endpoint)
-        yield Aws.of_stack(stack.STACK_NAME), emulator
+        aws = Aws.of_stack(stack.STACK_NAME)
+        began, books = _measure(aws, emulator, made, unpaid, hold_seconds, seed)
     finally:
         stack.down()
+    pace, late = figures_of(books, unpaid, began)
+    return {
+        "pace": asdict(pace),
+        "late p50": percentile(late, 50),
+        "late p99": percentile(late, 99),
+        "clean": is_clean(books, unpaid),
+    }
+
+
+def show(found: Found, screen: Console) -> bool:
+    """Print how fast orders and holds were, and how late holds."""
+    table = report.table("Holds that end, on the embedded AWS", "workload")
+    for heading in ("over s", *Pace.HEADINGS, "late p50", "late p99", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for parameters, result in found:
+        table.add_row(
+            *(parameters["workload"], str(parameters["over"])),
+            *Pace(**result["pace"]).row(),
+            *(f"{result['late p50']:.1f}", f"{result['late p99']:.1f}"),
+            "" if result["clean"] else report.UNBALANCED,
+        )
+    screen.print(table, "")
+    return all(result["clean"] for _, result in found)
 
 
 def _measure(
     aws: Aws,
     emulator: Emulator,
-    console: Console,
     workload: Workload,
     unpaid: Sequence[Order],
     hold_seconds: int,
@@ -102,20 +121,18 @@ def _measure(
 ) -> tuple[float, Books]:
     """Returns the Unix second in which the unpaid orders were placed, and the books at the end."""
     run = f"b{uuid.uuid4().hex[:6]}"
-    with console.status(f"Stocking {len(workload.stock):,} products"):
-        stock_up(aws, [NewProduct(product_id, n) for product_id, n in workload.stock.items()], run)
+    stock_up(aws, [NewProduct(product_id, n) for product_id, n in workload.stock.items()], run)
     began = time.time()
     end = began + hold_seconds
-    with console.status(f"Placing {len(unpaid):,} orders that nobody will pay"):
-        # It has them swept at once. The next minute's sweep would send them while the orders before the end are counted.
-        place_unpaid(aws, unpaid, StoppedClock(began))
+    # It has them swept at once. The next minute's sweep would send them while the orders before the end are counted.
+    place_unpaid(aws, unpaid, StoppedClock(began))
     if time.time() > end - 1.5 * _BEFORE_SECONDS:
         raise UserError(
-            f"placing {len(unpaid):,} holds took nearly all of the {hold_seconds} s that they last: give a longer --hold-seconds"
+            f"placing {len(unpaid):,} holds took nearly all of the {hold_seconds} s that they last: "
+            "give longer hold_seconds"
         )
-    _keep_ordering(aws, emulator, console, workload, len(unpaid), end, seed)
-    with console.status("Reading the books"):
-        return began, read_books(aws)
+    _keep_ordering(aws, emulator, workload, len(unpaid), end, seed)
+    return began, read_books(aws)
 
 
 def figures_of(books: Books, unpaid: Iterable[Order], began: float) -> tuple[Pace, list[float]]:
@@ -164,34 +181,23 @@ def never_paid(
 
 
 def _keep_ordering(
-    aws: Aws,
-    emulator: Emulator,
-    console: Console,
-    workload: Workload,
-    count: int,
-    end: float,
-    seed: int,
+    aws: Aws, emulator: Emulator, workload: Workload, count: int, end: float, seed: int
 ) -> None:
     """Send orders until the last hold has expired, always so many that some wait, and wait for the last of them."""
     orders = (OrderMessage(body, order_id, "", "") for order_id, body, _ in endless(workload, seed))
     left, patience = count, Patience()
-    with progress_bar(console) as progress:
-        bar = progress.add_task("Expired", total=count, note="")
-        while left:
-            emulator.check()
-            if queues.depth(aws, queues.STANDARD).waiting < _LEAST_WAITING:
-                queues.send(aws, queues.STANDARD, islice(orders, _LEAST_WAITING // 2))
-            note = f"they end in {end - time.time():.0f} s"
-            if time.time() > end:
-                left, note = _left(aws), "orders go on"
-                patience.look(left, left)
-            progress.update(bar, completed=count - left, note=note)
-            time.sleep(0.1)
-    with console.status("Waiting for the last orders"):
-        while waiting := queues.depth(aws, queues.STANDARD).total:
-            emulator.check()
-            patience.look(waiting, waiting)
-            time.sleep(0.1)
+    while left:
+        emulator.check()
+        if queues.depth(aws, queues.STANDARD).waiting < _LEAST_WAITING:
+            queues.send(aws, queues.STANDARD, islice(orders, _LEAST_WAITING // 2))
+        if time.time() > end:
+            left = _left(aws)
+            patience.look(left, left)
+        time.sleep(0.1)
+    while waiting := queues.depth(aws, queues.STANDARD).total:
+        emulator.check()
+        patience.look(waiting, waiting)
+        time.sleep(0.1)
 
 
 def _left(aws: Aws) -> int:
@@ -211,5 +217,4 @@ def _moment(text: object) -> float:
     return datetime.fromisoformat(str(text)).timestamp()
 
 
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study("holds that end while orders go on, on the embedded AWS", cells, measure, show)

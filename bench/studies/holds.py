@@ -1,4 +1,4 @@
-"""Holds that all end at the same moment, while orders go on: `python -m bench.simulator.holds --holds 10000`.
+"""Holds that all end at the same moment, while orders go on.
 
 The sweep finds them in the index and sends them to the queue of expiries, and two invocations expire ten at a time. What
 is measured is how fast orders go meanwhile, beside how fast they went before, and when the last unit is back.
@@ -7,21 +7,20 @@ is measured is how fast orders go meanwhile, beside how fast they went before, a
 from __future__ import annotations
 
 import random
-import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from math import inf
-from time import process_time
-from typing import Annotated, Any
+from typing import Any
 from zlib import crc32
 
-import typer
+from rich.console import Console
 
-from bench import workloads
+from bench import report
 from bench.capacity import Exchange
+from bench.cells import Found, Result, Study, Value
 from bench.figures import Pace
 from bench.simulator.engine import (
     Conditions,
@@ -32,12 +31,12 @@ from bench.simulator.engine import (
     Simulation,
     Worker,
 )
-from bench.workloads import CREATED_AT, Workload, with_depth
+from bench.workloads import CREATED_AT, Workload, make, with_depth
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import EXPIRY_SHARDS, expiry_shard
 from local.invoke import load_handler
 from simulated_aws import DynamoDB
-from simulated_aws.latency import INVOCATION_SECONDS, LATENCIES
+from simulated_aws.latency import INVOCATION_SECONDS
 
 EXPIRIES = 10
 """Holds of one invocation, as in the stack."""
@@ -84,7 +83,7 @@ class _Tables(DynamoDB):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Ended:
     """What was seen.
 
     Attributes:
@@ -114,7 +113,6 @@ class Holds(Simulation):
         end: When the holds end, in virtual seconds.
         seed: Seed of all randomness.
         conditions: Under which it runs.
-        progress: Called with the number of holds that have expired since it was called last.
     """
 
     def __init__(
@@ -127,12 +125,10 @@ class Holds(Simulation):
         end: float,
         seed: int,
         conditions: Conditions,
-        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._holds = holds
         self._end = end
         self._expirers = expirers
-        self._progress = progress
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
@@ -266,17 +262,16 @@ class Holds(Simulation):
                 self._ordered.append(exchange.ended)
             elif {"S": "EXPIRED"} in content["ExpressionAttributeValues"].values():
                 self._expired.append(exchange.ended)
-                self._progress(1)
 
     # ------------------------------------------------------------------ the result
 
-    def result(self) -> Result:
+    def result(self) -> Ended:
         """Compute the figures, and check the books: a hold that has expired has given all its units back."""
         rows = self._store.tables["Orders"].items
         for order_id, wanted in self._wanted_by_hold.items():
             self._books.enter(rows[order_id,]["status"]["S"], wanted)
         cell = self.cell()
-        return Result(
+        return Ended(
             pace=Pace.of(self._ordered, self._expired, self._end / 2, self._end),
             sent=self._sent,
             deliveries=self._deliveries,
@@ -295,41 +290,55 @@ def _sweep() -> Callable[[Any, Any], Any]:
     return handler
 
 
-def main(
-    holds: Annotated[int, typer.Option(min=1, help="how many end together")] = 10_000,
-    workload: Annotated[str, typer.Option(help=f"one of {', '.join(workloads.NAMES)}")] = "zipf",
-    contender: Annotated[
-        str, typer.Option(help="name of the module that places orders")
-    ] = "ours_lanes",
-    workers: Annotated[str, typer.Option(help="order workers, several separated by commas")] = "8",
-    expirers: Annotated[int, typer.Option(min=1, help="invocations that expire at once")] = 2,
-    latency: Annotated[str, typer.Option(help=f"one of {', '.join(LATENCIES)}")] = "published",
-    seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
-) -> None:
-    """Simulate holds that end together while orders go on, and print the figures."""
-    typer.echo(f"workers {Pace.HEAD}      sent deliveries conflicts  clean  cpu s")
-    made = workloads.make(workload, 2_000, seed)
-    made = with_depth(made, inf, 0.0, seed)
-    for count in map(int, workers.split(",")):
-        began = process_time()
-        conditions = Conditions(
-            LATENCIES[latency],
-            window=LONGEST_SECONDS,
-            warm=True,
-            endless=True,
-            partitions=_PARTITIONS,
-        )
-        with typer.progressbar(length=holds, label="Expired", file=sys.stderr) as bar:
-            simulation = Holds(
-                contender, made, count, holds, expirers, END_SECONDS, seed, conditions, bar.update
-            )
-            simulation.run()
-        found = simulation.result()
-        typer.echo(
-            f"{count:7} {found.pace.row()} {found.sent:9,} {found.deliveries:10,} {found.conflicts:9.1%} "
-            f"{found.clean!s:>6} {process_time() - began:6.0f}"
-        )
+def cells(size: str) -> Iterator[dict[str, Value]]:
+    """Ten thousand holds that end together, and in a full run what docs/benchmarks.md has but for the million."""
+    chosen = [("ours_lanes", "zipf", 8, 10_000)]
+    if size == "full":
+        chosen += [
+            ("ours_lanes", "zipf", 8, 1_000),
+            ("ours_lanes", "zipf", 1, 100_000),
+            ("ours_10", "zipf", 1, 10_000),
+            ("ours_lanes", "hot", 8, 1_000),
+            ("ours_99", "hot", 8, 3_000),
+        ]
+    for contender, workload, workers, holds in chosen:
+        yield {
+            "engine": "simulated",
+            "contender": contender,
+            "workload": workload,
+            "workers": workers,
+            "holds": holds,
+            "expirers": 2,
+            "seed": 0,
+        }
 
 
-if __name__ == "__main__":
-    typer.run(main)
+def measure(
+    engine: str, contender: str, workload: str, workers: int, holds: int, expirers: int, seed: int
+) -> Result:
+    """Simulate holds that end together while orders go on."""
+    del engine
+    made = with_depth(make(workload, 2_000, seed), inf, 0.0, seed)
+    conditions = Conditions(window=LONGEST_SECONDS, warm=True, endless=True, partitions=_PARTITIONS)
+    simulation = Holds(contender, made, workers, holds, expirers, END_SECONDS, seed, conditions)
+    simulation.run()
+    return asdict(simulation.result())
+
+
+def show(found: Found, screen: Console) -> bool:
+    """Print how fast orders and holds were."""
+    table = report.table("Holds that end together, simulated", "contender")
+    for heading in ("workload", "workers", *Pace.HEADINGS, "sent", "deliveries", "conflicts", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for parameters, result in found:
+        table.add_row(
+            *(parameters["contender"], parameters["workload"], str(parameters["workers"])),
+            *Pace(**result["pace"]).row(),
+            *(f"{result['sent']:,}", f"{result['deliveries']:,}", f"{result['conflicts']:.1%}"),
+            "" if result["clean"] else report.UNBALANCED,
+        )
+    screen.print(table, "")
+    return all(result["clean"] for _, result in found)
+
+
+STUDY = Study("holds that end together while orders go on", cells, measure, show)

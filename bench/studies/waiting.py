@@ -1,4 +1,4 @@
-"""Callers that wait for the answer to their orders: `python -m bench.simulator.waiting --workload hot,zipf`.
+"""Callers that wait for the answer to their orders.
 
 Each client sends an order, and the next one when it is answered. Three ways are compared: `POST /orders` with `Prefer: wait=25`,
 with the workers of the queue beside it; a textbook handler behind the same API, which places each order by itself; and the
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from math import inf, nan
-from time import process_time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from botocore.exceptions import ClientError
+from rich.console import Console
 
-from bench import contenders, workloads
+from bench import contenders, report, workloads
 from bench.capacity import Exchange
+from bench.cells import Found, Result, Study, Value
 from bench.figures import Observed, Tally, percentile
 from bench.simulator.engine import (
     Conditions,
@@ -41,7 +41,6 @@ from local.invoke import load_handler, read_event
 from simulated_aws.latency import (
     CPU,
     INVOCATION_SECONDS,
-    LATENCIES,
     PUBLISHED,
     Latencies,
     TokenBucket,
@@ -84,7 +83,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Waited:
     """What was seen. "An order" is an answered one.
 
     Attributes:
@@ -131,7 +130,7 @@ class Waiting(Simulation):
         clients: How many.
         seconds: Virtual seconds that count.
         seed: Seed of all randomness.
-        warm_up: Virtual seconds before, which do not.
+        warm_up: Virtual seconds before that, which do not.
         latencies: How long calls take.
     """
 
@@ -142,7 +141,7 @@ class Waiting(Simulation):
         clients: int,
         seconds: float,
         seed: int = 0,
-        warm_up: float = WARM_UP_SECONDS,
+        warm_up: float = 0.0,
         latencies: Latencies = PUBLISHED,
     ) -> None:
         settings = _deployed()
@@ -273,7 +272,7 @@ class Waiting(Simulation):
         self._counted = self.observed
         self.observed = Observed(Tally("Products", "Orders"), self._scheduler.now)
 
-    def result(self) -> Result:
+    def result(self) -> Waited:
         """Compute the figures, and check the books."""
         rows = self._store.tables["Orders"].items
         for (order_id,), row in rows.items():
@@ -288,7 +287,7 @@ class Waiting(Simulation):
         durable = len(tally.durable) or nan
         orders = len(counted) or nan
         waits = [a.seconds for a in counted]
-        return Result(
+        return Waited(
             way=self._way,
             clients=self._clients,
             rate=len(decided) / (seen.window or nan),
@@ -332,45 +331,58 @@ def _textbook() -> Callable[[Any, Any], Any]:
     return handle
 
 
-def main(
-    workload: Annotated[
-        str, typer.Option(help=f"of {', '.join(workloads.NAMES)}, several separated by commas")
-    ] = "hot,zipf",
-    clients: Annotated[str, typer.Option(help="numbers, separated by commas")] = "1,50,200",
-    ways: Annotated[
-        str, typer.Option(help=f"of {', '.join(WAYS)}, several separated by commas")
-    ] = ",".join(WAYS),
-    seconds: Annotated[float, typer.Option(min=1, help="virtual seconds that count")] = 60.0,
-    latency: Annotated[str, typer.Option(help=f"one of {', '.join(LATENCIES)}")] = "published",
-    seed: Annotated[int, typer.Option(help="seed of all randomness")] = 0,
-) -> None:
-    """Simulate clients that wait for their answers, and print the figures."""
-    clean = True
-    for name in workload.split(","):
-        made = workloads.make(name, _ORDERS, seed)
-        typer.echo(f"{made.title}\n{HEAD}")
-        for count in map(int, clients.split(",")):
-            for way in ways.split(","):
-                began = process_time()
-                simulation = Waiting(way, made, count, seconds, seed, latencies=LATENCIES[latency])
-                simulation.run()
-                found = simulation.result()
-                clean = clean and found.clean
-                typer.echo(
-                    f"{count:7} {way:8} {found.rate:8,.1f} {1000 * found.p50:7,.0f} {1000 * found.p99:7,.0f} "
-                    f"{found.at_once:7.1%} {found.queued:7.1%} {found.accepted:6.1%} {found.throttled:6.2f} "
-                    f"{found.failed:6.2f} {found.conflicts:7.3f} {found.conflict_rate:6.1%} {found.write_units:6.2f} "
-                    f"{found.requests:6.2f} {found.clean!s:>6} {process_time() - began:6.1f}"
-                )
-    if not clean:
-        raise typer.Exit(1)
+def cells(size: str) -> Iterator[dict[str, Value]]:
+    """Some numbers of clients, each way."""
+    for workload in ("hot", "zipf"):
+        for clients in (1, 5, 20, 50, 200) if size == "full" else (1, 50, 200):
+            for way in WAYS:
+                yield {
+                    "engine": "simulated",
+                    "workload": workload,
+                    "clients": clients,
+                    "way": way,
+                    "seconds": 30.0,
+                    "seed": 0,
+                }
 
 
-HEAD = (
-    "clients way      orders/s  p50 ms  p99 ms at once   queue    202  429/o  503/o confl/o   rate   wu/o  req/o "
-    " clean  cpu s"
-)
+def measure(**parameters: Any) -> Result:
+    """Simulate clients that wait for their answers."""
+    made = workloads.make(parameters["workload"], _ORDERS, parameters["seed"])
+    simulation = Waiting(
+        *(parameters["way"], made, parameters["clients"]),
+        *(parameters["seconds"], parameters["seed"], WARM_UP_SECONDS),
+    )
+    simulation.run()
+    return asdict(simulation.result())
 
 
-if __name__ == "__main__":
-    typer.run(main)
+def show(found: Found, screen: Console) -> bool:
+    """Print a table for each workload."""
+    for workload in dict.fromkeys(parameters["workload"] for parameters, _ in found):
+        table = report.table(f"Callers who wait: {workload}", "way")
+        for heading in (
+            *("clients", "orders/s", "p50 ms", "p99 ms", "at once", "queue", "202", "429/order"),
+            *("503/order", "conflicts", "rate", "writes", "requests", ""),
+        ):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for parameters, result in found:
+            if parameters["workload"] == workload:
+                table.add_row(*_row(Waited(**result)))
+        screen.print(table, "")
+    return all(result["clean"] for _, result in found)
+
+
+def _row(seen: Waited) -> list[str]:
+    return [
+        *(seen.way, str(seen.clients), f"{seen.rate:,.1f}"),
+        *(f"{1000 * seen.p50:,.0f}", f"{1000 * seen.p99:,.0f}"),
+        *(f"{seen.at_once:.1%}", f"{seen.queued:.1%}", f"{seen.accepted:.1%}"),
+        *(f"{seen.throttled:.2f}", f"{seen.failed:.2f}"),
+        *(f"{seen.conflicts:.3f}", f"{seen.conflict_rate:.1%}"),
+        *(f"{seen.write_units:.2f}", f"{seen.requests:.2f}"),
+        "" if seen.clean else report.UNBALANCED,
+    ]
+
+
+STUDY = Study("callers who wait for the answer to their orders", cells, measure, show)
