@@ -304,8 +304,8 @@ MUTANTS = (
     ),
     _mutant(
         "own lease not recognised after a lost response",
-        *("products/lease.py", "if product.locked_by != owner:"),
-        "if product.locked_by is not None:",
+        *("products/lease.py", "if product.locked_by == owner:"),
+        "if product.locked_by is None:",
         LEASE,
         kind="lost",
     ),

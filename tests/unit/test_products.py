@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
@@ -81,6 +82,21 @@ class Bench:
 
     def lose_next_response(self, times=1, operation=""):
         lose_responses(self.store._client, operation, times)
+
+
+def hold_back(bench, operation, times=1):
+    """Hold back the next requests of a kind: their sender sees timeouts. Returns how to let the first one arrive."""
+    endpoint, held = bench.store._client._endpoint, []
+    send = endpoint._do_get_response
+
+    def slow(request, model, context):
+        if len(held) == times or model.name != operation:
+            return send(request, model, context)
+        held.append((request, model, context))
+        return None, ReadTimeoutError(endpoint_url=request.url)
+
+    endpoint._do_get_response = slow
+    return lambda: send(*held[0])
 
 
 @pytest.fixture
@@ -627,6 +643,47 @@ def test_an_unknown_product_cannot_be_leased(bench):
     assert boto3.client("dynamodb").scan(TableName="Products")["Items"] == []
 
 
+# ---------------------------------------------------------------- leases, requests that arrive late
+
+
+def test_an_acquisition_that_arrives_after_its_lease_is_over_locks_nothing(bench):
+    bench.create(stock=10)
+    arrive = hold_back(bench, "UpdateItem")
+    lease = bench.acquire(30)
+    lease.commit(4, "count", bench.soon())
+    arrive()
+    assert (state(bench).locked_by, state(bench).version) == (None, lease.version + 1)
+
+
+def test_a_renewal_that_arrives_after_its_repetition_does_not_cost_the_lease(bench):
+    bench.create(stock=10)
+    lease = bench.acquire(30)
+    arrive = hold_back(bench, "UpdateItem")
+    lease.renew(50, bench.soon())
+    arrive()
+    assert lease.commit(4, "count", bench.soon()).counted == 4
+
+
+@pytest.mark.parametrize("rivals", [2, 100])
+def test_an_acquisition_is_decided_again_after_each_write_of_others(bench, rivals):
+    bench.create(stock=200)
+    update, sold = bench.store.update_product, []
+
+    def after_a_sale(*request):
+        if len(sold) < rivals:
+            sold.append(bench.order(len(sold)).status)
+        return update(*request)
+
+    bench.store.update_product = after_a_sale
+    if rivals < bench.policy.max_attempts:
+        assert bench.acquire(30).stock_count == 200 - rivals
+    else:
+        with pytest.raises(ContentionError):
+            bench.acquire(30)
+        assert len(sold) == bench.policy.max_attempts
+        assert state(bench).locked_by is None
+
+
 # ---------------------------------------------------------------- atomic decrements
 
 
@@ -718,3 +775,19 @@ def test_the_atomic_decrement_notices_another_incarnation(bench):
     assert done.report.outcomes[0].status is ChangeStatus.APPLIED
     record = bench.store.get_record(AdjustmentKey("p", "d1"))
     assert record.product_created_at == new.created_at
+
+
+@pytest.mark.parametrize("timeouts", [1, 5])
+def test_an_atomic_decrement_in_doubt_is_not_refused(bench, timeouts):
+    bench.create(stock=10)
+    engine = Committer(bench.store, bench.policy, bench.clock)
+    decrement = AtomicDecrement(engine)
+    decrement.apply("p", "d0", 1, bench.soon())
+    assert bench.order(1, 6).status is ChangeStatus.APPLIED
+    arrive = hold_back(bench, "TransactWriteItems", timeouts)
+    doubtful = decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0]
+    assert (doubtful.status, doubtful.cause) == (ChangeStatus.RETURNED, "IN_DOUBT")
+    engine.apply([Adjustment("p", "r", 10, "RECEIPT")], bench.soon())
+    arrive()
+    asked_again = decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0]
+    assert (asked_again.status, state(bench).stock_count) == (ChangeStatus.REPLAYED, 8)

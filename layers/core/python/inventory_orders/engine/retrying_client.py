@@ -81,7 +81,8 @@ class RetryingClient:
             apart: Whether the caller goes on without an update that is throttled, so that the others need not wait.
 
         Raises:
-            StoreError: Why it was not applied.
+            StoreError: Why it was not applied. If it is `in_doubt`, an earlier attempt is applied as soon as it arrives and its
+                conditions hold; a condition on a version that has moved never holds again.
         """
         attempts = _Attempts(self, actions, updates, updates + pages, stats, claimable, apart=apart)
         self._within(deadline)
@@ -205,6 +206,8 @@ class _Attempts:
             stats.commit_latencies.append(clock.monotonic() - started)
             self._client.pace.observe_success()
         except StoreError as error:
+            self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)
+            error.in_doubt = self._unknown
             if self._is_short_of_capacity(error):
                 self._client.pace.observe_throttle()
             if isinstance(error, TransactionCancelledError):
@@ -231,7 +234,6 @@ class _Attempts:
     def _may_repeat(self, error: StoreError) -> bool:
         """Whether the same request may succeed, and under which token it has to be sent."""
         if not isinstance(error, TransactionCancelledError):
-            self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)
             return _is_transient(error)
         if not error.codes <= TRANSIENT:
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
@@ -11,7 +11,7 @@ from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.contention import FIRST_WAIT
-from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, CommitReport, returned
 from inventory_orders.engine.recent import Recent
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, StoreError, TransactionCancelledError
@@ -21,6 +21,9 @@ REASON = "DECREMENT"
 
 # Attempts before a decrement stands in line with the batches: among many claims it would hardly ever find a gap.
 _ATTEMPTS = 8
+
+# Far longer than a request is under way.
+_DOUBT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class AtomicDecrement:
     A product that was not seen yet is read once. Where a batch has claimed the product, the decrement waits and tries
     again: it does not join the line, because a claim of its own would keep out all other decrements. Only where the
     condition fails for another reason does the engine decide, with a read.
-    It is safe under retries because it carries a token, and its adjustment row exists or not with it.
+    It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences
+    it: while an attempt is in doubt, a receipt may let it succeed, so nothing is refused.
 
     Args:
         committer: The engine, for the optimistic path.
@@ -88,7 +92,7 @@ class AtomicDecrement:
             quantity: Units, 1 or more.
             deadline: When to give up.
         """
-        stats, refusals = CommitStats(), 0
+        stats, refusals, in_doubt = CommitStats(), 0, False
         traits = self._traits.get(product_id) or self._read(product_id, deadline, stats)
         while traits is not None:
             actions = self._actions(product_id, adjustment_id, quantity, traits)
@@ -97,6 +101,7 @@ class AtomicDecrement:
                 self._committer.client.write(actions, 0, deadline, stats)
                 return Decrement(None, stats, refusals + len(stats.backoffs))
             except TransactionCancelledError as cancelled:
+                in_doubt = in_doubt or cancelled.in_doubt
                 found = cancelled.reasons[0].found
                 if not isinstance(found, Product):
                     break
@@ -106,11 +111,14 @@ class AtomicDecrement:
                     break
                 if not self._wait(deadline, stats):
                     break
-            except StoreError:
+            except StoreError as error:
                 # The engine meets the same, and says what it means.
+                in_doubt = in_doubt or error.in_doubt
                 break
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
+        if in_doubt and report.outcomes[0].status is ChangeStatus.REJECTED:
+            report = replace(report, outcomes=(_ask_again(),))
         return Decrement(report, stats, refusals)
 
     def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> _Traits | None:
@@ -175,6 +183,12 @@ class AtomicDecrement:
 
     def _remember(self, product: Product) -> _Traits:
         return self._traits.set(product.product_id, _Traits.of(product))
+
+
+def _ask_again() -> ChangeOutcome:
+    """Instead of a rejection, while an attempt may still be booked."""
+    detail = "an attempt got no answer and may still be booked; send the same command again"
+    return returned("IN_DOUBT", detail, _DOUBT_SECONDS)
 
 
 def _same(name: str) -> str:

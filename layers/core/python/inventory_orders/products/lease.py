@@ -1,9 +1,12 @@
 """A lease: a pessimistic lock that expires by itself, for work on a product that takes a while.
 
-The lock is in the product's own row, so that acquiring it and reading the product is one request, and committing the
-result and releasing it is one request too. It is fenced: every write raises `_version`, and the lock remembers as
-`lockVersion` the version that its owner's last write made. As long as the two are equal nobody else has written, and
-only then may the owner: one that was paused past its expiry cannot, even if its clock is wrong.
+The lock is in the product's own row, so that acquiring it tells how the product stands, and committing the result and
+releasing it is one request. It is fenced: every write raises `_version`, and the lock remembers as `lockVersion` the
+version that its owner's last write made. As long as the two are equal nobody else has written, and only then may the
+owner: one that was paused past its expiry cannot, even if its clock is wrong.
+
+Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
+finds another version, however late it is, and cannot lock a product that nobody counts any more.
 
 What lanes hold of the product comes home once the lease is taken: from then on nobody draws, and a count of the shelf can
 be compared with the row.
@@ -38,7 +41,7 @@ from inventory_orders.errors import (
     TransactionCancelledError,
 )
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import NO_LIVE_LEASE, UNLOCK, Store, unix
+from inventory_orders.store.dynamodb import AS_READ, NO_LIVE_LEASE, UNLOCK, Store, unix
 
 LONGEST_LEASE_SECONDS = 900.0
 """What returned messages are sure to outlast. Renewed over and over, a lease may last longer, and they may not."""
@@ -86,7 +89,7 @@ class Lease:
         clock: Clock | None = None,
         policy: RetryPolicy | None = None,
     ) -> Lease:
-        """Lock a product and read it, in one update, if there is no lease or the last one has expired.
+        """Lock a product if there is no lease or the last one has expired.
 
         Where lanes may hold some of it, all of that is brought home before the lease is returned.
 
@@ -104,13 +107,15 @@ class Lease:
         Raises:
             LeaseHeldError: Somebody else holds one.
             LeaseLostError: It expired before everything was home.
+            ContentionError: Others wrote the product before each attempt.
             ProductNotFoundError: There is no such product.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
             StoreError: DynamoDB failed, or no time was left.
         """
         client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
+        owner = f"{holder}-{uuid.uuid4().hex}"
         return outwait_claims(
-            lambda: cls._acquire(client, product_id, seconds, deadline, holder, outlive_deadline),
+            lambda: cls._acquire(client, product_id, seconds, deadline, owner, outlive_deadline),
             deadline,
             client,
         )
@@ -122,29 +127,28 @@ class Lease:
         product_id: str,
         seconds: float,
         deadline: Deadline,
-        holder: str,
+        owner: str,
         outlive_deadline: bool,
     ) -> Lease:
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
-        owner, clock, stats = f"{holder}-{uuid.uuid4().hex}", client.clock, CommitStats()
-
-        def attempt() -> Product:
-            now = unix(clock.now())
-            return client.store.update_product(
-                product_id,
-                _LOCK,
-                NO_LIVE_LEASE,
-                _values(clock, owner, now=now, until=now + Decimal(f"{seconds:.6f}")),
-            )
-
-        try:
-            product = client.update(attempt, deadline, stats)
-        except ConditionFailedError as failed:
-            product = failed.existing(product_id)
-            # Its owner is this call where the response to an earlier attempt was lost.
-            if product.locked_by != owner:
-                left = product.lease_left(clock.now().timestamp())
-                raise LeaseHeldError(product_id, left, is_claim=product.is_claimed) from None
+        stats = CommitStats()
+        product = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+        if product is None:
+            raise ProductNotFoundError(f"there is no product {product_id}")
+        for _ in range(client.policy.max_attempts):
+            try:
+                product = _lock(client, product, owner, seconds, deadline, stats)
+                break
+            except ConditionFailedError as failed:
+                product = failed.existing(product_id)
+                # Its owner is this call where the response to an earlier attempt was lost.
+                if product.locked_by == owner:
+                    break
+                left = product.lease_left(client.clock.now().timestamp())
+                if left > 0:
+                    raise LeaseHeldError(product_id, left, is_claim=product.is_claimed) from None
+        else:
+            raise ContentionError(f"{product_id} was changed by others before every attempt")
         lease = cls(client, product, owner, product.version, _expiry(product), seconds, stats)
         if product.lent_to:
             lease._bring_home(deadline)
@@ -253,15 +257,20 @@ class Lease:
             return self.client.store.update_product(
                 self.product_id,
                 _LOCK,
-                f"{_MINE} AND #lockTime > :now",
-                self._values(now=now, until=until),
+                f"{_MINE} AND #_version = :version AND #lockTime > :now",
+                self._values(version=self.version, now=now, until=until),
             )
 
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            failed.existing(self.product_id)
-            raise self._lost() from None
+            product = failed.existing(self.product_id)
+            # An earlier attempt of our own, whose response was lost, left the next version under our lock.
+            is_mine = product.locked_by == self.owner and product.lock_version == product.version
+            if not is_mine or product.version != self.version + 1:
+                raise self._lost() from None
+            self._adopt(product)
+            self.granted = self.seconds_left()
 
     def commit(self, counted: int, adjustment_id: str, deadline: Deadline) -> AdjustmentRecord:
         """Write the counted stock with its adjustment and release the lease, in one verified transaction.
@@ -408,6 +417,40 @@ class Lease:
         return LeaseLostError(
             f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
         )
+
+
+def _lock(
+    client: RetryingClient,
+    before: Product,
+    owner: str,
+    seconds: float,
+    deadline: Deadline,
+    stats: CommitStats,
+) -> Product:
+    """Lock a product that nobody has written since it was read. Returns it as it is then.
+
+    Raises:
+        ConditionFailedError: Somebody has, or a lease is live; with the product as stored.
+        StoreError: DynamoDB failed.
+    """
+
+    def attempt() -> Product:
+        now = unix(client.clock.now())
+        return client.store.update_product(
+            before.product_id,
+            _LOCK,
+            f"{AS_READ} AND {NO_LIVE_LEASE}",
+            _values(
+                client.clock,
+                owner,
+                version=before.version,
+                createdAt=before.created_at,
+                now=now,
+                until=now + Decimal(f"{seconds:.6f}"),
+            ),
+        )
+
+    return client.update(attempt, deadline, stats)
 
 
 def _values(clock: Clock, owner: str, **more: Any) -> dict[str, Any]:
