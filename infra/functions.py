@@ -16,7 +16,7 @@ from constructs import Construct
 from infra import assets
 from infra.events import Events
 from infra.queues import QueuePair, Queues
-from infra.settings import QueueSettings, Settings
+from infra.settings import Settings
 from infra.tables import Tables
 
 
@@ -246,12 +246,13 @@ class Functions(Construct):
         )
         for queue_name, pair in sources.items():
             prefix = _PREFIXES.get(queue_name, "")
-            self._feed(function, pair, self._settings.queues[queue_name], prefix)
+            self._feed(function, queue_name, pair, prefix)
         return function
 
     def _feed(
-        self, function: lambda_.Function, pair: QueuePair, settings: QueueSettings, prefix: str
+        self, function: lambda_.Function, queue_name: str, pair: QueuePair, prefix: str
     ) -> None:
+        settings = self._settings.queues[queue_name]
         self._name(function, pair, prefix)
         function.add_event_source_mapping(
             # The id that the CDK's own SqsEventSource uses. With another id, an update would create a second mapping
@@ -267,8 +268,9 @@ class Functions(Construct):
             max_concurrency=settings.maximumConcurrency,
             report_batch_item_failures=True,
         )
+        actions = [*_CONSUME, "sqs:SendMessage"] if queue_name in _SENT_AGAIN else _CONSUME
         function.add_to_role_policy(
-            iam.PolicyStatement(actions=_CONSUME, resources=[pair.queue.queue_arn])
+            iam.PolicyStatement(actions=actions, resources=[pair.queue.queue_arn])
         )
         function.add_to_role_policy(
             iam.PolicyStatement(
@@ -343,6 +345,9 @@ _CONSUME = [
     # The handler delays returned messages.
     "sqs:ChangeMessageVisibility",
 ]
+
+# Their messages may be early: one that has waited for long is sent again, so that SQS counts its deliveries anew.
+_SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue", "ExpiryQueue"}
 
 # Of the environment variables that name a queue, where a function knows two.
 _PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}

@@ -10,6 +10,7 @@ import pytest
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PageKey
+from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import Table, key_item
 from local.invoke import function_names, invoke_deployed
 from operations import queues
@@ -92,6 +93,17 @@ def a_confirmation_before_its_order(shop):
     return sqs_event({"action": "confirm", "orderId": shop.new_id})
 
 
+def looked_at_often(event):
+    """Make an event whose messages are at their last delivery before they are sent again."""
+    for record in event["Records"]:
+        record["attributes"]["ApproximateReceiveCount"] = str(EARLY_DELIVERIES)
+    return event
+
+
+def a_confirmation_long_before_its_order(shop):
+    return looked_at_often(a_confirmation_before_its_order(shop))
+
+
 def a_cancelling_command(shop):
     shop.call("place_orders", an_order(shop))
     return sqs_event({"action": "cancel", "orderId": shop.new_id})
@@ -120,6 +132,10 @@ def a_hold(shop, seconds):
 def an_expiry_before_its_time(shop):
     a_hold(shop, 600)
     return an_expiry(shop, {"orderId": shop.new_id})
+
+
+def an_expiry_long_before_its_time(shop):
+    return looked_at_often(an_expiry_before_its_time(shop))
 
 
 def a_hold_that_ends_soon(shop):
@@ -180,6 +196,10 @@ def a_receipt_of_a_product_that_is_not_there_yet(shop):
     return sqs_event({"adjustmentId": shop.new_id, **receipt})
 
 
+def a_receipt_long_before_its_product(shop):
+    return looked_at_often(a_receipt_of_a_product_that_is_not_there_yet(shop))
+
+
 def a_cancellation(shop):
     shop.call("place_orders", an_order(shop))
     return sqs_event({"orderId": shop.new_id})
@@ -227,6 +247,10 @@ def an_event_of_a_product_that_is_not_there_yet(shop):
     now = timestamp(SystemClock().now())
     event = {"eventId": "e", "eventTime": now, "productId": shop.new_id}
     return sqs_event({**event, "details": {}})
+
+
+def an_event_long_before_its_product(shop):
+    return looked_at_often(an_event_of_a_product_that_is_not_there_yet(shop))
 
 
 def a_lease(shop):
@@ -339,6 +363,7 @@ NEEDED_FOR = {
     ("adjust_stock", "dynamodb:BatchGetItem", "StockAdjustmentsTable"): a_receipt,
     ("adjust_stock", "dynamodb:PutItem", "StockAdjustmentsTable"): a_receipt,
     ("adjust_stock", "sqs:SendMessage", "StockDeadLetterQueue"): poison,
+    ("adjust_stock", "sqs:SendMessage", "StockQueue"): a_receipt_long_before_its_product,
     (
         "adjust_stock",
         "sqs:ChangeMessageVisibility",
@@ -364,6 +389,8 @@ NEEDED_FOR = {
     ("change_orders", "dynamodb:UpdateItem", "OrdersTable"): a_confirmation,
     ("change_orders", "sqs:SendMessage", "OrderCommandDeadLetterQueue"): poison,
     ("change_orders", "sqs:SendMessage", "ExpiryDeadLetterQueue"): poison_among_expiries,
+    ("change_orders", "sqs:SendMessage", "OrderCommandQueue"): a_confirmation_long_before_its_order,
+    ("change_orders", "sqs:SendMessage", "ExpiryQueue"): an_expiry_long_before_its_time,
     (
         "change_orders",
         "sqs:ChangeMessageVisibility",
@@ -382,6 +409,7 @@ NEEDED_FOR = {
     ("manage_products", "dynamodb:DeleteItem", "ProductsTable"): a_delisting,
     ("manage_products", "dynamodb:PutItem", "StockAdjustmentsTable"): a_new_product,
     ("manage_products", "sqs:SendMessage", "CatalogueDeadLetterQueue"): poison,
+    ("manage_products", "sqs:SendMessage", "CatalogueQueue"): an_event_long_before_its_product,
     (
         "manage_products",
         "sqs:ChangeMessageVisibility",

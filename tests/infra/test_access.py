@@ -63,13 +63,14 @@ CancellationQueue        | feeds                   | CancelOrders            | e
 CatalogueQueue           | feeds                   | ManageProducts          | event source mapping
 OrderCommandQueue        | feeds                   | ChangeOrders            | event source mapping
 ExpiryQueue              | feeds                   | ChangeOrders            | event source mapping
+# Where messages may be early, one that has waited for long is sent again.
 PlaceOrders              | CONSUME                 | OrderQueue              | role
 PlaceOrders              | CONSUME                 | OrderQueueFifo          | role
-AdjustStock              | CONSUME                 | StockQueue              | role
+AdjustStock              | CONSUME sqs:SendMessage | StockQueue              | role
 CancelOrders             | CONSUME                 | CancellationQueue       | role
-ManageProducts           | CONSUME                 | CatalogueQueue          | role
-ChangeOrders             | CONSUME                 | OrderCommandQueue       | role
-ChangeOrders             | CONSUME                 | ExpiryQueue             | role
+ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | role
+ChangeOrders             | CONSUME sqs:SendMessage | OrderCommandQueue       | role
+ChangeOrders             | CONSUME sqs:SendMessage | ExpiryQueue             | role
 # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
 Orders stream            | feeds                   | PublishEvents           | event source mapping
 Products stream          | feeds                   | PublishEvents           | event source mapping

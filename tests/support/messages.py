@@ -37,6 +37,13 @@ def event_of_received(messages: Iterable[Mapping[str, Any]], arn: str) -> dict[s
                 "receiptHandle": message["ReceiptHandle"],
                 "body": message["Body"],
                 "attributes": message["Attributes"],
+                "messageAttributes": {
+                    name: {
+                        "dataType": value["DataType"],
+                        "stringValue": value["StringValue"],
+                    }
+                    for name, value in message.get("MessageAttributes", {}).items()
+                },
                 "eventSource": "aws:sqs",
                 "eventSourceARN": arn,
             }

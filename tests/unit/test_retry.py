@@ -111,8 +111,14 @@ def test_redelivery_delays_double_up_to_a_bound_of_15_minutes():
     assert LONGEST_DELAY_SECONDS == LONGEST_LEASE
 
 
-def test_early_deliveries_outlast_an_outage_of_an_hour_with_several_looks_left():
-    assert lasting(EARLY_DELIVERIES - 3) > HOUR
+def test_an_early_message_waits_for_84_minutes_to_3_hours():
+    def after_a_look(random):
+        copied = redelivery_delay(EARLY_DELIVERIES, lambda: random)
+        return copied + lasting(EARLY_DELIVERIES, random)
+
+    assert after_a_look(0.0) > 46 * 60
+    assert lasting(EARLY_DELIVERIES) + after_a_look(0.0) > 84 * 60
+    assert lasting(EARLY_DELIVERIES, 0.999) + after_a_look(0.999) < 3 * HOUR
 
 
 def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept():

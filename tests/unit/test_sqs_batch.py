@@ -7,6 +7,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import RejectionReason
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation.sqs import Queue, Queues
@@ -19,7 +20,7 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
 )
 from inventory_orders.messages.parse import parse_order
-from inventory_orders.retry import RetryPolicy
+from inventory_orders.retry import EARLY_DELIVERIES, RetryPolicy
 from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 from tests.support.messages import order_body, sqs_event
 
@@ -70,12 +71,12 @@ class Bench:
         self.queues = Queues(self.sqs, QUEUE, FIFO)
         self.seconds_left = 30.0
 
-    def process(self, event):
+    def process(self, event, may_be_early=frozenset()):
         batch = SqsBatch.read(event, self.queues, lambda: self.seconds_left)
         orders = batch.parse(parse)
         deadline = Deadline.after(10, self.clock)
         report = self.engine.apply(orders, deadline)
-        batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
+        batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED", may_be_early))
         return batch
 
 
@@ -202,6 +203,37 @@ def test_a_failed_change_of_visibility_loses_nothing():
     bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
     batch = bench.process(sqs_event(order_body("a", {"p": 1})))
     assert returned(batch) == ["m-0"]
+
+
+def deliver_early(bench, count, messages=1):
+    """Deliver orders for products that are not listed yet."""
+    bodies = [order_body(f"o-{number}", {"none": 1}) for number in range(messages)]
+    event = sqs_event(*bodies, receive_count=count)
+    return bench.process(event, frozenset({RejectionReason.UNKNOWN_PRODUCT}))
+
+
+def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
+    bench = Bench()
+    assert returned(deliver_early(bench, EARLY_DELIVERIES - 1)) == ["m-0"]
+    assert bench.sqs.sent == []
+    bench = Bench()
+    batch = deliver_early(bench, 30, messages=12)
+    assert returned(batch) == []
+    assert ends(batch) == [Disposition.RETURNED] * 12
+    assert [result.message.body for result in batch.results] == [
+        entry["MessageBody"] for _, entry in bench.sqs.sent
+    ]
+    url, copy = bench.sqs.sent[0]
+    assert url == QUEUE.url
+    assert 450 <= copy["DelaySeconds"] <= 900
+    original_id = copy["MessageAttributes"]["originalMessageId"]["StringValue"]
+    assert original_id == "m-0"
+
+
+def test_a_copy_that_sqs_does_not_take_leaves_the_message_where_it_is():
+    bench = Bench(sqs=FakeSqs(partly=True))
+    assert returned(deliver_early(bench, EARLY_DELIVERIES, messages=2)) == ["m-1"]
+    assert bench.sqs.visibility.keys() == {"r-1"}
 
 
 def test_every_returned_identifier_is_one_of_the_batch():

@@ -1,4 +1,4 @@
-"""An hour in which DynamoDB refuses everything: the real handlers on the simulated AWS, in virtual time."""
+"""Hours in which DynamoDB refuses everything: the real handlers on the simulated AWS, in virtual time."""
 
 import json
 import logging
@@ -20,8 +20,8 @@ from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
 from simulated_aws.scheduler import Scheduler, seeded
 from tests.support.messages import event_of_received, order_body
 
-BEGIN, END = 60.0, 60.0 + 3600.0
-LAST_SENT = END + 60
+HOUR = 3600.0
+BEGIN = 60.0
 # As in the stack: the functions' timeout, and from it the queues' visibility timeout.
 TIMEOUT = 30.0
 VISIBILITY = 6 * TIMEOUT + 1
@@ -38,8 +38,8 @@ QUEUES = {
     "Expiry": ("change_orders", 10, 1, "EXPIRY_"),
 }
 
-# When orders are sent: before the outage, in it, and after it.
-MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000, LAST_SENT)
+# When orders are sent: before the outage, in it, and, once more, after it.
+MOMENTS = (0.0, BEGIN, BEGIN + 1500, BEGIN + 3000)
 GROUPS = ("drop", "kettle")
 # Sent when the outage begins, together with orders of which nobody knows yet.
 COMMANDS = (
@@ -51,10 +51,12 @@ COMMANDS = (
 )
 # Placed before it, with holds that end in it, in seconds.
 HOLDS = {"unpaid": 600, "paid": 900}
+# Sent during it, one after the other, each with its confirmation: afterwards about half of these are served first.
+PAID_AT_ONCE = tuple(f"paid-at-once-{number}" for number in range(8))
 # The drop is sold out in the middle of what was sent during the outage, so its order of arrival shows.
 DROP_STOCK = 7
 # One after 1, 2, 4, ... 256 s each, then one after each 450 s: the shortest delays that there can be.
-MOST_IN_THE_HOUR = 16
+MOST_IN_THE_FIRST_HOUR, MOST_IN_ANOTHER = 16, 8
 
 
 def times_out(sleep):
@@ -80,20 +82,25 @@ def has_no_table(sleep):
 
 
 class World:
-    """Queues that feed the handlers, and tables that are out of reach from BEGIN to END.
+    """Queues that feed the handlers, and tables that are out of reach from BEGIN on.
 
     Args:
         name: Part of the names of tables and queues. What the handlers keep for a process is kept by these names, so no
             other test finds it.
         refusals: How DynamoDB refuses, one way after the other.
+        hours: For how long.
 
     Attributes:
+        end: When it no longer does.
+        last_sent: When the last orders are sent.
         deliveries: When each message was delivered, by its body.
         ended: When each message was acknowledged.
     """
 
-    def __init__(self, name, refusals):
+    def __init__(self, name, refusals, hours):
         self.name, self.refusals = name, refusals
+        self.end = BEGIN + hours * HOUR
+        self.last_sent = self.end + 60
         self.deliveries, self.ended = {}, {}
         self.scheduler = Scheduler()
         self.aws = SimulatedAws(self.now)
@@ -125,7 +132,7 @@ class World:
 
     def answer(self, service, operation, request):
         self.sleep(0.01)
-        passed = (self.scheduler.now - BEGIN) / (END - BEGIN)
+        passed = (self.scheduler.now - BEGIN) / (self.end - BEGIN)
         if service == "dynamodb" and 0 <= passed < 1:
             self.refusals[int(passed * len(self.refusals))](self.sleep)
         return self.aws.answer(service, operation, request)
@@ -168,7 +175,7 @@ class World:
         """Hand batches to the queue's function, as Lambda does, until nothing is left."""
         function, size, *_ = QUEUES[name]
         queue = self.queues[name]
-        while queue.messages or self.scheduler.now <= LAST_SENT:
+        while queue.messages or self.scheduler.now <= self.last_sent:
             batch = []
             while len(batch) < size and (more := self._receive(queue, size - len(batch))):
                 batch += more
@@ -189,6 +196,7 @@ class World:
 
     def _receive(self, queue, most):
         request = {"QueueUrl": queue.url, "MessageSystemAttributeNames": ["All"]}
+        request["MessageAttributeNames"] = ["All"]
         request |= {"MaxNumberOfMessages": min(10, most)}
         return self.aws.sqs.answer("ReceiveMessage", request).get("Messages", [])
 
@@ -221,7 +229,7 @@ def life(world):
     """What happens to the shop."""
     for product_id, stock in (("tea", 100), ("kettle", 100), ("drop", DROP_STOCK)):
         world.create(product_id, stock)
-    for number, moment in enumerate(MOMENTS):
+    for number, moment in enumerate((*MOMENTS, world.last_sent)):
         world.sleep(moment - world.scheduler.now)
         for order in range(4):
             world.send("Order", order_body(f"o-{number}-{order}", {"tea": 1, "kettle": 1}))
@@ -232,6 +240,11 @@ def life(world):
             for group in GROUPS:
                 fifo = order_body(f"{group}-{number}-{order}", {group: 1})
                 world.send("OrderFifo.fifo", fifo, group)
+        if moment == BEGIN + 1500:
+            for order_id in PAID_AT_ONCE:
+                world.send("Order", order_body(order_id, {"tea": 1}))
+                world.send("OrderCommand", {"action": "confirm", "orderId": order_id})
+                world.sleep(60)
         if moment == BEGIN:
             world.send("Stock", receipt("r-1", "kettle"))
             world.send("Stock", receipt("early", "cup"))
@@ -244,7 +257,7 @@ def life(world):
             at = "2026-11-20T09:30:00.000000+00:00"
             world.send("Catalogue", {"eventId": "e-1", "eventTime": at, **details})
     # By then the receipt for it has been looked at, in vain.
-    world.sleep(END + LONGEST_DELAY_SECONDS + TIMEOUT - world.scheduler.now)
+    world.sleep(world.end + LONGEST_DELAY_SECONDS + TIMEOUT - world.scheduler.now)
     world.create("cup", 1)
     fulfil = {"action": "fulfil", "orderId": "o-0-1"}
     assert world.invoke("change_orders", fulfil)["result"] == "APPLIED"
@@ -258,22 +271,23 @@ def no_logs():
 
 
 @pytest.mark.parametrize(
-    ("name", "refusals"),
-    [("busy", (times_out, fails, throttles)), ("broken", (denies, has_no_table))],
+    ("name", "refusals", "hours"),
+    [("busy", (times_out, fails, throttles), 1), ("broken", (denies, has_no_table), 6)],
 )
-def test_an_hour_without_dynamodb_loses_nothing_and_reorders_nothing(name, refusals):
-    world = World(f"outage-{name}", refusals)
+def test_hours_without_dynamodb_lose_nothing_and_reorder_nothing(name, refusals, hours):
+    world = World(f"outage-{name}", refusals, hours)
     world.run(life)
     left = {queue.name: len(queue.messages) for queue in world.aws.sqs.queues.values()}
     assert {name: count for name, count in left.items() if count} == {}
 
     orders = {row["orderId"]: row for row in world.rows(Table.ORDERS)}
-    sent = [f"{number}-{order}" for number in range(len(MOMENTS)) for order in range(3)]
-    placed = {f"o-{number}-{order}" for number in range(len(MOMENTS)) for order in range(4)}
+    sent = [f"{number}-{order}" for number in range(len(MOMENTS) + 1) for order in range(3)]
+    placed = {f"o-{number}-{order}" for number in range(len(MOMENTS) + 1) for order in range(4)}
     placed |= {f"kettle-{order}" for order in sent}
     expected = dict.fromkeys(placed, "PENDING") | {"o-1-0": "CANCELLED"}
     expected |= {"o-0-1": "FULFILLED", "o-1-1": "CONFIRMED", "o-1-2": "CANCELLED"}
     expected |= {"unpaid": "EXPIRED", "never": "CANCELLED"}
+    expected |= dict.fromkeys(PAID_AT_ONCE, "CONFIRMED")
     # Whether its confirmation or its expiry was delivered first is a matter of chance; the money is not lost.
     paid = orders.pop("paid")
     assert "confirmedAt" in paid or paid["confirmationRejected"]["reason"] == "ORDER_EXPIRED"
@@ -290,17 +304,25 @@ def test_an_hour_without_dynamodb_loses_nothing_and_reorders_nothing(name, refus
     accounts = list(add_up(products, adjustments, [*orders.values(), paid]))
     assert [account.difference for account in accounts] == [0] * 4
 
-    assert all(
-        len(_within(times, BEGIN, END)) <= MOST_IN_THE_HOUR for times in world.deliveries.values()
-    )
+    for times in world.deliveries.values():
+        in_outage = _within(times, BEGIN, world.end)
+        assert len(in_outage) <= MOST_IN_THE_FIRST_HOUR + (hours - 1) * MOST_IN_ANOTHER
     first = world.deliveries[json.dumps(receipt("r-1", "kettle"))]
     assert len(_within(first, BEGIN, BEGIN + 600)) >= 8
-    assert len(_within(first, END - 900, END)) <= 3, "polling slows down"
+    assert len(_within(first, world.end - 900, world.end)) <= 3, "polling slows down"
 
-    early = json.dumps(receipt("early", "cup"))
-    assert len(_within(world.deliveries[early], END, inf)) > 1, "its first look was not its last"
-    recovered = max(at for body, at in world.ended.items() if body != early)
-    assert recovered < END + LONGEST_DELAY_SECONDS + TIMEOUT
+    early = {
+        body for body, times in world.deliveries.items() if len(_within(times, world.end, inf)) > 1
+    }
+    assert json.dumps(receipt("early", "cup")) in early
+    confirmations = {
+        json.dumps({"action": "confirm", "orderId": order_id}) for order_id in PAID_AT_ONCE
+    }
+    assert early & confirmations, (
+        "some came before their order, and their first look was not their last"
+    )
+    recovered = {body: at for body, at in world.ended.items() if body not in early}
+    assert max(recovered.values()) < world.end + LONGEST_DELAY_SECONDS + TIMEOUT
 
 
 def _within(times, begin, end):

@@ -64,6 +64,7 @@ class Message:
         first_received: Unix second of its first delivery; None if SQS does not say.
         group: `MessageGroupId` if it came through a FIFO queue, else None.
         sent: Unix second at which it was sent; None if SQS does not say.
+        copy_of: The id of the message that this one is a copy of; None if it is the sender's own.
     """
 
     message_id: str
@@ -73,6 +74,12 @@ class Message:
     first_received: float | None
     group: str | None
     sent: float | None = None
+    copy_of: str | None = None
+
+    @property
+    def original_id(self) -> str:
+        """The id that the sender knows."""
+        return self.copy_of or self.message_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,33 @@ class SqsCalls:
                 taken = self._call_in_batch("send_message_batch", url, entries)
                 sent |= {batch[int(entry_id)] for entry_id in taken}
         return poison.keys() - sent
+
+    def send_again(self, seconds: Mapping[Message, int]) -> set[Message]:
+        """Send copies of messages, each hidden for so many seconds; SQS counts their deliveries from 1.
+
+        Args:
+            seconds: For each message of the standard queue at most 900.
+
+        Returns:
+            The messages whose copies SQS took.
+        """
+        sent: set[Message] = set()
+        for batch in _batches(list(seconds)):
+            entries = [
+                {
+                    "Id": str(index),
+                    "MessageBody": message.body,
+                    "DelaySeconds": seconds[message],
+                    "MessageAttributes": {
+                        "originalMessageId": _text_attribute(message.original_id)
+                    },
+                }
+                for index, message in enumerate(batch)
+            ]
+            url = self._queues.standard.url
+            taken = self._call_in_batch("send_message_batch", url, entries)
+            sent |= {batch[int(entry_id)] for entry_id in taken}
+        return sent
 
     def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
         """Send messages to the standard queue, for later.
@@ -274,11 +308,12 @@ def _attributes(
         "errorMessage": printable(message),
         "originalMessageId": printable(original_id),
     }
-    return {
-        # SQS takes no empty one.
-        name: {"DataType": "String", "StringValue": text or "?"}
-        for name, text in said.items()
-    }
+    return {name: _text_attribute(text) for name, text in said.items()}
+
+
+def _text_attribute(text: str) -> MessageAttributeValueTypeDef:
+    """A message attribute. SQS takes no empty one."""
+    return {"DataType": "String", "StringValue": text or "?"}
 
 
 def _dead_letter_entry(
@@ -287,7 +322,7 @@ def _dead_letter_entry(
     entry: SendMessageBatchRequestEntryTypeDef = {
         "Id": entry_id,
         "MessageBody": message.body,
-        "MessageAttributes": _attributes(error.code, error.message, message.message_id),
+        "MessageAttributes": _attributes(error.code, error.message, message.original_id),
     }
     if message.group is not None:
         entry["MessageGroupId"] = message.group

@@ -63,6 +63,7 @@ class MessageResult(Generic[T]):
         error: Why it is poison; also of one that was returned because its dead letter could not be sent.
         cause: Why, as a stable code: of a returned one, and of a replay that changed nothing.
         detail: The same in words.
+        is_early: Whether it was returned because what it lacks may yet come.
     """
 
     message: Message
@@ -72,6 +73,7 @@ class MessageResult(Generic[T]):
     error: PoisonMessageError | None = None
     cause: str = ""
     detail: str = ""
+    is_early: bool = False
 
     @property
     def retry_after(self) -> float:
@@ -85,8 +87,8 @@ class QueueRules:
 
     Attributes:
         id_reused_code: `errorCode` of a message whose id belongs to another request.
-        may_be_early: Rejections that are no answer: what the message lacks may yet come. It is returned, and
-            dead-lettered at delivery `EARLY_DELIVERIES`.
+        may_be_early: Rejections that are no answer: what the message lacks may yet come. It is returned, sent again at
+            delivery `EARLY_DELIVERIES`, and dead-lettered at that delivery of the copy. Not for FIFO queues.
         poison: Rejections that are no answer, and for which somebody has to do something: the message is
             dead-lettered at once.
     """
@@ -112,6 +114,7 @@ class SqsBatch(Generic[T]):
         self._calls = SqsCalls(queues, time_left)
         self._contents: dict[Message, T] = {}
         self._results: dict[Message, MessageResult[T]] = {}
+        self._sent_again: set[Message] = set()
 
     @classmethod
     def read(cls, event: object, queues: Queues, time_left: Callable[[], float]) -> SqsBatch[T]:
@@ -205,10 +208,10 @@ class SqsBatch(Generic[T]):
         if rejection is None or rejection.reason not in rules.may_be_early | rules.poison:
             return replace(result, disposition=Disposition.REJECTED)
         error = rejection_error(rejection)
-        is_last = result.message.receive_count >= EARLY_DELIVERIES
-        if rejection.reason in rules.poison or is_last:
+        is_copy = result.message.copy_of is not None
+        if rejection.reason in rules.poison or (is_copy and _uses_up_count(result.message)):
             return _dead_letter(result, error)
-        return replace(result, cause=error.code, detail=error.message)
+        return replace(result, cause=error.code, detail=error.message, is_early=True)
 
     def _send_dead_letters(
         self,
@@ -249,9 +252,11 @@ class SqsBatch(Generic[T]):
         """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
 
         A group has the delay of the first: SQS delivers nothing of a group while any message of it is hidden.
+        An early message that has used up its count comes back as a copy.
         """
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
+        again: dict[Message, int] = {}
         of_group: dict[str, int] = {}
         for result in self.results:
             if result.disposition is RETURNED:
@@ -260,8 +265,10 @@ class SqsBatch(Generic[T]):
                 delay = min(LONGEST_DELAY_SECONDS, delay)
                 if message.group is not None:
                     delay = of_group.setdefault(message.group, delay)
-                seconds[message] = delay
-        self._calls.delay(seconds)
+                is_due = result.is_early and _uses_up_count(message)
+                (again if is_due else seconds)[message] = delay
+        self._sent_again = self._calls.send_again(again)
+        self._calls.delay(seconds | {m: again[m] for m in again if m not in self._sent_again})
 
     @property
     def results(self) -> tuple[MessageResult[T], ...]:
@@ -280,7 +287,7 @@ class SqsBatch(Generic[T]):
             "batchItemFailures": [
                 {"itemIdentifier": result.message.message_id}
                 for result in self.results
-                if result.disposition is RETURNED
+                if result.disposition is RETURNED and result.message not in self._sent_again
             ]
         }
 
@@ -297,6 +304,11 @@ class _Groups:
 
     def is_stopped(self, message: Message) -> bool:
         return message.group in self._stopped
+
+
+def _uses_up_count(message: Message) -> bool:
+    """Whether an early message was delivered as often as one may be."""
+    return message.receive_count >= EARLY_DELIVERIES
 
 
 def _dead_letter(result: MessageResult[T], error: PoisonMessageError) -> MessageResult[T]:
@@ -357,6 +369,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receive_count=_receive_count(attributes),
         first_received=_seconds(attributes, "ApproximateFirstReceiveTimestamp"),
         sent=_seconds(attributes, "SentTimestamp"),
+        copy_of=_copy_of(record.get("messageAttributes")),
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
         group=(
             _text(attributes, "MessageGroupId")
@@ -372,6 +385,14 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} is no text")
     return value
+
+
+def _copy_of(attributes: object) -> str | None:
+    """The id of the message that a record is a copy of, as `SqsCalls.send_again` wrote it."""
+    match attributes:
+        case {"originalMessageId": {"stringValue": str(original_id)}}:
+            return original_id
+    return None
 
 
 def _receive_count(attributes: Mapping[str, Any]) -> int:
