@@ -39,7 +39,7 @@ SEEN_IN_A_GROUP = 10
 # If this process is killed, its messages become visible again after this time.
 _HIDDEN_SECONDS = 120
 _BATCH = 10
-_OURS = frozenset({"errorCode", "errorMessage", "originalMessageId"})
+_OURS = frozenset({"errorCode", "errorMessage", "originalMessageId", "originalSentTimestamp"})
 
 
 class Decision(Enum):

@@ -768,6 +768,18 @@ def test_what_stays_early_is_dead_lettered_in_the_end(desk, name):
     assert desk.status() == "PENDING"
 
 
+def test_copies_of_early_commands_count_in_the_order_of_the_commands(desk):
+    desk.send("OrderCommand", asked("confirm"))
+    desk.wait(1)
+    desk.send("OrderCommand", asked("fulfil"))
+    for _ in range(EARLY_DELIVERIES):
+        desk.deliver("OrderCommand")
+        desk.wait(LONGEST_DELAY_SECONDS)
+    desk.place()
+    assert desk.deliver("OrderCommand", lambda records: records[::-1]) == 0
+    assert desk.status() == "FULFILLED"
+
+
 def test_expiries_come_from_their_own_queue_and_poison_goes_to_its_own(desk):
     """The body of a cancellation looks the same: the queue tells."""
     desk.place("held", holdSeconds=60)

@@ -226,8 +226,7 @@ def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     url, copy = bench.sqs.sent[0]
     assert url == QUEUE.url
     assert 450 <= copy["DelaySeconds"] <= 900
-    original_id = copy["MessageAttributes"]["originalMessageId"]["StringValue"]
-    assert original_id == "m-0"
+    assert copy["MessageAttributes"]["originalMessageId"]["StringValue"] == "m-0"
 
 
 def test_a_copy_that_sqs_does_not_take_leaves_the_message_where_it_is():

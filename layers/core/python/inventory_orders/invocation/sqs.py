@@ -63,7 +63,7 @@ class Message:
         receive_count: Deliveries so far, this one included.
         first_received: Unix second of its first delivery; None if SQS does not say.
         group: `MessageGroupId` if it came through a FIFO queue, else None.
-        sent: Unix second at which it was sent; None if SQS does not say.
+        sent: Unix second at which the sender sent it; None if SQS does not say.
         copy_of: The id of the message that this one is a copy of; None if it is the sender's own.
     """
 
@@ -164,7 +164,11 @@ class SqsCalls:
                     "MessageBody": message.body,
                     "DelaySeconds": seconds[message],
                     "MessageAttributes": {
-                        "originalMessageId": _text_attribute(message.original_id)
+                        "originalMessageId": _text_attribute(message.original_id),
+                        # What was sent first still counts first.
+                        "originalSentTimestamp": _text_attribute(
+                            "" if message.sent is None else f"{message.sent * 1000:.0f}"
+                        ),
                     },
                 }
                 for index, message in enumerate(batch)

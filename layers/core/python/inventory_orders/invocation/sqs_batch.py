@@ -362,14 +362,15 @@ def _read_message(record: Mapping[str, Any]) -> Message:
     if source != "aws:sqs":
         raise ValueError(f"eventSource is {source[:64]!a}")
     attributes = record.get("attributes") or {}
+    of_copy = _texts(record.get("messageAttributes"))
     return Message(
         message_id=_text(record, "messageId"),
         receipt_handle=_text(record, "receiptHandle"),
         body=_text(record, "body"),
         receive_count=_receive_count(attributes),
         first_received=_seconds(attributes, "ApproximateFirstReceiveTimestamp"),
-        sent=_seconds(attributes, "SentTimestamp"),
-        copy_of=_copy_of(record.get("messageAttributes")),
+        sent=_seconds(of_copy, "originalSentTimestamp") or _seconds(attributes, "SentTimestamp"),
+        copy_of=of_copy.get("originalMessageId"),
         # Standard queues carry a MessageGroupId too (for fair queues), without any promise of order.
         group=(
             _text(attributes, "MessageGroupId")
@@ -387,12 +388,11 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _copy_of(attributes: object) -> str | None:
-    """The id of the message that a record is a copy of, as `SqsCalls.send_again` wrote it."""
-    match attributes:
-        case {"originalMessageId": {"stringValue": str(original_id)}}:
-            return original_id
-    return None
+def _texts(attributes: object) -> dict[str, str]:
+    """Those message attributes of a record that are texts."""
+    named = attributes.items() if isinstance(attributes, dict) else ()
+    values = {name: value.get("stringValue") for name, value in named if isinstance(value, dict)}
+    return {name: text for name, text in values.items() if isinstance(text, str)}
 
 
 def _receive_count(attributes: Mapping[str, Any]) -> int:
