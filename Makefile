@@ -8,6 +8,7 @@ EVENT ?= events/$(FUNCTION).json
 VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
+ACCOUNT = $(if $(STAGE),--account '$(STAGE)')
 # Processes that share the tests. Each of the first two starts an embedded AWS.
 WORKERS ?= 2
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
@@ -18,6 +19,14 @@ export UV_PYTHON_DOWNLOADS = never
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 .DEFAULT_GOAL := help
+
+# All other targets would ignore the stage, and report of the embedded AWS.
+OF_A_STAGE := audit lanes redrive synth diff deploy verify destroy
+ifneq ($(STAGE),)
+OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
+$(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
+endif
+
 .PHONY: help setup demo dashboard up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser screenshot lock
 
 help: ## this list
@@ -26,7 +35,7 @@ help: ## this list
 setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment and the CDK command line (other targets call it)
 
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends real orders
-	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS))
+	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
 
 dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
 	@$(RUN) dashboard $(if $(URL),--url)
@@ -43,14 +52,15 @@ env: setup ## print settings that point any AWS client at the embedded AWS: eval
 invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=events/place_orders.json
 	@$(RUN) invoke $(FUNCTION) $(EVENT)
 
-audit: setup ## recompute every product's stock on the embedded AWS; PRODUCT=id explains one
-	@$(RUN) audit $(PRODUCT)
+audit: setup ## recompute every product's stock; PRODUCT=id explains one; STAGE=dev reads your AWS account
+	@$(RUN) audit $(PRODUCT) $(ACCOUNT)
 
-lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 brings all home
-	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty --yes)
+# On an account it asks first.
+lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 brings all home; STAGE=dev
+	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty $(if $(STAGE),,--yes)) $(ACCOUNT)
 
-redrive: setup ## list the dead letters of the embedded AWS by cause; SEND=1 sends back those that may succeed now
-	@$(RUN) redrive $(if $(SEND),--send)
+redrive: setup ## list the dead letters by cause; SEND=1 sends back those that may succeed now; STAGE=dev reads your AWS account
+	@$(RUN) redrive $(if $(SEND),--send) $(ACCOUNT)
 
 example: setup ## run a race with naive code and with ours: NAME=lost-update; without NAME, list all
 	@$(RUN) example $(NAME)

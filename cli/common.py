@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from typing import Annotated
@@ -15,9 +16,18 @@ from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
 
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Stay quiet when the reader has seen enough (`| head`): the exit status is still the command's own."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 # Progress and errors go to `aside`, so that a shell can read standard output.
-screen = Console(highlight=False)
-aside = Console(stderr=True, highlight=False)
+screen = _Output(highlight=False)
+aside = _Output(stderr=True, highlight=False)
 
 
 # The same names as in infra/settings.py.
@@ -51,14 +61,30 @@ OnAccount = Annotated[
 ]
 
 
-def aws_of(account: str | None) -> Aws:
+def say_which(aws: Aws, embedded: str, console: Console) -> None:
+    """Print which AWS a report is about.
+
+    Args:
+        aws: The stack.
+        embedded: The endpoint of the embedded AWS; empty on an account.
+        console: Where to print it.
+    """
+    name = f"The embedded AWS at {embedded}" if embedded else "AWS"
+    console.print(f"[bold]{name}[/]: {aws.place}", soft_wrap=True)
+
+
+def aws_of(account: str | None, console: Console = screen) -> Aws:
     """Find the stack of a stage on the AWS account of the environment, or by default the one on the embedded AWS.
+
+    Prints which of them it is to `console`.
 
     Raises:
         UserError: There is no such stack, or the environment has no account.
     """
     if account is not None:
-        return Aws.of_stack(stack_name(account), AwsAccount.of_environment().session)
+        aws = Aws.of_stack(stack_name(account), AwsAccount.of_environment().session)
+        say_which(aws, "", console)
+        return aws
     running = emulator.running()
     if running is None:
         raise UserError(
@@ -66,7 +92,9 @@ def aws_of(account: str | None) -> Aws:
             "--account dev"
         )
     use_embedded(running.endpoint)
-    return Aws.of_stack(stack.STACK_NAME)
+    aws = Aws.of_stack(stack.STACK_NAME)
+    say_which(aws, running.endpoint, console)
+    return aws
 
 
 def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:

@@ -35,16 +35,18 @@ from infra.settings import Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
 from operations import preflight, queues
+from operations import redrive as redrives
 from operations.account import AwsAccount
 from operations.errors import UserError
 from operations.orders_file import OrderMessage, count_orders, read_orders
+from operations.redrive import MAY_SUCCEED_NOW
+from operations.words import counted
 
 if TYPE_CHECKING:
     from operations.audit import Account, Entry
     from operations.aws import Aws
     from operations.follow import Heard
     from operations.load import Load
-    from operations.redrive import Findings
 
 app = typer.Typer()
 PANEL = "Operators (the embedded AWS, or --account STAGE)"
@@ -150,8 +152,9 @@ def audit(
         raise typer.Exit(1)
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
-        f"[green]The books balance:[/] {len(chosen) - len(unsettled):,} products ({delisted:,} of them delisted), "
-        f"no difference. [dim]{len(books.adjustments):,} adjustments and {len(books.orders):,} orders were read.[/]",
+        f"[green]The books balance:[/] {counted(len(chosen) - len(unsettled), 'product')} ({delisted:,} of them "
+        f"delisted), no difference. [dim]Read: {counted(len(books.adjustments), 'adjustment')}, "
+        f"{counted(len(books.orders), 'order')}.[/]",
         soft_wrap=True,
     )
 
@@ -278,7 +281,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         _show_corrupt(before.before.corrupt)
         raise typer.Exit(1 if before.before.corrupt else 0)
     if not yes:
-        typer.confirm(f"Bring {len(before.lent):,} products home from all lanes?", abort=True)
+        typer.confirm(f"Bring {counted(len(before.lent), 'product')} home from all lanes?", abort=True)
     columns = (
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
@@ -300,13 +303,14 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     if left:
         some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
         screen.print(
-            f"[bold red]{len(left):,} products[/] are in lanes still, or again: {some}. Orders fill lanes as long as the "
+            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({some}). Orders fill lanes as long as the "
             "setting `lanes` is above 0: set it to 0 and deploy, then run this again. What stays then is explained by "
             "`audit`.",
             soft_wrap=True,
         )
         raise typer.Exit(1)
-    screen.print(f"[green]All lanes are empty:[/] {len(before.lent):,} products are home.")
+    home = counted(len(before.lent), "product")
+    screen.print(f"[green]All lanes are empty:[/] {home} brought home.")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -343,7 +347,7 @@ def forget(
     if count and not yes:
         where = aws.outputs["OrdersTableName"]
         typer.confirm(
-            f"Forget {user} in {count:,} orders of {where}? It cannot be undone.", abort=True
+            f"Forget {user} in {counted(count, 'order')} of {where}? It cannot be undone.", abort=True
         )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=aside) as progress:
@@ -353,11 +357,13 @@ def forget(
             work.run()
         except StoreError as error:
             raise UserError(
-                f"DynamoDB failed ({error}). {work.done:,} orders are done and stay so; run the same command again"
+                f"DynamoDB failed ({error}). Done, and stays so: {counted(work.done, 'order')}; run the same command again"
             ) from error
     for problem in work.problems.values():
         screen.print(f"[bold red]Not changed[/]: {escape(problem)}", soft_wrap=True)
-    screen.print(f"{work.done:,} orders have a pseudonym now: {work.pseudonym}", soft_wrap=True)
+    screen.print(
+        f"{counted(work.done, 'order')} under a pseudonym now: {work.pseudonym}", soft_wrap=True
+    )
     if work.problems:
         raise typer.Exit(1)
 
@@ -370,14 +376,18 @@ def redrive(
     ] = False,
     queue: Annotated[
         AnyQueue | None,
-        typer.Option(help="Only the dead letters of this queue. Default: all queues."),
+        typer.Option(
+            # Choices are cut at any letter.
+            metavar="QUEUE",
+            help=f"Only the dead letters of this queue: {', '.join(AnyQueue)}. Default: all.",
+        ),
     ] = None,
     cause: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CODE",
-            help="Send back only this errorCode; can be repeated. Default: TOO_MANY_DELIVERIES, UNKNOWN_PRODUCT "
-            "and BELOW_FLOOR, whose causes may have been repaired since.",
+            help=f"Send back only this errorCode; can be repeated. Default: {', '.join(sorted(MAY_SUCCEED_NOW))}, "
+            "whose causes may have been repaired since.",
         ),
     ] = None,
     rate: Annotated[
@@ -392,9 +402,7 @@ def redrive(
     send it again. A redrive can be interrupted and run again: each message is re-sent before it is deleted, and the
     service recognises what it has already processed.
     """
-    from operations import redrive as redrives  # noqa: PLC0415
-
-    causes = frozenset(cause) if cause else redrives.MAY_SUCCEED_NOW
+    causes = frozenset(cause) if cause else MAY_SUCCEED_NOW
     for unknown in sorted(causes - redrives.CAUSES):
         raise UserError(
             f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
@@ -443,7 +451,7 @@ def redrive(
         screen.print(f"Nothing was changed. [dim]{option} would send {back:,} back.[/]")
 
 
-def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
+def _show_dead_letters(findings: Mapping[str, redrives.Findings]) -> None:
     table = Table("queue", "cause", "dead letters", "", "for example", box=None)
     for name, found in findings.items():
         for _, group in sorted(found.groups.items()):
@@ -451,8 +459,8 @@ def _show_dead_letters(findings: Mapping[str, Findings]) -> None:
                 table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
         if found.crowded:
             aside.print(
-                f"[dim]{len(found.crowded):,} groups of {name} may hold more dead letters than SQS shows at a "
-                "time; --send processes them all.[/]"
+                f"[dim]{counted(len(found.crowded), 'group')} of {name} may hold more dead letters than SQS shows at "
+                "a time; --send processes them all.[/]"
             )
     screen.print(table if table.row_count else "There are no dead letters.")
 
@@ -490,7 +498,7 @@ def send(
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)
     if account is not None and not yes:
-        what = "Every line" if found is None else f"{found:,} orders"
+        what = "Every line" if found is None else counted(found, "order")
         where = aws.outputs[queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO]
         typer.confirm(f"Send {what} of {file} to {where}?", abort=True)
     count = 0
@@ -498,7 +506,7 @@ def send(
     def progress(more: int) -> None:
         nonlocal count
         count += more
-        spinner.update(f"{count:,} messages sent")
+        spinner.update(f"{counted(count, 'message')} sent")
 
     messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
     output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
@@ -507,7 +515,7 @@ def send(
         queues.send(aws, output, messages, rate=rate, on_sent=progress)
     seconds = time.monotonic() - began
     screen.print(
-        f"{count:,} messages sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
+        f"{counted(count, 'message')} sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
         f"[dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
         soft_wrap=True,
     )
@@ -617,7 +625,7 @@ def _show_load(work: Load, seconds: float, *, check: bool) -> None:
     lines = work.done.total()
     what = "checked; nothing was written" if check else "done"
     screen.print(
-        f"{lines:,} lines {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
+        f"{counted(lines, 'line')} {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
     )
 
 
@@ -657,14 +665,16 @@ def announce(
     what = "announced" if send else "to announce"
     with aside.status("Reading orders") as spinner:
         done = announcements.announce(
-            aws, rows, send=send, on_progress=lambda n: spinner.update(f"{n:,} orders {what}")
+            aws, rows, send=send, on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}")
         )
     for problem in done.problems:
         screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)
     if send:
-        screen.print(f"{done.events:,} events announced.")
+        screen.print(f"{counted(done.events, 'event')} announced.")
     else:
-        screen.print(f"Nothing was sent. [dim]--send would announce {done.events:,} events.[/]")
+        screen.print(
+            f"Nothing was sent. [dim]--send would announce {counted(done.events, 'event')}.[/]"
+        )
     if done.problems:
         raise typer.Exit(1)
 
@@ -685,15 +695,18 @@ def follow(
     """
     from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
 
-    aws = aws_of(account)
+    # Of standard output every line is an event.
+    aws = aws_of(account, aside)
     seen: set[str] = set()
     with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
         aside.print(f"[dim]Listening to {aws.outputs['EventBusName']}. Ctrl-C ends it.[/]")
         for heard in listen(float("inf") if seconds is None else seconds):
             if as_json:
-                print(json.dumps(heard.event), flush=True)
+                screen.out(json.dumps(heard.event))
             else:
                 _show_event(heard, seen)
+            if screen.quiet:
+                break
 
 
 def _show_event(heard: Heard, seen: set[str]) -> None:

@@ -18,6 +18,7 @@ from local.dashboard import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.orders_file import BASKETS, count_orders
 
 app = typer.Typer()
 _PANEL = "This machine"
@@ -30,13 +31,18 @@ _NOT_GOOD = 3
 def demo(
     orders: Annotated[
         Path | None,
-        typer.Option(help="Send the first 1,000 orders of this basket file instead."),
+        typer.Option(help="Send the first 1,000 orders of this file instead, as `send` takes it."),
     ] = None,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked", help="Send every line of the file, also those that are no order."
+        ),
+    ] = False,
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and read the books."""
-    if orders is not None and not orders.is_file():
-        what = "is a directory" if orders.is_dir() else "does not exist"
-        raise UserError(f"{orders} {what}; name a file of orders, one in each line")
+    if orders is not None and not unchecked:
+        count_orders(orders, BASKETS)
     running = start_embedded(screen)
     # Start the dashboard before the orders: a queue's depth is not stored anywhere, so it must be watched.
     page = background.start()
@@ -157,9 +163,9 @@ def env() -> None:
     # Such as AWS_PROFILE, which no client finds in the empty configuration, and AWS_SESSION_TOKEN.
     others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
     if others:
-        typer.echo(f"unset {' '.join(others)}")
+        screen.out(f"unset {' '.join(others)}")
     for name, value in settings.items():
-        typer.echo(f"export {name}={shlex.quote(value)}")
+        screen.out(f"export {name}={shlex.quote(value)}")
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -177,7 +183,7 @@ def invoke(
     if function not in invocations.function_names():
         known = ", ".join(invocations.function_names())
         raise UserError(f"there is no function {function}; the functions are {known}")
-    content = invocations.read_event(event)
+    content = invocations.read_event(event, function)
     running = emulator.running()
     if running is not None:
         aside.print(f"[dim]On the running stack at {running.endpoint}[/]")
@@ -196,7 +202,7 @@ def invoke(
             aside.print(f"[bold]{heading}[/]")
             aside.print("\n".join(lines), markup=False, soft_wrap=True)
     aside.print("[bold]Answer[/]")
-    typer.echo(json.dumps(result.answer, indent=2))
+    screen.out(json.dumps(result.answer, indent=2))
     if result.failed:
         raise typer.Exit(1)
     if not invocations.is_good(result.answer):

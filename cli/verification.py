@@ -12,13 +12,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.common import OnAccount, aside, checked_stage, screen, stack_name, start_embedded
+from cli.common import (
+    OnAccount,
+    aside,
+    checked_stage,
+    say_which,
+    screen,
+    stack_name,
+    start_embedded,
+)
 from cli.operators import INTERRUPTED, PANEL
 from local import STATE, stack
 from local.endpoint import use_embedded
 from operations.account import AwsAccount, has_account
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.words import counted
 
 if TYPE_CHECKING:
     from operations.verify.report import Report
@@ -83,11 +92,7 @@ def verify(
         "stack": run.stack_name,
         "production": deployed.protected,
     }
-    where = f"The embedded AWS at {endpoint}" if run.embedded else "AWS"
-    screen.print(
-        f"[bold]{where}[/]: account {place['account']}, {place['region']}, stack {run.stack_name}",
-        soft_wrap=True,
-    )
+    say_which(run.aws, endpoint, screen)
     screen.print(f"[dim]Products, orders and users of this run: {run.name}-...[/]")
     if deployed.protected:
         run.orders = _PRODUCTION_ORDERS
@@ -101,7 +106,7 @@ def verify(
     with aside.status("") as spinner:
 
         def say(what: str) -> None:
-            spinner.update(f"{len(report.lines)} lines; now: {what}")
+            spinner.update(f"{counted(len(report.lines), 'line')}; now: {what}")
 
         run.say = say
         try:
@@ -202,7 +207,7 @@ def _verdict(report: Report) -> str:
         sum(line.state == state for _, line in report.lines)
         for state in ("passed", "failed", "not here")
     )
-    seen = f"{green} of {green + red} lines are green in {report.seconds:.0f} s"
+    seen = f"{green} of {counted(green + red, 'line')} green in {report.seconds:.0f} s"
     if hidden:
         seen += f"; {hidden} cannot be seen here"
     if report.good:

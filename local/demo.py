@@ -44,9 +44,9 @@ from operations.errors import UserError
 from operations.follow import Heard, listening
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage
+from operations.words import counted
 
 ORDERS = 2000
-BASKETS = 1000
 _QUIET_SECONDS = 90
 _SILENT_SECONDS = 30
 _COLUMNS = 40
@@ -216,7 +216,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
 
 def basket_day(run: str, path: Path) -> Workload:
     """Make a workload of real orders, with so little stock that some products sell out."""
-    messages = orders_file.read_baskets(path, run, BASKETS)
+    messages = orders_file.read_baskets(path, run, orders_file.BASKETS)
     products = sample_orders.stock_for(sample_orders.demand(messages))
     unpaid = sample_orders.never_paid(run, products)
     return Workload(products, unpaid, messages, [], f"Real orders from {path.name}")
@@ -250,7 +250,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
     run = f"d{uuid.uuid4().hex[:6]}"
     workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
     _wait_for_earlier_messages(aws, emulator, console)
-    with console.status(f"Stocking {len(workload.products):,} products"):
+    with console.status(f"Stocking {counted(len(workload.products), 'product')}"):
         stock_up(aws, workload.products, run)
     since = int(time.time() * 1000)
     with listening(aws) as listen:
@@ -398,7 +398,7 @@ class Patience:
             self._seen, self._since = value, now
         elif now - self._since > _QUIET_SECONDS:
             raise UserError(
-                f"{waiting:,} messages have been waiting for {_QUIET_SECONDS} s; see `.venv/bin/inventory-orders status` "
+                f"{counted(waiting, 'message')} waiting for {_QUIET_SECONDS} s; see `.venv/bin/inventory-orders status` "
                 f"and {os.path.relpath(LOGS / 'emulator.log')}"
             )
 
@@ -641,7 +641,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
         console.print("[bold green]The books balance.[/]")
     else:
         wrong = [account for account in result.accounts if account.difference]
-        console.print(f"[bold red]The books do not balance: {len(wrong)} products are off.[/]")
+        console.print(f"[bold red]The books do not balance: {counted(len(wrong), 'product')} off.[/]")
 
 
 def _counts(counts: Mapping[str, int]) -> str:

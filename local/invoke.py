@@ -60,8 +60,8 @@ def is_good(answer: Any) -> bool:
     return "errorCode" not in answer and answer.get("result") not in ("REFUSED", "RETRY_LATER")
 
 
-def read_event(path: Path) -> Any:
-    """Read an event file.
+def read_event(path: Path, function: str) -> Any:
+    """Read an event file for a function.
 
     Raises:
         UserError: The file does not exist, cannot be read, or is not JSON.
@@ -69,10 +69,9 @@ def read_event(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        samples = ", ".join(
-            str(found.relative_to(ROOT)) for found in sorted((ROOT / "events").glob("*.json"))
-        )
-        raise UserError(f"{path} does not exist; samples are {samples}") from None
+        samples = sorted((ROOT / "events").glob(f"{function}*.json"))
+        shown = "".join(f"\n  {sample.relative_to(ROOT)}" for sample in samples)
+        raise UserError(f"{path} does not exist; samples for {function}:{shown}") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from error
     except OSError as error:

@@ -62,6 +62,7 @@ class Aws:
     Attributes:
         outputs: The stack's outputs, by name.
         session: Credentials and region; makes further clients.
+        stack_id: The stack's ARN.
     """
 
     outputs: Mapping[str, str]
@@ -70,6 +71,7 @@ class Aws:
     sqs: SQSClient
     logs: CloudWatchLogsClient
     functions: LambdaClient
+    stack_id: str = ""
 
     @classmethod
     def of_stack(cls, stack_name: str, session: boto3.Session | None = None) -> Aws:
@@ -99,12 +101,19 @@ class Aws:
                 sqs=session.client("sqs", config=config),
                 logs=session.client("logs", config=config),
                 functions=session.client("lambda", config=config),
+                stack_id=stack["StackId"],
             )
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
                 f"the stack {stack_name} cannot be read: {error}. Deploy it first (`make up` on this machine, "
                 f"`make deploy STAGE=...` on an account)"
             ) from error
+
+    @property
+    def place(self) -> str:
+        """Account, region and stage, in words."""
+        _, _, _, region, account, name = self.stack_id.split(":")
+        return f"account {account}, {region}, stack {name.split('/')[1]}"
 
     @property
     def tables(self) -> dict[Table, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import io
 import json
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,11 @@ from pathlib import Path
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
 from operations.errors import UserError
+from operations.words import counted
+
+
+BASKETS = 1000
+"""How many orders of a file the demonstration sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,8 @@ def read_orders(path: Path) -> Iterator[OrderMessage]:
     """Read orders from JSON lines, or from a basket file: one order per line, product codes separated by commas.
 
     A file whose first line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`). Empty lines are
-    skipped.
+    skipped. The id of a basket is made of its line's number and of the content of the whole file: the same file again
+    means the same orders, and another file other ones.
 
     Raises:
         UserError: The file cannot be read.
@@ -63,8 +71,9 @@ def count_orders(path: Path, limit: int | None = None) -> int:
         shown = "".join(f"\n  line {number}: {_fault(body)}" for number, body in bad[:_SHOWN])
         more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
         raise UserError(
-            f"{len(bad):,} of {count:,} lines of {path} are no orders, so nothing was sent:{shown}{more}\n"
-            "Correct them. With --unchecked every line is sent, and the service dead-letters what is no order"
+            f"no orders: {len(bad):,} of {counted(count, 'line')} of {path}, so nothing was sent:{shown}{more}\n"
+            "Correct them. With --unchecked (of make demo: UNCHECKED=1) every line is sent, and the service "
+            "dead-letters what is no order"
         )
     return count
 
@@ -73,6 +82,8 @@ _SHOWN = 3
 
 
 def _fault(body: str) -> str:
+    if not body.lstrip().startswith("{") and _is_header(body.split(",")):
+        return "is a header; a basket file has none, only product codes"
     try:
         parse_order(body)
     except PoisonMessageError as error:
@@ -91,10 +102,13 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
                     if line.strip():
                         yield number, _message(line.rstrip("\r\n"))
             else:
-                for number, codes in enumerate(csv.reader(lines), start=1):
-                    if codes:
-                        wanted = [code for code in codes if code]
-                        yield number, _basket(f"basket-{number:06}", wanted)
+                content = lines.read()
+                digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+                for number, codes in enumerate(csv.reader(io.StringIO(content)), start=1):
+                    if number == 1 and _is_header(codes):
+                        yield number, _message(",".join(codes))
+                    elif codes:
+                        yield number, _basket(digest, number, [code for code in codes if code])
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
             f"{path} is not a whole .gz file ({error}); make or fetch it again"
@@ -108,10 +122,26 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
         raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
 
 
+# What columns are called, without digits, marks and the plural.
+_COLUMNS = set(
+    "basket code country customer customerid description invoice invoicedate invoiceno item itemid order orderid "
+    "price product productcode productid qty quantity sku stockcode unitprice user userid".split()
+)
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    names = (re.sub("[^a-z]", "", cell.lower()).removesuffix("s") for cell in cells)
+    return any(name in _COLUMNS for name in names)
+
+
 def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:
     """Read the first orders of a file, with ids of this run, so that each run places new orders."""
     return [
-        _message(message.body.replace('"basket-', f'"{run}-basket-', 1))
+        message
+        if message.order_id is None
+        else _message(
+            json.dumps(json.loads(message.body) | {"orderId": f"{run}-{message.order_id}"})
+        )
         for message in islice(read_orders(path), count)
     ]
 
@@ -133,9 +163,10 @@ def _message(body: str) -> OrderMessage:
     return OrderMessage(body, order.order_id, next(iter(order.quantities)), order.order_id)
 
 
-def _basket(order_id: str, codes: Sequence[str]) -> OrderMessage:
-    """A basket has no quantities, so a hash of order and product chooses 1 to 3."""
+def _basket(digest: str, number: int, codes: Sequence[str]) -> OrderMessage:
+    """A basket has no quantities, so a hash of its number and the product chooses 1 to 3."""
     lines = [
-        (code, hashlib.sha256(f"{order_id}/{code}".encode()).digest()[0] % 3 + 1) for code in codes
+        (code, hashlib.sha256(f"basket-{number:06}/{code}".encode()).digest()[0] % 3 + 1)
+        for code in codes
     ]
-    return order_message(order_id, f"customer-{order_id[-4:]}", lines)
+    return order_message(f"basket-{digest}-{number:06}", f"customer-{number % 10_000:04}", lines)

@@ -162,7 +162,7 @@ class Waiting(Simulation):
         self._answered: list[Answered] = []
         self._durable: dict[str, Task] = {}
         self._limit = TokenBucket(limits.requestsPerSecond, limits.burst)
-        self._event = read_event(ROOT / "events" / "api.json")
+        self._event = read_event(ROOT / "events" / "api.json", "api")
         self._event["headers"]["prefer"] = "wait=25"
         workers = queue.maximumConcurrency
         contender = "textbook" if way == "textbook" else "ours_lanes"

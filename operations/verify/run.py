@@ -24,6 +24,7 @@ from operations.lanes import read_on_hand
 from operations.orders_file import OrderMessage
 from operations.verify.deployed import Deployed
 from operations.verify.report import CheckFailedError, what_went_wrong
+from operations.words import counted
 
 PREFIX = "verify-"
 """Of all products, orders and users of a run: consumers of `Orders` filter users that begin so."""
@@ -259,7 +260,7 @@ class Run:
             except (BotoCoreError, ClientError) as error:
                 left.append(f"{queue.removesuffix('Url')}: {what_went_wrong(error)}")
             if wanted:
-                left.append(f"{queue.removesuffix('Url')}: {len(wanted)} dead letters to come")
+                left.append(f"{queue.removesuffix('Url')}: {counted(len(wanted), 'dead letter')} to come")
         return left
 
     def _delist(self, product_id: str) -> str:

@@ -15,6 +15,7 @@ from operations.verify.deployed import Deployed, differences
 from operations.verify.report import Line, judged, not_here
 from operations.verify.run import Run, names
 from operations.verify.traffic import places
+from operations.words import counted
 
 _LOOK_SECONDS = 10.0
 
@@ -367,7 +368,7 @@ def _states(run: Run, title_of: Mapping[str, str]) -> Line:
 
 
 def _alarms_to_be_off(wrong: Mapping[str, str]) -> str:
-    return f"{len(wrong)} alarms to be off"
+    return f"{counted(len(wrong), 'alarm')} to be off"
 
 
 def _wrong_state(alarm: Mapping[str, Any]) -> str:
@@ -415,7 +416,7 @@ def notifies(run: Run) -> list[Line]:
     described = _describe_alarms(run, wanted)
     silent = [n for n in wanted if not topics & set(described.get(n, {}).get("AlarmActions", []))]
     if silent:
-        problems.append(f"{len(silent)} alarms tell nobody: {names(silent)}")
+        problems.append(f"{counted(len(silent), 'alarm')} without a recipient: {names(silent)}")
     sns = run.client("sns")
     confirmed = 0
     for topic in topics:

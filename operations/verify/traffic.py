@@ -22,6 +22,7 @@ from operations.logs import Event, Tail
 from operations.orders_file import OrderMessage
 from operations.verify.report import CheckFailedError, Line, judged, passed
 from operations.verify.run import Run, expect, names
+from operations.words import counted
 
 _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 # Shorter than an invocation, so that the handler waits for its end and need not return the order.
@@ -40,10 +41,10 @@ def leftovers(run: Run) -> list[Line]:
     if not old and not young and not letters:
         return [passed("left-overs", "none of an earlier run")]
     saw = [
-        f"{len(old)} products and {letters} dead letters of an interrupted run are removed"
+        f"removed of an interrupted run: {counted(len(old), 'product')}, {counted(letters, 'dead letter')}"
         if old or letters
         else "",
-        f"{young} products of a run that may go on are left alone" if young else "",
+        f"left alone, of a run that may go on: {counted(young, 'product')}" if young else "",
     ]
     left = run.clean_up()
     return [judged("left-overs", left, "; ".join(filter(None, saw)))]
@@ -499,7 +500,7 @@ def books(run: Run) -> list[Line]:
         judged(
             "the books balance",
             problems,
-            f"{len(accounts)} products, {sum(account.adjusted for account in accounts):,} units received, "
+            f"{counted(len(accounts), 'product')}, {sum(account.adjusted for account in accounts):,} units received, "
             f"{sum(account.sold for account in accounts):,} sold: no unit is unexplained",
         )
     ]
@@ -507,8 +508,8 @@ def books(run: Run) -> list[Line]:
 
 def cleans_up(run: Run) -> list[Line]:
     """All products of this run are delisted."""
-    count = len(run.products)
-    return [judged("cleaned up", run.clean_up(), f"{count} products are delisted again")]
+    count = counted(len(run.products), "product")
+    return [judged("cleaned up", run.clean_up(), f"{count} delisted again")]
 
 
 CHECKS = {

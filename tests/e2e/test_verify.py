@@ -253,7 +253,7 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
     monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
     (line,) = verify.run_check("leftovers", run)
     assert line.state is State.PASSED
-    assert "1 products and 1 dead letters of an interrupted run are removed" in line.saw
+    assert "removed of an interrupted run: 1 product, 1 dead letter" in line.saw
     # What only looks alike is none of a run.
     assert listed(aws) == ["verify-lamp"]
     assert dead_letters(aws) == of_others
@@ -461,7 +461,7 @@ def test_an_alarm_without_its_action_is_seen(run):
         (line,) = verify.run_check("notifies", run)
         assert line.state is State.PASSED, line.saw
         put(before[0])
-        assert red("notifies", run) == f"1 alarms tell nobody: {before[0]['AlarmName']}"
+        assert red("notifies", run) == f"1 alarm without a recipient: {before[0]['AlarmName']}"
     finally:
         for alarm in before:
             put(alarm)

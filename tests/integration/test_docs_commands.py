@@ -99,7 +99,7 @@ def test_readme_and_data_model_from_top_to_bottom(aws, tmp_path, monkeypatch):
     assert "order o-1001" in audited
     assert orders_of_a_customer == [["o-1001", "PENDING", order["createdAt"]["S"]]]
     assert available == ["38", "0", "ACTIVE"]
-    assert "1 orders have a pseudonym now: forgotten-" in forgotten
+    assert "1 order under a pseudonym now: forgotten-" in forgotten
     assert shell.run(read)["Item"]["userId"]["S"] in forgotten
 
 

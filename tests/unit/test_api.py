@@ -458,8 +458,11 @@ def test_a_rejection_is_an_answer_and_stays_one(api):
 def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
     said = place(api, product_id="no-such-tea")
     assert said.code == (409, "UNKNOWN_PRODUCT")
-    assert "GET /products says which" in said.document["detail"]
+    assert "there is no product no-such-tea" in said.document["detail"]
     assert "under another orderId" in said.document["detail"]
+    # The row does not name it.
+    again = place(api, product_id="no-such-tea")
+    assert "GET /products says which" in again.document["detail"]
 
 
 def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):

@@ -3,18 +3,19 @@
 import errno
 import gzip
 import json
+import os
 import re
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from cli import main, operators
+from cli import common, main, operators, this_machine
 from local import ROOT, emulator, invoke
 from operations import queues
 from operations.errors import UserError
-from operations.orders_file import count_orders, read_orders
-from operations.redrive import CAUSES
+from operations.orders_file import count_orders, read_baskets, read_orders
+from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from tests.support.messages import order_body
 
 RUNNER = CliRunner()
@@ -25,6 +26,32 @@ def orders_file(folder, count=3):
     bodies = (json.dumps(order_body(f"o-{n}", {"tea": 1})) for n in range(count))
     path.write_text("".join(f"{body}\n" for body in bodies))
     return path
+
+
+@pytest.fixture
+def reader_who_leaves():
+    """Standard output as a pipe of which nobody reads any more, as after `| head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe:  # noqa: PTH123 - it is open already
+        yield pipe
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_reader_who_has_seen_enough_does_not_change_how_a_command_ends(
+    monkeypatch, reader_who_leaves, status
+):
+    def command():
+        for _ in range(3):
+            common.screen.print("a line")
+        raise SystemExit(status)
+
+    monkeypatch.setattr(main, "app", command)
+    monkeypatch.setattr("sys.stdout", reader_who_leaves)
+    monkeypatch.setattr(common.screen, "quiet", False)
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+    assert caught.value.code == status
 
 
 @pytest.fixture
@@ -81,8 +108,55 @@ def test_what_sqs_does_not_take_is_sent_again_and_what_it_never_will_is_named(mo
 
 
 def test_the_readme_is_no_file_of_orders():
-    with pytest.raises(UserError, match="are no orders, so nothing was sent"):
+    with pytest.raises(UserError, match="no orders: .*, so nothing was sent"):
         count_orders(ROOT / "README.md")
+
+
+def ids_of(path):
+    return [message.order_id for message in read_orders(path)]
+
+
+def test_a_basket_has_an_id_of_its_own_file(tmp_path):
+    first, again, second = (tmp_path / name for name in ("a.csv", "again.csv.gz", "b.csv"))
+    first.write_text("tea,mug\n\ntea\n")
+    again.write_bytes(gzip.compress(first.read_bytes()))
+    second.write_text("tea,mug\n\nmug\n")
+    assert ids_of(first) == ids_of(again)
+    assert len({*ids_of(first), *ids_of(second)}) == 4
+    assert [message.body for message in read_orders(first)] == [
+        message.body for message in read_orders(again)
+    ]
+
+
+@pytest.mark.parametrize("header", ["Products", "InvoiceNo,StockCode", "item 1,item 2,item 3"])
+def test_a_header_is_no_order(account, tmp_path, header):
+    path = tmp_path / "baskets.csv"
+    path.write_text(f"{header}\ntea,mug\n")
+    done = RUNNER.invoke(main.app, ["send", str(path)])
+    assert "line 1: is a header" in str(done.exception)
+    assert account == []
+    RUNNER.invoke(main.app, ["send", str(path), "--unchecked"])
+    assert account == [None, ids_of(path)[1]]
+
+
+def test_the_demo_refuses_what_send_refuses_before_it_starts_anything(monkeypatch, tmp_path):
+    monkeypatch.setattr(this_machine, "start_embedded", lambda _: pytest.fail("it was started"))
+    for path in (ROOT / "README.md", tmp_path, tmp_path / "none"):
+        refused = [
+            str(RUNNER.invoke(main.app, command).exception)
+            for command in (["demo", "--orders", str(path)], ["send", str(path)])
+        ]
+        assert refused[0] == refused[1] != "None"
+        assert str(path) in refused[0]
+
+
+def test_each_run_of_the_demo_places_new_orders_of_either_kind_of_file(tmp_path):
+    baskets = tmp_path / "baskets.csv"
+    baskets.write_text("tea,mug\nnot an id\n")
+    for path, count in ((baskets, 2), (orders_file(tmp_path), 3)):
+        sent = ids_of(path)
+        placed = [message.order_id for message in read_baskets(path, "d1", count)]
+        assert placed == [one and f"d1-{one}" for one in sent]
 
 
 def test_an_account_is_asked_for(account, tmp_path):
@@ -124,15 +198,19 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name, content, says):
 
 def test_a_directory_is_no_event(tmp_path):
     with pytest.raises(UserError, match="is a directory"):
-        invoke.read_event(tmp_path)
+        invoke.read_event(tmp_path, "place_orders")
 
 
-def test_the_samples_are_named_in_order(tmp_path):
+def test_the_samples_for_the_function_are_named_each_on_a_line(tmp_path):
     with pytest.raises(UserError) as caught:
-        invoke.read_event(tmp_path / "none.json")
-    names = re.findall(r"events/\w+\.json", str(caught.value))
-    assert len(names) > 20
+        invoke.read_event(tmp_path / "none.json", "sweep")
+    assert str(caught.value).splitlines()[1:] == ["  events/sweep.json"]
+    with pytest.raises(UserError) as caught:
+        invoke.read_event(tmp_path / "none.json", "place_orders")
+    names = [line.strip() for line in str(caught.value).splitlines()[1:]]
+    assert len(names) > 4
     assert names == sorted(names)
+    assert all(name.startswith("events/place_orders") for name in names)
 
 
 def test_a_checkout_that_cannot_be_written_to_is_one_line(monkeypatch, capsys):
@@ -163,6 +241,13 @@ def test_an_unknown_cause_is_refused_with_the_known_ones(account):
     assert isinstance(done.exception, UserError)
     assert "there is no cause NOPE" in str(done.exception)
     assert ", ".join(sorted(CAUSES)) in str(done.exception)
+
+
+def test_the_help_of_redrive_cuts_nothing_that_one_has_to_type_on_a_narrow_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = re.findall(r"\w+", RUNNER.invoke(main.app, ["redrive", "--help"]).output)
+    assert MAY_SUCCEED_NOW <= set(words)
+    assert set(operators.AnyQueue) <= set(words)
 
 
 def test_the_known_causes_are_those_of_the_reference():

@@ -168,7 +168,7 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
     monkeypatch.setattr(demo, "time", clock)
     monkeypatch.setattr(demo.queues, "depth", lambda *_: Depth(1, 0))
     emulator = SimpleNamespace(check=lambda: None)
-    with pytest.raises(UserError, match="2 messages have been waiting for 90 s"):
+    with pytest.raises(UserError, match="2 messages waiting for 90 s"):
         demo._wait_for_earlier_messages(None, emulator, Console(file=io.StringIO()))
     assert next(seconds) < 200
 

@@ -71,7 +71,7 @@ def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     before, others = row(shop), row(shop, "o-3")
     done = forget("u-7", "--yes")
     assert done.exit_code == 0
-    assert f"2 orders have a pseudonym now: {PSEUDONYM}" in done.stdout
+    assert f"2 orders under a pseudonym now: {PSEUDONYM}" in done.stdout
     after = row(shop)
     assert before.pop("attributes") == {"channel": "web", "gift": True}
     changed = {
@@ -104,7 +104,7 @@ def test_again_it_finds_nothing_and_changes_nothing(shop):
     before = row(shop)
     again = forget("u-7")
     assert again.exit_code == 0
-    assert "0 orders have a pseudonym now" in again.stdout
+    assert "0 orders under a pseudonym now" in again.stdout
     assert row(shop) == before
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_changed_before_a_yes(shop):
     before = row(shop)
     asked = forget("u-7", input="n\n")
     assert asked.exit_code == 1
-    assert "Forget u-7 in 1 orders of Orders? It cannot be undone." in asked.stdout
+    assert "Forget u-7 in 1 order of Orders? It cannot be undone." in asked.stdout
     assert row(shop) == before
     assert forget("u-7", input="y\n").exit_code == 0
     assert row(shop)["userId"] == PSEUDONYM
@@ -154,7 +154,7 @@ def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
         place(shop, command(Action.CANCEL))
     else:
         shop.once("TransactWriteItems", lambda _: place(shop, command(Action.CANCEL)))
-        assert "1 orders" in forget("u-7", "--yes").stdout
+        assert "1 order " in forget("u-7", "--yes").stdout
     found = row(shop)
     assert (found["status"], found["userId"], found["_version"]) == ("CANCELLED", PSEUDONYM, 3)
     assert "attributes" not in found
@@ -170,7 +170,7 @@ def test_a_lost_answer_is_recognised_as_its_own(shop):
         raise ReadTimeoutError(endpoint_url="https://dynamodb")
 
     shop.once("TransactWriteItems", loses_the_answer)
-    assert "1 orders have a pseudonym now" in forget("u-7", "--yes").stdout
+    assert "1 order under a pseudonym now" in forget("u-7", "--yes").stdout
     assert (row(shop)["_version"], row(shop)["userId"]) == (2, PSEUDONYM)
 
 
@@ -231,7 +231,7 @@ def test_a_row_that_the_index_still_shows_is_left_alone(shop):
         return stale if len(looks) < 6 else None
 
     shop.before = late
-    assert "1 orders" in forget("u-7", "--yes").stdout
+    assert "1 order " in forget("u-7", "--yes").stdout
     assert len(looks) > 6, "it waits for the index"
     assert row(shop)["_version"] == 2
 
@@ -243,7 +243,7 @@ def test_a_row_that_cannot_be_changed_is_named_and_the_others_are_done(shop):
     orders["o-2",] = {name: v for name, v in orders["o-2",].items() if name != "status"}
     done = forget("u-7", "--yes")
     assert done.exit_code == 1
-    assert "1 orders have a pseudonym now" in done.stdout
+    assert "1 order under a pseudonym now" in done.stdout
     assert len(re.findall("Not changed: .*repair the item", done.stdout)) == 2
     assert [row(shop, f"o-{n}")["userId"] for n in (1, 2, 3)] == ["u-7", "u-7", PSEUDONYM]
 

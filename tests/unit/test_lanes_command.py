@@ -79,7 +79,7 @@ def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
     assert len(holdings(shop)) == 3
     done = lanes("--empty", "--yes")
     assert done.exit_code == 0
-    assert "All lanes are empty: 2 products are home" in done.stdout
+    assert "All lanes are empty: 2 products brought home" in done.stdout
     assert holdings(shop) == {}
     assert [shop.stock("tea"), shop.stock("mug")] == [1000, 1000]
     assert all("lentTo" not in shop.row(product_id) for product_id in ("tea", "mug"))
@@ -102,7 +102,7 @@ def test_more_products_than_one_visit_takes_come_home(shop, monkeypatch):
         shop.create(product_id, 100)
         lend(shop.store, product_id, 5, {1: 5})
     done = lanes("--empty", "--yes")
-    assert "8 products are home" in done.stdout
+    assert "8 products brought home" in done.stdout
     assert {shop.stock(product_id) for product_id in many} == {100}
 
 
@@ -117,7 +117,7 @@ def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
     done = lanes("--empty", "--yes")
     assert done.exit_code == 1
     assert f"page {page} breaks the contract" in done.stdout
-    assert "1 products are in lanes still, or again: tea" in done.stdout
+    assert "In lanes still, or again: 1 product (tea)" in done.stdout
     assert [shop.stock("tea"), shop.stock("mug")] == [890, 1000]
 
 

@@ -22,6 +22,7 @@ from operations.verify.run import Run
 
 QUEUE_URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/Orders"
 ALARM = {"TreatMissingData": "notBreaching", "StateReason": "1 > 0"}
+PLACE = "account 123456789012, eu-west-1, stack InventoryOrders-live"
 OUTPUTS = {
     "OrderQueueUrl": QUEUE_URL,
     "OrdersTableName": "the-orders",
@@ -132,7 +133,7 @@ def run(monkeypatch, asked):
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    aws = SimpleNamespace(outputs=OUTPUTS)
+    aws = SimpleNamespace(outputs=OUTPUTS, place=PLACE)
     made = Run(aws, "InventoryOrders-live", embedded=False, say=asked.append)
     made.deployed = template()
     made.placed = 7
@@ -276,7 +277,7 @@ def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
     on, unknown, off = ({"StateValue": state} for state in ("ALARM", "INSUFFICIENT_DATA", "OK"))
     clients(monkeypatch, run, cloudwatch=CloudWatch([off, on, on, unknown, off]))
     assert states(stack.alarms(run)) == [State.PASSED, State.PASSED]
-    assert asked[0] == "CloudWatch: 1 alarms to be off (0:00 of at most 15:00)"
+    assert asked[0] == "CloudWatch: 1 alarm to be off (0:00 of at most 15:00)"
 
 
 @pytest.mark.parametrize(
@@ -551,7 +552,7 @@ def test_a_protected_stack_is_asked_for_and_gets_ten_orders(monkeypatch, run, of
 def test_the_first_line_says_which_aws_it_looks_at(of_live):
     done = CliRunner().invoke(main.app, ["verify", "--account", "live", "--only", "hot"])
     first = done.output.splitlines()[0]
-    assert first == "AWS: account 123456789012, eu-west-1, stack InventoryOrders-live"
+    assert first == f"AWS: {PLACE}"
 
 
 def test_a_red_line_and_an_interruption_end_with_their_exit_status(monkeypatch, run, of_live):
@@ -568,7 +569,7 @@ def test_a_red_line_and_an_interruption_end_with_their_exit_status(monkeypatch, 
     monkeypatch.setitem(verify.CHECKS, "hot", red)
     done = CliRunner().invoke(main.app, command)
     assert done.exit_code == 1
-    assert "Not verified: 0 of 1 lines are green" in done.output
+    assert "Not verified: 0 of 1 line green" in done.output
     monkeypatch.setitem(verify.CHECKS, "hot", interrupted)
     done = CliRunner().invoke(main.app, command)
     assert done.exit_code == 130

@@ -16,6 +16,7 @@ from inventory_orders.domain.change import (
     OrderKey,
     OrderRecord,
     OrderStatus,
+    Rejection,
     RejectionReason,
 )
 from inventory_orders.domain.events import order_as_others_see_it
@@ -84,7 +85,8 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
     stored = _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
-    return _answer_of(stored, caller, is_new=outcome.status is not ChangeStatus.REPLAYED)
+    is_new = outcome.status is not ChangeStatus.REPLAYED
+    return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
 
 def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutcome:
@@ -148,21 +150,34 @@ def _accepted(order: Order, headers: dict[str, str]) -> Answer:
     return Answer(202, shown, {"Location": where, **headers})
 
 
-def _answer_of(record: OrderRecord, caller: Caller, *, is_new: bool) -> Answer:
-    """What a decided order is answered with. One that is rejected is so for good."""
+def _answer_of(
+    record: OrderRecord, caller: Caller, rejection: Rejection | None = None, *, is_new: bool
+) -> Answer:
+    """What a decided order is answered with. One that is rejected is so for good.
+
+    Args:
+        record: The order as it is stored.
+        caller: Who asks.
+        rejection: Why it was rejected, if that was decided just now.
+        is_new: Whether it was placed just now.
+    """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        problem = ProblemError(409, str(record.reason), _why(record), {"order": shown})
+        problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
         return Answer.of_problem(problem)
     headers = {"Location": f"/orders/{record.order_id}", "ETag": _etag(record)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return Answer(status, shown, headers)
 
 
-def _why(record: OrderRecord) -> str:
+def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     """A rejection in words. The row names the product only where stock was short."""
     what = "the order is rejected"
     match record.reason:
+        case RejectionReason.UNKNOWN_PRODUCT if rejection is not None:
+            what = f"there is no product {rejection.subject}"
+        case RejectionReason.DISCONTINUED_PRODUCT if rejection is not None:
+            what = f"{rejection.subject} is discontinued"
         case RejectionReason.INSUFFICIENT_STOCK if record.shortage is not None:
             what = f"there is not enough of {record.shortage.product_id}"
         case RejectionReason.UNKNOWN_PRODUCT:
