@@ -17,7 +17,6 @@ from operations.aws import Aws
 from operations.errors import UserError
 
 
-
 class _Output(Console):
     def on_broken_pipe(self) -> None:
         """Stay quiet when the reader has seen enough (`| head`): the exit status is still the command's own."""

@@ -281,7 +281,9 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         _show_corrupt(before.before.corrupt)
         raise typer.Exit(1 if before.before.corrupt else 0)
     if not yes:
-        typer.confirm(f"Bring {counted(len(before.lent), 'product')} home from all lanes?", abort=True)
+        typer.confirm(
+            f"Bring {counted(len(before.lent), 'product')} home from all lanes?", abort=True
+        )
     columns = (
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
@@ -347,7 +349,8 @@ def forget(
     if count and not yes:
         where = aws.outputs["OrdersTableName"]
         typer.confirm(
-            f"Forget {user} in {counted(count, 'order')} of {where}? It cannot be undone.", abort=True
+            f"Forget {user} in {counted(count, 'order')} of {where}? It cannot be undone.",
+            abort=True,
         )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=aside) as progress:
@@ -665,7 +668,10 @@ def announce(
     what = "announced" if send else "to announce"
     with aside.status("Reading orders") as spinner:
         done = announcements.announce(
-            aws, rows, send=send, on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}")
+            aws,
+            rows,
+            send=send,
+            on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}"),
         )
     for problem in done.problems:
         screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)

@@ -59,7 +59,7 @@ def demo(
         f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS is still running; try next:\n"
         "  make dashboard                      open that page\n"
         "  make invoke FUNCTION=place_orders EVENT=events/place_orders.json\n"
-        "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
+        "  make demo ORDERS=local/real_orders/baskets.csv.gz UNCHECKED=1\n"
         "                                      real orders instead; or a file of yours, one order per line\n"
         "  .venv/bin/inventory-orders status   tables, queues, dead letters\n"
         '  eval "$(make env)"                  point any AWS client at this stack\n'

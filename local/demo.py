@@ -641,7 +641,9 @@ def _show_books(result: DemoResult, console: Console) -> None:
         console.print("[bold green]The books balance.[/]")
     else:
         wrong = [account for account in result.accounts if account.difference]
-        console.print(f"[bold red]The books do not balance: {counted(len(wrong), 'product')} off.[/]")
+        console.print(
+            f"[bold red]The books do not balance: {counted(len(wrong), 'product')} off.[/]"
+        )
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -19,7 +19,6 @@ from inventory_orders.messages.parse import parse_order
 from operations.errors import UserError
 from operations.words import counted
 
-
 BASKETS = 1000
 """How many orders of a file the demonstration sends."""
 
@@ -122,16 +121,15 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
         raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
 
 
-# What columns are called, without digits, marks and the plural.
-_COLUMNS = set(
-    "basket code country customer customerid description invoice invoicedate invoiceno item itemid order orderid "
-    "price product productcode productid qty quantity sku stockcode unitprice user userid".split()
+# What columns are called, without digits, marks and capitals.
+_COLUMN = re.compile(
+    "basket|(customer|item|order|product|user)s?(id|code)?|sku|(stock)?code|invoice(no|date)?|description|country"
+    "|(unit)?price|quantity|qty"
 )
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    names = (re.sub("[^a-z]", "", cell.lower()).removesuffix("s") for cell in cells)
-    return any(name in _COLUMNS for name in names)
+    return any(_COLUMN.fullmatch(re.sub("[^a-z]", "", cell.lower())) for cell in cells)
 
 
 def read_baskets(path: Path, run: str, count: int) -> list[OrderMessage]:

@@ -260,7 +260,9 @@ class Run:
             except (BotoCoreError, ClientError) as error:
                 left.append(f"{queue.removesuffix('Url')}: {what_went_wrong(error)}")
             if wanted:
-                left.append(f"{queue.removesuffix('Url')}: {counted(len(wanted), 'dead letter')} to come")
+                left.append(
+                    f"{queue.removesuffix('Url')}: {counted(len(wanted), 'dead letter')} to come"
+                )
         return left
 
     def _delist(self, product_id: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -74,22 +75,28 @@ def test_an_environment_without_the_cdk_is_told_what_to_do():
     assert "Traceback" not in done.stderr
 
 
-def dry_run(*arguments: str) -> list[str]:
-    """The lines that make would run."""
+def make(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """What make would do."""
     environment = {
         name: value
         for name, value in os.environ.items()
         # Those of the make that runs the tests.
         if not name.startswith("MAKE") and name not in ("PYTHON", "STAGE")
     }
-    done = subprocess.run(
+    return subprocess.run(
         ["make", "--dry-run", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+
+
+def dry_run(*arguments: str) -> list[str]:
+    """The lines that make would run."""
+    done = make(*arguments)
+    done.check_returncode()
     return done.stdout.splitlines()
 
 
@@ -110,8 +117,28 @@ def test_a_stage_must_be_named_before_an_account_is_touched(target):
     assert line.startswith(f'echo "name a stage: make {target} STAGE=dev" >&2; exit 2;')
 
 
-@pytest.mark.parametrize("target", ["bootstrap", "synth", "diff", "deploy", "destroy"])
-def test_make_calls_the_command_of_the_same_name(target):
-    stage = [] if target == "bootstrap" else ["--stage", "team-a"]
-    line = dry_run(target, "STAGE=team-a")[-1]
-    assert shlex.split(line) == [".venv/bin/inventory-orders", target, *stage]
+TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
+OPTION = {
+    **dict.fromkeys(["synth", "diff", "deploy", "verify", "destroy"], "--stage"),
+    **dict.fromkeys(["audit", "lanes", "redrive"], "--account"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_uses_its_stage_or_refuses_it(target):
+    if target in OPTION:
+        line = dry_run(target, "STAGE=team-a")[-1]
+        assert shlex.split(line) == [
+            *(".venv/bin/inventory-orders", target),
+            *(OPTION[target], "team-a"),
+        ]
+    else:
+        refused = make(target, "STAGE=team-a")
+        assert refused.returncode == 2
+        assert f"make {target} takes no STAGE; these do: audit lanes" in refused.stderr
+        assert refused.stdout == ""
+
+
+def test_lanes_of_an_account_are_not_emptied_without_a_yes():
+    assert "--yes" in dry_run("lanes", "EMPTY=1")[-1]
+    assert "--yes" not in dry_run("lanes", "EMPTY=1", "STAGE=team-a")[-1]

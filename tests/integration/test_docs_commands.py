@@ -114,6 +114,8 @@ def test_the_snippets_for_a_shops_developer_print_what_the_page_says(aws, no_rul
         said = capsys.readouterr().out
         assert not printed or said == printed, code
     assert names["newest"]["o-2001"]["attributes"] == {"channel": "web"}
+    with pytest.raises(SystemExit, match="o-2001 was placed before"):
+        exec(next(code for code, _ in found if "placed = order(" in code), names)
     wait_until_settled(aws)
     assert all(account.difference == 0 for account in read_books(aws).accounts)
 

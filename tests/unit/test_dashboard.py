@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
-from local.dashboard.collector import Invocation, InvocationReader, at_once, unknown
+from local.dashboard.collector import Collector, Invocation, InvocationReader, at_once, unknown
 from local.dashboard.expressions import Expression
 from local.dashboard.metrics import DashboardError, Metric, Samples, Traffic, Window, statistic
 from local.dashboard.service import RANGES, short_name, window_of
+from operations import queues
 from operations.logs import Event, Tail
 
 NAMESPACE = "InventoryOrders"
@@ -390,3 +392,36 @@ def test_an_alarm_is_named_after_its_construct():
     deployed = "InventoryOrders-dev-MonitoringOrderQueueFifoDeadLettersAlarm138E4286-2A24B5E0631E5"
     assert short_name(deployed) == "Order Queue Fifo Dead Letters"
     assert short_name("somebody-elses") == "somebody-elses"
+
+
+class QueuesInMemory:
+    """Queues of which each holds so many messages: waiting and in flight."""
+
+    def __init__(self):
+        every = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
+        self.outputs = {output: f"https://sqs.example/1/{output}" for output in every}
+        self.held = dict.fromkeys(every, (0, 0))
+        self.sqs = self
+
+    def get_queue_attributes(self, QueueUrl, AttributeNames):
+        waiting, in_flight = self.held[QueueUrl.rsplit("/", 1)[1]]
+        counts = dict.fromkeys(AttributeNames, 0) | {
+            "ApproximateNumberOfMessages": waiting,
+            "ApproximateNumberOfMessagesNotVisible": in_flight,
+        }
+        return {"Attributes": counts}
+
+
+@pytest.mark.parametrize("output", [*queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS])
+def test_what_nothing_works_off_counts_also_while_it_is_looked_at(output):
+    aws = QueuesInMemory()
+    aws.held[output] = (0, 3)
+    collector = Collector(aws, "http://127.0.0.1:1", time.time())
+    collector.collect()
+    visible = Metric(
+        "AWS/SQS", "ApproximateNumberOfMessagesVisible", frozenset({("QueueName", output)})
+    )
+    window = Window.covering(int(time.time()) - 60, int(time.time()), 60)
+    assert {value for bucket in collector.samples.buckets(visible, window) for value in bucket} == {
+        3
+    }

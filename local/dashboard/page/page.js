@@ -3,9 +3,9 @@
 
 const POLL_MILLISECONDS = 1000;
 const COLORS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#d62728", "#7f7f7f"];
-const MOST_DOTTED_POINTS = 120;
 const LEAST_AREA = 1.5; // pixels: 2 rejections are seen on top of 500
 const LONE_BAR = 5; // pixels
+const LONE_DOT = 7; // pixels
 const RESOLUTIONS = {
   1: "one point per second (CloudWatch: per minute)",
   5: "one point per 5 seconds (CloudWatch: per minute)",
@@ -206,10 +206,11 @@ function lineItem(line) {
 
 function makeChart(plot, widget, known, hooks) {
   const axis = { stroke: style("--muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false }, grid: { stroke: style("--grid"), width: 1 } };
-  const dots = latest.count <= MOST_DOTTED_POINTS;
+  // A line needs two moments: a single one is a dot.
+  const lone = (chart, index) => runsOf(chart.data[index]).flatMap(([first, last]) => (first === last ? [first] : []));
   const series = known.map((one, index) => {
     const color = colorOf(one, index);
-    return { label: one.label, stroke: color, width: 1.8, points: { show: dots, size: 4, fill: color } };
+    return { label: one.label, stroke: color, width: 1.8, points: { show: true, filter: lone, size: LONE_DOT, fill: color } };
   });
   if (widget.stacked) for (const one of series) Object.assign(one, { paths: () => null, points: { show: false } });
   return new uPlot(
