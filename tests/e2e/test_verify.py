@@ -247,7 +247,7 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
     (line,) = verify.run_check("leftovers", run)
     assert (line.state, line.saw) == (
         *(State.PASSED,),
-        "1 products of a run that may go on are left alone",
+        "left alone, of a run that may go on: 1 product",
     )
     assert set(listed(aws)) == {product, "verify-lamp"}
     monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
