@@ -6,6 +6,7 @@ balance, and each row must name the lanes that hold its units.
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -346,6 +347,22 @@ def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
     assert shop.statuses(two, shop.order("p")) == [APPLIED]
     units = shop.row("p").stock_count + sum(shop.held("p").values())
     assert units == 100 - 8
+
+
+def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
+    """Meanwhile the table was restored, and its page came to the same version with other units in it."""
+    shop.create("p", 100)
+    one = shop.worker(lanes=1)
+    for _ in range(3):
+        shop.sell(one, shop.order("p"))
+    (page,) = [page for page in shop.pages() if page.key.lane == 1 and page.units("p")]
+    two_left = replace(page, holdings={"p": replace(page.holdings["p"], units=2)})
+    lost = page.units("p") - 2
+    shop.opening["p"] -= lost
+    shop.set("Allotments", str(page.key), units={"B": base64.b64encode(page_units(two_left)).decode()})
+    shop.tables.clock.sleep(LANE_SECONDS + 1)
+    assert shop.statuses(one, shop.order("p")) == [APPLIED]
+    assert shop.held("p")[1] == 1
 
 
 def test_a_lane_in_use_is_kept(shop):

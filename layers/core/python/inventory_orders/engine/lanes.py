@@ -72,9 +72,10 @@ class Lanes:
         lease = self._client.call(
             lambda: self._client.store.lease_lane(lane, self._owner, now, until), deadline, stats
         )
-        is_new = self._lease is None
+        kept = self._lease is not None and self._lease.ends_at > now.timestamp()
         self._lease = lease if lease.owner == self._owner else None
-        if is_new or self._lease is None:
+        # Once the lease had ended, others may have used the lane, or an operator may have restored its table.
+        if not kept or self._lease is None:
             self.forget()
         return self._lease is not None
 
