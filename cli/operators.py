@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from datetime import datetime
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from operations.aws import Aws
     from operations.follow import Heard
     from operations.load import Load
+    from operations.restore import Differences
 
 app = typer.Typer()
 PANEL = "Operators (the embedded AWS, or --account STAGE)"
@@ -120,9 +122,15 @@ def audit(
 
     Also if a row or a page of a lane is not as it has to be. Right also while orders go on.
     """
+    aws = aws_of(account)
+    if not _audit(aws, product):
+        raise typer.Exit(1)
+
+
+def _audit(aws: Aws, product: str | None = None) -> bool:
+    """Show what the books say. Returns whether nothing is wrong."""
     from operations.audit import history, read_books  # noqa: PLC0415
 
-    aws = aws_of(account)
     with aside.status("Reading all tables"):
         books = read_books(aws)
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
@@ -149,7 +157,7 @@ def audit(
             screen.print(f"[bold red]{entry.product_id}[/]: {problem}", soft_wrap=True)
     _show_corrupt(books.corrupt_pages)
     if wrong or books.corrupt_pages:
-        raise typer.Exit(1)
+        return False
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
         f"[green]The books balance:[/] {counted(len(chosen) - len(unsettled), 'product')} ({delisted:,} of them "
@@ -157,6 +165,7 @@ def audit(
         f"{counted(len(books.orders), 'order')}.[/]",
         soft_wrap=True,
     )
+    return True
 
 
 def _places(account: Account) -> str:
@@ -313,6 +322,71 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         raise typer.Exit(1)
     home = counted(len(before.lent), "product")
     screen.print(f"[green]All lanes are empty:[/] {home} brought home.")
+
+
+@app.command(rich_help_panel=PANEL)
+def restore(
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="The second to go back to, at most 35 days ago, such as 2026-11-21T09:30:00 (UTC).",
+        ),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the service stops.")] = (
+        False
+    ),
+    account: OnAccount = None,
+) -> None:
+    """Put all rows back to what they were at a second, and announce that. Shows what differs, and asks first.
+
+    The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. It may
+    be interrupted and run again. Exit status 1 if the books do not balance in the end.
+    """
+    from operations.announce import moment  # noqa: PLC0415 - the layer is slow to import
+    from operations.restore import Restore  # noqa: PLC0415
+
+    then = datetime.fromisoformat(moment(to)).replace(microsecond=0)
+    aws = aws_of(account)
+    work = Restore(aws, stack_name(account) if account else stack.STACK_NAME, then)
+    with aside.status("Restoring tables beside those of the stack") as spinner:
+
+        def rows(found: Differences) -> None:
+            spinner.update(f"{found.rows:,} rows compared")
+
+        work.make_tables(spinner.update)
+        found = None if work.rows_are_back else work.look(rows)
+        if found is not None:
+            _show_differences(found)
+            screen.print(f"At {then.isoformat()}:", end=" ")
+            _audit(work.beside)
+    if found is not None and not yes:
+        typer.confirm("Stop the service and put these rows back?", abort=True)
+    with aside.status("Stopping the service") as spinner:
+        if found is not None:
+            aside.print("The service stands still until this command, or another run of it, ends.")
+            work.stop(spinner.update)
+            work.put_back(rows)
+        work.start(spinner.update)
+        announced = work.announce(lambda n: spinner.update(f"{n:,} orders announced"))
+    for problem in announced.problems:
+        screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)
+    screen.print(f"[green]All rows are back:[/] {announced.events:,} events say so.")
+    names = " ".join(work.beside.tables.values())
+    screen.print(f"[dim]Delete these tables when all is well: {names}[/]", soft_wrap=True)
+    if not _audit(aws) or announced.problems:
+        raise typer.Exit(1)
+
+
+def _show_differences(found: Differences) -> None:
+    table = Table("table", "rows that go back", "rows made since, to be removed", box=None)
+    for kind in [*found.back, *(kind for kind in found.gone if kind not in found.back)]:
+        table.add_row(kind.value, f"{found.back[kind]:,}", f"{found.gone[kind]:,}")
+    screen.print(table if table.row_count else "No row differs.")
+    for status, orders in found.cancelled.items():
+        screen.print(
+            f"{orders:,} orders that were placed since, and are {status}, hold no stock any more."
+        )
 
 
 @app.command(rich_help_panel=PANEL)

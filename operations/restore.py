@@ -1,0 +1,403 @@
+"""Restore all tables to an earlier second: into new tables, whose rows then take their places in those of the stack.
+
+The stack's tables stay, and with them their streams, who reads these, their settings and what CloudFormation knows. Deleting
+them for restored ones of the same name would end all that.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from inventory_orders.clock import Clock, SystemClock, timestamp
+from inventory_orders.store.rows import KEYS, LOCK, Item, Table
+from operations.announce import Announced, announce, rows_since
+from operations.aws import Aws, get_items, scan
+from operations.errors import UserError
+from operations.verify.deployed import Deployed, Properties
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TagTypeDef
+
+JUMP = 1_000_000_000
+"""Added to a version where nothing tells how far it has come since: more than any row changes in 35 days."""
+
+# Another state, or what was not there, makes a row differ. These follow from when and by whom it was written.
+_NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
+
+_HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
+_OF_A_PLACED_LINE = {
+    *("productCreatedAt", "productVersion", "lanePage", "laneVersion"),
+    *("returnedVersion", "returned"),
+}
+_NO_UNITS = zlib.compress(b"[]")
+
+_DONE = "inventory-orders:rows-are-back"
+_TOGETHER = 100
+_SIDE_BY_SIDE = 16
+_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When to go back to, and when that is done."""
+
+    then: datetime
+    now: datetime
+
+
+def restored(table: Table, live: Item | None, then: Item | None, moment: Moment) -> Item | None:
+    """What an item has to be, so that it says what it said then, and is newer than all that was said since.
+
+    An order that did not exist then is kept, since its id is used up and others have heard of it; but it took nothing, and is
+    `CANCELLED` if it held stock. A hold has as much time left as it had then.
+
+    Args:
+        table: Whose item it is.
+        live: The item as it is; None if there is none.
+        then: The item as it was; None if there was none.
+        moment: When.
+
+    Returns:
+        The item to write; `live` itself if nothing has to be written; None if there must be none.
+    """
+    if table is Table.ALLOTMENTS and "units" not in (then or live or {}):
+        # Leases are of today, and protect nothing.
+        return live
+    if then is None:
+        return live and _unknown_then(table, live, moment)
+    if live is not None and _content(live) == _content(then):
+        return live
+    item = {name: value for name, value in then.items() if name not in LOCK}
+    if "_version" in then:
+        is_the_same = live is not None and live.get("createdAt") == then.get("createdAt")
+        item |= _written(live, then, moment, jump=not is_the_same)
+    if "expiresAt" in then:
+        left = datetime.fromisoformat(then["expiresAt"]["S"]) - moment.then
+        item["expiresAt"] = {"S": timestamp(moment.now + left)}
+    return item
+
+
+def _unknown_then(table: Table, live: Item, moment: Moment) -> Item | None:
+    if table is Table.ALLOTMENTS:
+        # No page is ever deleted.
+        if bytes(live["units"]["B"]) == _NO_UNITS:
+            return live
+        return {**live, "units": {"B": _NO_UNITS}} | _written(live, live, moment)
+    if table is not Table.ORDERS:
+        return None
+    lines = live.get("items", {}).get("L", [])
+    if not any("productCreatedAt" in line["M"] for line in lines):
+        return live
+    item = {name: live[name] for name in live if name not in ("expiresAt", "expiryShard")}
+    item["items"] = {"L": [{"M": _as_sent(line["M"])} for line in lines]}
+    if _status(live) in _HOLDS_STOCK:
+        item["status"] = {"S": "CANCELLED"}
+    return item | _written(live, live, moment)
+
+
+def _as_sent(line: Item) -> Item:
+    return {name: value for name, value in line.items() if name not in _OF_A_PLACED_LINE}
+
+
+def _written(
+    live: Item | None, then: Item, moment: Moment, *, jump: bool = False
+) -> dict[str, Any]:
+    """The next version. It jumps where the row that would tell the latest one is gone."""
+    latest = max(_version(live or {}), _version(then))
+    return {
+        "_version": {"N": str(latest + (JUMP if jump else 1))},
+        "lastUpdatedAt": {"S": timestamp(moment.now)},
+    }
+
+
+def _status(order: Item) -> str:
+    return str(order.get("status", {}).get("S", ""))
+
+
+def _version(item: Item) -> int:
+    return int(item.get("_version", {}).get("N", 0))
+
+
+def _key(table: Table, item: Item) -> dict[str, Any]:
+    return {name: item[name] for name in KEYS[table]}
+
+
+def _content(item: Item) -> Item:
+    return {name: value for name, value in item.items() if name not in _NO_CONTENT}
+
+
+@dataclass(slots=True)
+class Differences:
+    """How the tables differ from what they were.
+
+    Attributes:
+        rows: How many rows were read.
+        back: How many go back to what they were, by table.
+        gone: How many did not exist then and are removed, or emptied, by table.
+        cancelled: Orders that did not exist then and hold stock, by status.
+    """
+
+    rows: int = 0
+    back: Counter[Table] = field(default_factory=Counter)
+    gone: Counter[Table] = field(default_factory=Counter)
+    cancelled: Counter[str] = field(default_factory=Counter)
+
+    def count(self, table: Table, live: Item | None, then: Item | None) -> None:
+        """Count one row that has to be written."""
+        if then is not None:
+            self.back[table] += 1
+        elif live is not None and table is Table.ORDERS:
+            self.cancelled[_status(live)] += 1
+        else:
+            self.gone[table] += 1
+
+
+class Restore:
+    """Restores the tables of one stack. Each step may be interrupted and done again.
+
+    Args:
+        aws: The stack.
+        stack_name: Its name in CloudFormation.
+        then: When to go back to: a whole second, with its time zone.
+        clock: Source of time.
+
+    Attributes:
+        beside: The stack with the restored tables in the place of its own.
+    """
+
+    def __init__(
+        self,
+        aws: Aws,
+        stack_name: str,
+        then: datetime,
+        clock: Clock | None = None,
+    ) -> None:
+        then = then.astimezone(UTC)
+        self._aws = aws
+        self._stack_name = stack_name
+        self._then = then
+        self._clock = clock or SystemClock()
+        names = {
+            f"{table.value}TableName": f"{name}-{then:%Y%m%dT%H%M%SZ}"
+            for table, name in aws.tables.items()
+        }
+        self.beside = replace(aws, outputs={**aws.outputs, **names})
+
+    # ------------------------------------------------------------------ the tables as they were
+
+    def make_tables(self, on_progress: Callable[[str], None]) -> None:
+        """Restore all tables beside those of the stack, and wait until they can be read. What is there stays.
+
+        Raises:
+            UserError: AWS does not restore one.
+        """
+        for table, name in self.beside.tables.items():
+            if self._describe(name) is not None:
+                continue
+            try:
+                # docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html
+                self._aws.dynamodb.restore_table_to_point_in_time(
+                    SourceTableName=self._aws.tables[table],
+                    TargetTableName=name,
+                    RestoreDateTime=self._then,
+                )
+            except ClientError as error:
+                raise UserError(
+                    f"{table.value} cannot be restored to {self._then.isoformat()}: {error}. If you have a backup, restore "
+                    f"it as {name}, and run the same command again"
+                ) from error
+        for table, name in self.beside.tables.items():
+            while (found := self._describe(name)) and found["TableStatus"] != "ACTIVE":
+                on_progress(f"{table.value} is {found['TableStatus']}")
+                self._clock.sleep(_PAUSE)
+
+    def _describe(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._aws.dynamodb.describe_table(TableName=name)["Table"]
+        except self._aws.dynamodb.exceptions.ResourceNotFoundException:
+            return None
+
+    def _orders_beside(self) -> Mapping[str, Any]:
+        found = self._describe(self.beside.tables[Table.ORDERS])
+        if found is None:
+            raise UserError(
+                "the restored tables were deleted meanwhile; run the same command again"
+            )
+        return found
+
+    @property
+    def rows_are_back(self) -> bool:
+        """Whether an earlier run has put all rows back."""
+        arn = self._orders_beside()["TableArn"]
+        tags = self._aws.dynamodb.list_tags_of_resource(ResourceArn=arn).get("Tags", [])
+        return any(tag["Key"] == _DONE for tag in tags)
+
+    # ------------------------------------------------------------------ rows
+
+    def look(self, on_progress: Callable[[Differences], None]) -> Differences:
+        """Count what differs, and change nothing."""
+        return self._compare(on_progress, lambda *_: None)
+
+    def put_back(self, on_progress: Callable[[Differences], None]) -> Differences:
+        """Write all rows that differ. Nothing else may write meanwhile.
+
+        Raises:
+            UserError: Another program has written a row.
+        """
+        done = self._compare(on_progress, self._write)
+        arn = self._orders_beside()["TableArn"]
+        tag: TagTypeDef = {"Key": _DONE, "Value": timestamp(self._clock.now())}
+        self._aws.dynamodb.tag_resource(ResourceArn=arn, Tags=[tag])
+        return done
+
+    def _compare(
+        self,
+        on_progress: Callable[[Differences], None],
+        write: Callable[[Table, Item | None, Item | None], None],
+    ) -> Differences:
+        found, moment = Differences(), Moment(self._then, self._clock.now())
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            for table in Table:
+                pairs = self._pairs(table)
+                while some := list(islice(pairs, _TOGETHER)):
+                    different = [
+                        (live, then, after)
+                        for live, then in some
+                        if (after := restored(table, live, then, moment)) is not live
+                    ]
+                    for live, then, _ in different:
+                        found.count(table, live, then)
+                    list(pool.map(lambda each, of=table: write(of, each[0], each[2]), different))
+                    found.rows += len(some)
+                    on_progress(found)
+        return found
+
+    def _pairs(self, table: Table) -> Iterator[tuple[Item | None, Item | None]]:
+        """Each row as it is and as it was."""
+        for aws, other in ((self._aws, self.beside), (self.beside, self._aws)):
+            items = scan(aws, table)
+            while some := list(islice(items, _TOGETHER)):
+                keys = [_key(table, item) for item in some]
+                others = {str(_key(table, item)): item for item in get_items(other, table, keys)}
+                for key, item in zip(map(str, keys), some, strict=True):
+                    if aws is self._aws:
+                        yield item, others.get(key)
+                    elif key not in others:
+                        yield None, item
+
+    def _write(self, table: Table, live: Item | None, after: Item | None) -> None:
+        name, key = self._aws.tables[table], _key(table, after or live or {})
+        condition: dict[str, Any] = {
+            "ConditionExpression": "attribute_not_exists(#key)",
+            "ExpressionAttributeNames": {"#key": KEYS[table][0]},
+        }
+        if live is not None and "_version" in live:
+            condition = {
+                "ConditionExpression": "#version = :version",
+                "ExpressionAttributeNames": {"#version": "_version"},
+                "ExpressionAttributeValues": {":version": live["_version"]},
+            }
+        elif live is not None:
+            condition = {}
+        try:
+            if after is None:
+                self._aws.dynamodb.delete_item(TableName=name, Key=key, **condition)
+            else:
+                self._aws.dynamodb.put_item(TableName=name, Item=after, **condition)
+        except self._aws.dynamodb.exceptions.ConditionalCheckFailedException as error:
+            row = ", ".join(value["S"] for value in key.values())
+            raise UserError(
+                f"another program has just written {row} of {table.value}: stop it, and run the same command again"
+            ) from error
+
+    def announce(self, on_progress: Callable[[int], None]) -> Announced:
+        """Announce where the orders stand that were put back: the stream tells only of those with another status.
+
+        Raises:
+            UserError: The bus does not take events.
+        """
+        since = timestamp(self._orders_beside()["CreationDateTime"].astimezone(UTC))
+        rows = rows_since(self._aws, since)
+        return announce(self._aws, rows, send=True, on_progress=on_progress)
+
+    # ------------------------------------------------------------------ functions
+
+    def stop(self, on_progress: Callable[[str], None]) -> None:
+        """Stop all that writes to the tables, and wait until what runs has ended. Messages wait in their queues.
+
+        `publish_events` goes on: it reads streams, which stay.
+        """
+        deployed = self._deployed()
+        on_progress("Disconnecting the queues")
+        # First: a message that meets a stopped function uses up a delivery.
+        self._connect(deployed, "Disabled")
+        functions = self._writers(deployed)
+        for name in functions:
+            self._aws.functions.put_function_concurrency(
+                FunctionName=name, ReservedConcurrentExecutions=0
+            )
+        seconds = max(properties["Timeout"] for properties in functions.values())
+        on_progress(f"Waiting for {seconds} s, until all invocations have ended")
+        self._clock.sleep(seconds)
+
+    def start(self, on_progress: Callable[[str], None]) -> None:
+        """Undo `stop`: as the stack was deployed."""
+        deployed = self._deployed()
+        on_progress("Connecting the queues")
+        for name, properties in self._writers(deployed).items():
+            reserved = properties.get("ReservedConcurrentExecutions")
+            if reserved is None:
+                self._aws.functions.delete_function_concurrency(FunctionName=name)
+            else:
+                self._aws.functions.put_function_concurrency(
+                    FunctionName=name, ReservedConcurrentExecutions=reserved
+                )
+        self._connect(deployed, "Enabled")
+
+    def _deployed(self) -> Deployed:
+        cloudformation = self._aws.session.client("cloudformation")
+        return Deployed.of(cloudformation, self._aws.dynamodb, self._stack_name)
+
+    def _writers(self, deployed: Deployed) -> dict[str, Properties]:
+        publisher = self._aws.outputs["PublishEventsFunctionName"]
+        functions = deployed.of_type("AWS::Lambda::Function")
+        names = {deployed.physical[logical]: each for logical, each in functions.items()}
+        return {
+            name: each for name, each in names.items() if name in self._own and name != publisher
+        }
+
+    @property
+    def _own(self) -> set[str]:
+        """The names of the service's functions: the CDK may have some of its own."""
+        return {name for key, name in self._aws.outputs.items() if key.endswith("FunctionName")}
+
+    def _connect(self, deployed: Deployed, wanted: str) -> None:
+        mappings = deployed.of_type("AWS::Lambda::EventSourceMapping")
+        # Only streams have a starting position.
+        of_queues = [
+            deployed.physical[logical]
+            for logical, properties in mappings.items()
+            if "StartingPosition" not in properties
+        ]
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            list(pool.map(lambda uuid: self._set_mapping(uuid, wanted), of_queues))
+
+    def _set_mapping(self, uuid: str, wanted: str) -> None:
+        """Enable or disable a mapping. AWS refuses that while it still carries out the last change."""
+        functions = self._aws.functions
+        while (state := functions.get_event_source_mapping(UUID=uuid)["State"]) != wanted:
+            if state in ("Enabled", "Disabled"):
+                with suppress(functions.exceptions.ResourceInUseException):
+                    functions.update_event_source_mapping(UUID=uuid, Enabled=wanted == "Enabled")
+            else:
+                self._clock.sleep(_PAUSE)

@@ -1,0 +1,316 @@
+"""Tables are restored in place, on tables in memory: rows as they were, newer than all that was said since."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.events import EventType, of_order
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.store.rows import Table, decode, encode
+from operations import restore as restores
+from operations.errors import UserError
+from operations.restore import JUMP, Moment, Restore, restored
+from simulated_aws import ServiceError
+from tests.support.tables_in_memory import tables_in_memory
+
+THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
+NOW = THEN + timedelta(hours=3)
+MOMENT = Moment(THEN, NOW)
+APPLIED = ChangeStatus.APPLIED
+
+
+class Shop:
+    """Products that were sold from rows and lanes, and a memory of what the tables were."""
+
+    def __init__(self, tables):
+        self.tables = tables
+        self.tables.before = self.tag
+        self.tags = []
+        self.worker = tables.worker(lanes=2)
+        self.restore = Restore(tables.operated, "Stack", THEN)
+        tables.create("tea", 1000)
+        tables.create("pot", 5)
+
+    def tag(self, operation, request):
+        if operation == "TagResource":
+            self.tags += request["Tags"]
+            return {}
+        return {"Tags": self.tags} if operation == "ListTagsOfResource" else None
+
+    def do(self, *changes):
+        return [o.status for o in self.tables.apply(self.worker, *changes).outcomes]
+
+    def place(self, order_id, **lines):
+        assert self.do(Order.of(order_id, "u", list(lines.items()), hold_seconds=900)) == [APPLIED]
+
+    def command(self, action, order_id):
+        at = "2026-01-01T00:00:00.000000+00:00"
+        assert self.do(OrderCommand(order_id, action, at)) == [APPLIED]
+
+    def remember(self):
+        """The moment to go back to."""
+        self.then = copy.deepcopy(self.items())
+        for table, name in self.restore.beside.tables.items():
+            known = self.tables.aws.dynamodb.tables
+            known[name] = copy.deepcopy(known[table.value])
+
+    def items(self):
+        tables = self.tables.aws.dynamodb.tables
+        return {table: dict(tables[table.value].items) for table in Table}
+
+    def put_back(self):
+        return self.restore.put_back(lambda _: None)
+
+    def order(self, order_id):
+        return decode(self.items()[Table.ORDERS][order_id,])
+
+
+@pytest.fixture
+def shop():
+    with tables_in_memory() as tables:
+        yield Shop(tables)
+
+
+def content(item):
+    unimportant = {"_version", "lastUpdatedAt", "expiresAt"}
+    return {name: value for name, value in item.items() if name not in unimportant}
+
+
+def version(item):
+    return int(item.get("_version", {"N": "0"})["N"])
+
+
+def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
+    for number in range(4):
+        shop.place(f"before-{number}", tea=2)
+    shop.command(Action.CONFIRM, "before-3")
+    shop.remember()
+    shop.command(Action.CONFIRM, "before-1")
+    shop.command(Action.CANCEL, "before-2")
+    for number in range(5):
+        shop.place(f"since-{number}", tea=30, pot=1)
+    shop.command(Action.CANCEL, "since-4")
+    shop.do(Adjustment("tea", "r-1", 7, "RECEIPT"))
+    shop.tables.create("cup", 10)
+    shop.place("cups", cup=3)
+    live = shop.items()
+    assert "lanePage" in shop.order("since-3")["items"][1], "lanes are part of it"
+
+    found = shop.put_back()
+
+    after = shop.items()
+    for table, rows in shop.then.items():
+        for key, then in rows.items():
+            assert content(after[table][key]) == content(then) or "lockedBy" in then
+            if after[table][key] != live[table].get(key):
+                assert version(after[table][key]) > version(live[table][key])
+    assert ("cup",) not in after[Table.PRODUCTS]
+    assert after[Table.STOCK_ADJUSTMENTS] == shop.then[Table.STOCK_ADJUSTMENTS]
+    assert found.cancelled == {"PENDING": 5, "CANCELLED": 1}
+    assert {shop.order(f"since-{n}")["status"] for n in range(5)} == {"CANCELLED"}
+    assert shop.order("before-3") == decode(shop.then[Table.ORDERS]["before-3",])
+    assert set(shop.tables.unexplained().values()) == {0}
+
+
+def test_what_was_put_back_once_is_not_written_again(shop):
+    shop.place("o", tea=1)
+    shop.remember()
+    shop.command(Action.CONFIRM, "o")
+    shop.place("since", tea=1)
+    assert not shop.restore.rows_are_back
+    shop.put_back()
+    assert shop.restore.rows_are_back
+    before = shop.items()
+    assert not shop.put_back().back
+    assert shop.items() == before
+
+
+def test_looking_changes_nothing(shop):
+    shop.place("o", tea=1)
+    shop.remember()
+    shop.place("since", tea=1)
+    before = shop.items()
+    found = shop.restore.look(lambda _: None)
+    assert (found.cancelled, shop.items()) == ({"PENDING": 1}, before)
+
+
+def test_a_consumer_that_keeps_the_greatest_version_agrees_with_the_rows(shop):
+    shop.place("o", tea=1)
+    shop.remember()
+    shop.command(Action.CONFIRM, "o")
+    shop.place("since", tea=1)
+    live = {key: decode(item) for key, item in shop.items()[Table.ORDERS].items()}
+    shop.put_back()
+    newest = {}
+    for key, before in live.items():
+        after = shop.order(*key)
+        events = of_order(None, before) + of_order(before, after)
+        newest[key[0]] = max(events, key=lambda event: event.data["version"]).type
+    assert newest == {"o": EventType.ORDER_PLACED, "since": EventType.ORDER_CANCELLED}
+
+
+def test_environments_that_stayed_warm_sell_what_there_is(shop):
+    for number in range(4):
+        shop.place(f"before-{number}", tea=2)
+    shop.remember()
+    for number in range(5):
+        shop.place(f"since-{number}", tea=30, pot=1)
+    shop.put_back()
+    for number in range(5):
+        shop.place(f"after-{number}", tea=2, pot=1)
+    sold_out = Order.of("too late", "u", [("pot", 1)])
+    assert shop.do(sold_out) == [ChangeStatus.REJECTED]
+    assert set(shop.tables.unexplained().values()) == {0}
+
+
+def test_a_rival_that_writes_meanwhile_is_named(shop):
+    shop.place("o", tea=1)
+    shop.remember()
+    shop.command(Action.CONFIRM, "o")
+
+    def refuse(operation, request):
+        if operation == "PutItem" and request["TableName"] == "Orders":
+            raise ServiceError("ConditionalCheckFailedException", "the condition failed")
+        return shop.tag(operation, request)
+
+    shop.tables.before = refuse
+    with pytest.raises(UserError, match="another program has just written o of Orders"):
+        shop.put_back()
+    assert not shop.restore.rows_are_back
+
+
+def row(version, **more):
+    return encode({"orderId": "o", "_version": version, "createdAt": "c"} | more)
+
+
+def test_a_hold_has_as_much_time_left_as_it_had():
+    live = row(5, status="EXPIRED")
+    then = row(4, status="PENDING", expiresAt="2026-01-01T09:10:00.000000+00:00", expiryShard="07")
+    after = decode(restored(Table.ORDERS, live, then, MOMENT))
+    assert after["expiresAt"] == "2026-01-01T12:10:00.000000+00:00"
+    assert (after["status"], after["_version"], after["expiryShard"]) == ("PENDING", 6, "07")
+    assert after["lastUpdatedAt"] == "2026-01-01T12:00:00.000000+00:00"
+
+
+@pytest.mark.parametrize("live", [None, row(2, createdAt="another incarnation")])
+def test_a_version_jumps_if_no_row_tells_how_far_it_came(live):
+    after = decode(restored(Table.PRODUCTS, live, row(40), MOMENT))
+    assert after["_version"] == 40 + JUMP
+
+
+@pytest.mark.parametrize("status", ["REJECTED", "CANCELLED"])
+def test_an_order_that_took_nothing_stays_as_it_is(status):
+    lines = [{"productId": "tea", "quantity": 1}]
+    live = row(1, status=status, items=lines)
+    assert restored(Table.ORDERS, live, None, MOMENT) is live
+
+
+def test_a_lease_of_then_is_not_restored_and_one_of_now_stays():
+    lease = encode({"page": "1/lease", "lockedBy": "somebody"})
+    assert restored(Table.ALLOTMENTS, None, lease, MOMENT) is None
+    assert restored(Table.ALLOTMENTS, lease, None, MOMENT) is lease
+    locked = row(3, stockCount=1, lockedBy="a count", lockTime=99)
+    after = restored(Table.PRODUCTS, row(4, stockCount=2), locked, MOMENT)
+    assert "lockedBy" not in after
+
+
+def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
+    page = encode({"page": "1/3", "_version": 7, "epoch": "e", "units": b"some"})
+    after = restored(Table.ALLOTMENTS, page, None, MOMENT)
+    assert (after["_version"], after["epoch"]) == ({"N": "8"}, {"S": "e"})
+    assert restored(Table.ALLOTMENTS, after, None, MOMENT) is after
+
+
+def test_the_request_is_one_that_aws_takes(shop, monkeypatch):
+    """Botocore checks it against AWS's model."""
+    client = boto3.client("dynamodb")
+    aws = shop.tables.operated
+    object.__setattr__(aws, "dynamodb", client)
+    work = Restore(aws, "Stack", THEN.astimezone())
+    with Stubber(client) as stub:
+        for table in Table:
+            name = f"{table.value}-20260101T090000Z"
+            stub.add_client_error("describe_table", "ResourceNotFoundException")
+            stub.add_response(
+                "restore_table_to_point_in_time",
+                {},
+                {
+                    "SourceTableName": table.value,
+                    "TargetTableName": name,
+                    "RestoreDateTime": THEN,
+                },
+            )
+        for status in ("CREATING", "ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE"):
+            stub.add_response("describe_table", {"Table": {"TableStatus": status}})
+        said = []
+        work.make_tables(said.append)
+        stub.assert_no_pending_responses()
+    assert said == ["Products is CREATING"]
+
+
+class Lambda:
+    """Functions and mappings that take their time, as on AWS."""
+
+    class exceptions:  # noqa: N801 - as boto3 has it
+        class ResourceInUseException(Exception):
+            pass
+
+    def __init__(self):
+        self.state = {"of a queue": "Enabling", "of a stream": "Enabled"}
+        self.calls = []
+
+    def get_event_source_mapping(self, UUID):  # noqa: N803
+        state = self.state[UUID]
+        self.state[UUID] = {"Enabling": "Enabled", "Disabling": "Disabled"}.get(state, state)
+        return {"State": state}
+
+    def update_event_source_mapping(self, UUID, Enabled):  # noqa: N803
+        if not self.calls:
+            self.calls.append("refused")
+            raise self.exceptions.ResourceInUseException
+        self.state[UUID] = "Enabling" if Enabled else "Disabling"
+
+    def put_function_concurrency(self, FunctionName, ReservedConcurrentExecutions):  # noqa: N803
+        self.calls.append((FunctionName, ReservedConcurrentExecutions, self.state["of a queue"]))
+
+    def delete_function_concurrency(self, FunctionName):  # noqa: N803
+        self.calls.append((FunctionName, None, self.state["of a queue"]))
+
+
+def test_the_service_stops_queues_first_and_starts_as_it_was_deployed(shop, monkeypatch):
+    aws, functions = shop.tables.operated, Lambda()
+    names = ("PlaceOrders", "Api", "PublishEvents")
+    object.__setattr__(aws, "functions", functions)
+    object.__setattr__(aws, "outputs", aws.outputs | {f"{n}FunctionName": n for n in names})
+    resources = {
+        "AWS::Lambda::Function": {
+            "PlaceOrders": {"Timeout": 30},
+            "Api": {"Timeout": 50, "ReservedConcurrentExecutions": 9},
+            "PublishEvents": {"Timeout": 900},
+            "the CDK's own": {"Timeout": 900},
+        },
+        "AWS::Lambda::EventSourceMapping": {
+            "of a queue": {},
+            "of a stream": {"StartingPosition": "TRIM_HORIZON"},
+        },
+    }
+    every = [name for kind in resources.values() for name in kind]
+    deployed = SimpleNamespace(of_type=resources.get, physical=dict(zip(every, every, strict=True)))
+    monkeypatch.setattr(restores.Deployed, "of", lambda *_: deployed)
+    work = Restore(aws, "Stack", THEN)
+    began = shop.tables.clock.now()
+    work.stop(lambda _: None)
+    assert functions.calls == ["refused", ("PlaceOrders", 0, "Disabled"), ("Api", 0, "Disabled")]
+    assert shop.tables.clock.now() - began >= 50
+    functions.calls.clear()
+    functions.calls.append("")
+    work.start(lambda _: None)
+    assert functions.calls[1:] == [("PlaceOrders", None, "Disabled"), ("Api", 9, "Disabled")]
+    assert functions.state == {"of a queue": "Enabled", "of a stream": "Enabled"}
