@@ -34,7 +34,7 @@ class Events(Construct):
         undeliverable: sqs.Queue,
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
-    ) -> None:
+    ) -> list[lambda_.EventSourceMapping]:
         """Have a function announce the changes of both tables.
 
         Args:
@@ -42,11 +42,16 @@ class Events(Construct):
             undeliverable: Takes what can never be published.
             orders: Each change is announced, if it is news.
             products: Only a change of status is.
+
+        Returns:
+            What reads the streams of both.
         """
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
         function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)
-        self._listen(function, undeliverable, orders, None)
-        self._listen(function, undeliverable, products, _CHANGES_OF_STATUS)
+        mappings = [
+            self._listen(function, undeliverable, orders, None),
+            self._listen(function, undeliverable, products, _CHANGES_OF_STATUS),
+        ]
         for action, resource in (
             ("events:PutEvents", self.bus.event_bus_arn),
             # Lambda too sends to it, with the role of the function.
@@ -54,6 +59,7 @@ class Events(Construct):
             ("sqs:SendMessage", undeliverable.queue_arn),
         ):
             function.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+        return mappings
 
     def _listen(
         self,
@@ -61,7 +67,7 @@ class Events(Construct):
         undeliverable: sqs.Queue,
         table: dynamodb.TableV2,
         filters: list[Mapping[str, object]] | None,
-    ) -> None:
+    ) -> lambda_.EventSourceMapping:
         mapping = function.add_event_source_mapping(
             f"DynamoDBEventSource:{Names.node_unique_id(table.node)}",
             event_source_arn=table.table_stream_arn,
@@ -91,6 +97,7 @@ class Events(Construct):
         function.add_to_role_policy(
             iam.PolicyStatement(actions=_READ_STREAM, resources=[table.table_stream_arn or ""])
         )
+        return mapping
 
 
 BATCH_SIZE = 100

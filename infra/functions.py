@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from aws_cdk import Aws, Duration, Names, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -157,9 +158,10 @@ class Functions(Construct):
         self.publish_events = self._function(
             "publish_events", "PublishEvents", "Announces what became of orders and products", {}
         )
-        events.announce(
+        mappings = events.announce(
             self.publish_events, queues.undeliverable_events, tables.orders, tables.products
         )
+        self._watch(self.sweep, mappings, [tables.orders, tables.products])
 
     @property
     def all(self) -> dict[str, lambda_.Function]:
@@ -174,6 +176,29 @@ class Functions(Construct):
             "Sweep": self.sweep,
             "PublishEvents": self.publish_events,
         } | ({} if self.api is None else {"Api": self.api})
+
+    def _watch(
+        self,
+        function: lambda_.Function,
+        mappings: Sequence[lambda_.EventSourceMapping],
+        tables: Sequence[dynamodb.TableV2],
+    ) -> None:
+        """Have a function look whether the streams of tables are read."""
+        ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
+        function.add_environment("STREAM_MAPPINGS", ids)
+        for table in tables:
+            self._allow(function, table, ["DescribeTable"])
+        function.add_to_role_policy(
+            iam.PolicyStatement(
+                actions=["lambda:GetEventSourceMapping"],
+                resources=[
+                    cast(
+                        "lambda_.CfnEventSourceMapping", mapping.node.default_child
+                    ).attr_event_source_mapping_arn
+                    for mapping in mappings
+                ],
+            )
+        )
 
     def _api(self, queues: Queues) -> lambda_.Function:
         settings, tables = self._settings, self._tables

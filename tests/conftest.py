@@ -15,7 +15,7 @@ from local.emulator import Emulator
 from local.endpoint import use_embedded
 from operations.aws import Aws
 from tests.support import dynoxide as second_engine
-from tests.support.roles import name_batches_as_the_embedded_aws_does
+from tests.support.roles import name_actions_as_the_embedded_aws_does
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def embedded_aws() -> Any:
         before = dict(os.environ)
         use_embedded(running.endpoint)
         aws = Aws.of_stack(local_stack.STACK_NAME)
-        name_batches_as_the_embedded_aws_does(aws)
+        name_actions_as_the_embedded_aws_does(aws)
         yield aws, running
         os.environ.clear()
         os.environ.update(before)

@@ -1,4 +1,4 @@
-"""The sweep, once a minute: holds that are about to end are sent to be expired, and units that nobody uses go home."""
+"""The sweep, once a minute: sends holds that are about to end to be expired, brings idle units home, and looks for dead streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.holds import HoldsReport, send_ending_holds
 from inventory_orders.engine.sweep import SweepError, sweep
-from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import parse_command
@@ -38,6 +38,8 @@ _ERRORS_SHOWN = 10
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send holds that are about to end to be expired. Then empty the lanes that nobody uses, and the depot.
 
+    No metric tells that a stream is not read, if nothing has to be announced or nobody is asked to: so this looks.
+
     Returns:
         An answer with `result`, how many holds were sent, and what was moved.
 
@@ -55,6 +57,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         report = sweep(runtime.store(), deadline)
     except SweepError as error:
         problems.append(str(error))
+    mappings = runtime.Settings.from_environment().stream_mappings
+    problems += streams.unread_streams(runtime.store(), mappings)
     if problems:
         raise SweepError("; ".join(problems))
     done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}

@@ -120,8 +120,12 @@ ManageProducts | USE_LANES                                                      
 CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 CountStock     | USE_LANES                                                                      | Allotments       | role
-Sweep          | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:UpdateItem               | Products         | role
 Sweep          | USE_LANES                                                                      | Allotments       | role
+# Whether the streams are read.
+Sweep                    | dynamodb:DescribeTable  | Orders                  | role
+Sweep                    | lambda:GetEventSourceMapping | mapping of Orders stream   | role
+Sweep                    | lambda:GetEventSourceMapping | mapping of Products stream | role
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
 PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
 AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
@@ -219,6 +223,9 @@ class Access:
         match value:
             case {"Fn::GetAtt": [id_, "StreamArn"]}:
                 return f"{self.name(id_)} stream"
+            case {"Fn::GetAtt": [id_, "EventSourceMappingArn"]}:
+                source = self.resources[id_]["Properties"]["EventSourceArn"]
+                return f"mapping of {self.name(source)}"
             case {"Ref": id_} | {"Fn::GetAtt": [id_, _]}:
                 return self.name(id_)
             case {"Fn::Join": ["", [{"Fn::GetAtt": _}, str(path)]]} if path.startswith("/index/"):

@@ -60,7 +60,7 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
         targets = statement["Resource"]
         for target in targets if isinstance(targets, list) else [targets]:
             match target:
-                case {"Fn::GetAtt": [_, "Arn" | "StreamArn"]}:
+                case {"Fn::GetAtt": [_, "Arn" | "StreamArn" | "EventSourceMappingArn"]}:
                     continue
                 case {
                     "Fn::Join": [

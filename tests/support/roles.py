@@ -8,9 +8,15 @@ import boto3
 from local.invoke import function_names
 from operations.aws import Aws
 
-# On AWS a batch call needs the permission of the single action; on the embedded AWS it is an action of its own.
-# Source: https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html
-_CALLED_IN_BATCHES = {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
+EMBEDDED_NAMES = {
+    "sqs:SendMessage": "sqs:SendMessageBatch",
+    "sqs:ChangeMessageVisibility": "sqs:ChangeMessageVisibilityBatch",
+    "lambda:GetEventSourceMapping": "lambda:ListEventSourceMappings",
+}
+"""What the embedded AWS asks for beside, or instead of, the action that AWS asks for.
+
+docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html, .../list_awslambda.html
+"""
 
 Permission = tuple[str, str]
 """An action and the ARN of its resource."""
@@ -35,7 +41,7 @@ def permissions(aws: Aws, function: str) -> set[Permission]:
             for value in (statement["Action"], statement["Resource"])
         )
         found |= {(action, resource) for action in actions for resource in resources}
-    return {(action, arn) for action, arn in found if not action.endswith("Batch")}
+    return {(action, arn) for action, arn in found if action not in EMBEDDED_NAMES.values()}
 
 
 def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
@@ -43,7 +49,7 @@ def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
     statements = [
         {
             "Effect": "Allow",
-            "Action": [action, f"{action}Batch"] if action in _CALLED_IN_BATCHES else action,
+            "Action": [action, EMBEDDED_NAMES.get(action, action)],
             "Resource": resource,
         }
         for action, resource in sorted(granted)
@@ -52,14 +58,21 @@ def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
     _policy_of(aws, function).put(PolicyDocument=json.dumps(document))
 
 
-def name_batches_as_the_embedded_aws_does(aws: Aws) -> None:
-    """Rename the actions of batch calls in every role, and change nothing else."""
+def name_actions_as_the_embedded_aws_does(aws: Aws) -> None:
+    """Add the embedded AWS's own names of actions to every role, and change nothing else."""
     for function in function_names():
         allow(aws, function, permissions(aws, function))
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """Find the stack output that names a resource, without its ending. An index has its own name behind that of its table."""
+    """Find the stack output that names a resource, without its ending. An index has its own name behind that of its table.
+
+    An event source mapping is named after its source.
+    """
+    if ":event-source-mapping:" in arn:
+        mapping = aws.functions.get_event_source_mapping(UUID=arn.rsplit(":", 1)[1])
+        table, _ = mapping["EventSourceArn"].split("/stream/")
+        return f"mapping of {name_of(aws, table)}"
     arn, _, index = arn.partition("/index/")
     (name,) = {
         output

@@ -359,7 +359,9 @@ def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
     two_left = replace(page, holdings={"p": replace(page.holdings["p"], units=2)})
     lost = page.units("p") - 2
     shop.opening["p"] -= lost
-    shop.set("Allotments", str(page.key), units={"B": base64.b64encode(page_units(two_left)).decode()})
+    shop.set(
+        "Allotments", str(page.key), units={"B": base64.b64encode(page_units(two_left)).decode()}
+    )
     shop.tables.clock.sleep(LANE_SECONDS + 1)
     assert shop.statuses(one, shop.order("p")) == [APPLIED]
     assert shop.held("p")[1] == 1

@@ -70,7 +70,7 @@ MAY_IMPORT = {
 CONFINED = {
     "aws_lambda_powertools.event_handler": ("functions.api",),
     "aws_cdk": ("infra", "app", "tests"),
-    # In the package DynamoDB, SQS and EventBridge have one door each.
+    # In the package DynamoDB, SQS, EventBridge and Lambda have one door each.
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
         "inventory_orders.announcing.bus",
@@ -78,6 +78,7 @@ CONFINED = {
     ),
     "boto3": (
         *("inventory_orders.invocation.runtime", "inventory_orders.invocation.stream_batch"),
+        "inventory_orders.invocation.streams",
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "constructs": ("infra",),

@@ -259,28 +259,28 @@ class Lambda:
     """Functions and mappings that take their time, as on AWS."""
 
     class exceptions:  # noqa: N801 - as boto3 has it
-        class ResourceInUseException(Exception):
+        class ResourceInUseException(Exception):  # noqa: N818 - as AWS has it
             pass
 
     def __init__(self):
         self.state = {"of a queue": "Enabling", "of a stream": "Enabled"}
         self.calls = []
 
-    def get_event_source_mapping(self, UUID):  # noqa: N803
+    def get_event_source_mapping(self, UUID):
         state = self.state[UUID]
         self.state[UUID] = {"Enabling": "Enabled", "Disabling": "Disabled"}.get(state, state)
         return {"State": state}
 
-    def update_event_source_mapping(self, UUID, Enabled):  # noqa: N803
+    def update_event_source_mapping(self, UUID, Enabled):
         if not self.calls:
             self.calls.append("refused")
             raise self.exceptions.ResourceInUseException
         self.state[UUID] = "Enabling" if Enabled else "Disabling"
 
-    def put_function_concurrency(self, FunctionName, ReservedConcurrentExecutions):  # noqa: N803
+    def put_function_concurrency(self, FunctionName, ReservedConcurrentExecutions):
         self.calls.append((FunctionName, ReservedConcurrentExecutions, self.state["of a queue"]))
 
-    def delete_function_concurrency(self, FunctionName):  # noqa: N803
+    def delete_function_concurrency(self, FunctionName):
         self.calls.append((FunctionName, None, self.state["of a queue"]))
 
 

@@ -56,6 +56,7 @@ class Settings:
         order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
         event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
+        stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
 
     products_table: str
@@ -70,6 +71,7 @@ class Settings:
     order_queue: str | None = None
     event_bus: str | None = None
     undeliverable_events: str | None = None
+    stream_mappings: tuple[str, ...] = ()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -112,6 +114,7 @@ class Settings:
             order_queue=values.get("ORDER_QUEUE_URL"),
             event_bus=values.get("EVENT_BUS_NAME"),
             undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
+            stream_mappings=tuple(values.get("STREAM_MAPPINGS", "").split()),
         )
 
 

@@ -89,6 +89,7 @@ _THROTTLED = {
     "RequestLimitExceeded",
     "ThrottlingException",
     "Throttling",
+    "TooManyRequestsException",
     # What a single write gets while a transaction on its item is in flight.
     "TransactionConflictException",
 }
@@ -193,6 +194,16 @@ class Store:
         self._tables = dict(tables)
         self._table_of = {name: table for table, name in self._tables.items()}
 
+    def stream(self, table: Table) -> str | None:
+        """The ARN of a table's stream; None if it has none.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
+        described = call(self._client.describe_table, TableName=self._tables[table])["Table"]
+        enabled = described.get("StreamSpecification", {}).get("StreamEnabled")
+        return described["LatestStreamArn"] if enabled else None
+
     def read(self, keys: Sequence[Key], *, records_too: bool = False) -> Snapshot:
         """Read products (by their ids), records and pages (by their keys), at most `BATCH_GET_LIMIT` together.
 
@@ -210,7 +221,7 @@ class Store:
             if records_too or table in (Table.PRODUCTS, Table.ALLOTMENTS):
                 entry["ConsistentRead"] = True
             entry["Keys"].append(key_item(key))
-        response = _call(self._client.batch_get_item, RequestItems=request)
+        response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
             # Taken for an empty answer it would mean that nothing exists.
             raise OutcomeUnknownError("EMPTY_ANSWER", "DynamoDB answered without Responses")
@@ -307,7 +318,7 @@ class Store:
             request["ExclusiveStartKey"] = encode(
                 {"userId": user_id, "createdAt": after.created_at, "orderId": after.order_id}
             )
-        response = _call(self._client.query, **request)
+        response = call(self._client.query, **request)
         listed = [
             {name: value for name, value in decode(item).items() if name in _LISTED}
             for item in response["Items"]
@@ -318,7 +329,7 @@ class Store:
         return listed[:limit], PlaceInList(last["createdAt"], last["orderId"])
 
     def _get_item(self, key: Key) -> Item | None:
-        response = _call(
+        response = call(
             self._client.get_item,
             TableName=self._table_name(key),
             Key=key_item(key),
@@ -353,7 +364,7 @@ class Store:
     def _update_product(
         self, product_id: str, update: str, condition: str, values: dict[str, Any]
     ) -> Item:
-        response = _call(
+        response = call(
             self._client.update_item,
             TableName=self._tables[Table.PRODUCTS],
             Key=key_item(product_id),
@@ -449,7 +460,7 @@ class Store:
             "now": unix(now),
         }
         try:
-            _call(
+            call(
                 self._client.update_item,
                 TableName=self._tables[Table.ALLOTMENTS],
                 Key=lease_key(lane),
@@ -473,7 +484,7 @@ class Store:
         """
         action = self._release_action(lease)["Update"]
         with contextlib.suppress(ConditionFailedError):
-            _call(self._client.update_item, **action)
+            call(self._client.update_item, **action)
 
     def read_lane_leases(self, lanes: Sequence[int]) -> list[LaneLease]:
         """The leases that were ever taken on lanes, at most `BATCH_GET_LIMIT`. Eventually consistent, so a hint.
@@ -483,7 +494,7 @@ class Store:
         """
         name = self._tables[Table.ALLOTMENTS]
         keys = [lease_key(lane) for lane in lanes]
-        response = _call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
+        response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return [read_lease(item) for item in response.get("Responses", {}).get(name, ())]
 
     def list_holds(self, shard: int, until: str, after: HoldPage | None = None) -> HoldPage:
@@ -499,7 +510,7 @@ class Store:
         """
         condition = "#expiryShard = :shard AND #expiresAt <= :until"
         more = {} if after is None else {"ExclusiveStartKey": after.last}
-        response = _call(
+        response = call(
             self._client.query,
             TableName=self._tables[Table.ORDERS],
             IndexName="byExpiry",
@@ -632,7 +643,7 @@ class Store:
             TransactionCancelledError: A condition failed, or a rival was at work.
             StoreError: Another failure; its type says what it means.
         """
-        _call(
+        call(
             self._client.transact_write_items,
             TransactItems=list(actions),
             ClientRequestToken=token,
@@ -807,8 +818,8 @@ def _found_item(item: Item | None) -> Found:
     return _found(read_record, item) if is_record else _found(read_product, item)
 
 
-def _call(operation: Any, **parameters: Any) -> Any:
-    """Call DynamoDB; failures become errors that say what they mean for the tables."""
+def call(operation: Any, **parameters: Any) -> Any:
+    """Call AWS; failures become errors that say what they mean for the tables."""
     try:
         return operation(**parameters)
     except ClientError as error:

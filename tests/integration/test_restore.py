@@ -1,0 +1,114 @@
+"""A restore, rehearsed on the deployed stack: orders before, meanwhile and after it, and what consumers hear of them."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import operators
+from cli.main import app
+from inventory_orders.store.rows import Table
+from local import stack
+from local.invoke import invoke_deployed, is_good
+from operations import queues, restore
+from operations.audit import read_books, read_orders
+from operations.follow import listening
+from operations.restore import Restore
+from tests.support.messages import order_body, sqs_event
+from tests.support.shell import make_fresh
+from tests.support.stack import create, wait_until, wait_until_settled
+
+PATIENCE = 300.0
+THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def aws(embedded_aws):
+    make_fresh(embedded_aws[0])
+    return embedded_aws[0]
+
+
+@pytest.fixture
+def work(aws):
+    """The embedded AWS has no past: what it restores is what there is when the tables are made."""
+    made = Restore(aws, stack.STACK_NAME, THEN)
+    yield made
+    for name in made.beside.tables.values():
+        aws.dynamodb.delete_table(TableName=name)
+
+
+def place(aws, *order_ids):
+    bodies = [order_body(order_id, {"tea": 2, "pot": 1}) for order_id in order_ids]
+    assert is_good(invoke_deployed(aws, "place_orders", sqs_event(*bodies)).answer)
+
+
+def command(aws, action, order_id):
+    body = {"action": action, "orderId": order_id}
+    assert invoke_deployed(aws, "change_orders", body).answer["result"] == "APPLIED"
+
+
+def test_all_rows_go_back_and_orders_and_events_flow_on(aws, work, monkeypatch):
+    create(aws, "tea", 1000)
+    create(aws, "pot", 100)
+    before, since, after = ([f"{when}-{n}" for n in range(5)] for when in ("be", "si", "af"))
+    newest, everything = {}, {*before, *since, *after, "mean-0"}
+
+    def hear(listen):
+        """Keep what the greatest version says, as a consumer does, until the last command was heard of."""
+        for heard in listen(PATIENCE):
+            data = heard.event["detail"]["data"]
+            name = data.get("orderId", "")
+            if name and data["version"] >= newest.get(name, data)["version"]:
+                newest[name] = data
+            is_last = name == "af-0" and data["status"] == "CONFIRMED"
+            if is_last and newest.keys() >= everything:
+                return
+
+    class Standstill(restore.SystemClock):
+        """While the service stands still, an order is sent."""
+
+        def sleep(self, seconds):
+            aws.sqs.send_message(
+                QueueUrl=aws.outputs[queues.STANDARD],
+                MessageBody=json.dumps(order_body("mean-0", {"tea": 2, "pot": 1})),
+            )
+
+    monkeypatch.setattr(restore, "SystemClock", Standstill)
+    monkeypatch.setattr(operators, "aws_of", lambda _: aws)
+    with listening(aws) as listen, ThreadPoolExecutor() as pool:
+        heard = pool.submit(hear, listen)
+        place(aws, *before)
+        command(aws, "confirm", "be-4")
+        work.make_tables(lambda _: None)
+        place(aws, *since)
+        command(aws, "confirm", "be-0")
+        command(aws, "cancel", "be-1")
+        command(aws, "confirm", "si-0")
+        streams = {t: describe(aws, t)["LatestStreamArn"] for t in (Table.ORDERS, Table.PRODUCTS)}
+
+        done = CliRunner().invoke(app, ["restore", "--to", "2026-01-01T09:00", "--yes"])
+
+        assert done.exit_code == 0, done.output
+        assert done.output.count("The books balance") == 2, "then and now"
+        assert streams == {t: describe(aws, t)["LatestStreamArn"] for t in streams}
+        wait_until(aws, lambda: read_orders(aws, ["mean-0"]))
+        place(aws, *after)
+        command(aws, "confirm", "be-0")
+        command(aws, "confirm", "af-0")
+        heard.result()
+    rows = read_orders(aws, everything)
+    assert {row["status"] for name, row in rows.items() if name in since} == {"CANCELLED"}
+    assert (rows["be-0"]["status"], rows["be-1"]["status"]) == ("CONFIRMED", "PENDING")
+    assert {name: row["status"] for name, row in rows.items()} == {
+        name: data["status"] for name, data in newest.items()
+    }
+    swept = invoke_deployed(aws, "sweep", {"action": "sweep"}).answer
+    assert swept.get("result") == "SWEPT", swept
+    wait_until_settled(aws)
+    assert all(account.difference == 0 for account in read_books(aws).accounts)
+
+
+def describe(aws, table):
+    return aws.dynamodb.describe_table(TableName=aws.tables[table])["Table"]

@@ -1,0 +1,66 @@
+"""Streams that nobody reads: the sweep says so, and keeps quiet while AWS does not answer."""
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from inventory_orders.invocation import streams
+from inventory_orders.invocation.streams import unread_streams
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.rows import Table
+
+ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/{}/stream/2026-01-01T00:00:00.000"
+OF = {table: ARN.format(table.value) for table in (Table.ORDERS, Table.PRODUCTS)}
+READ = tuple(OF.values())
+UUIDS = [f"{number:036}" for number in range(2)]
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """Look at mappings that read `arns`, in a state, while the tables have streams."""
+    tables, functions = boto3.client("dynamodb"), boto3.client("lambda")
+    monkeypatch.setattr(streams, "_client", lambda: functions)
+    store = Store(tables, {table: table.value for table in Table})
+
+    def look(arns=READ, state="Enabled", enabled=True):
+        with Stubber(functions) as stub, Stubber(tables) as described:
+            for uuid, arn in zip(UUIDS, arns, strict=False):
+                answer = {"EventSourceArn": arn, "State": state}
+                stub.add_response("get_event_source_mapping", answer, {"UUID": uuid})
+            for table, arn in OF.items():
+                stream = {"StreamSpecification": {"StreamEnabled": enabled}, "LatestStreamArn": arn}
+                wanted = {"TableName": table.value}
+                described.add_response("describe_table", {"Table": stream}, wanted)
+            return unread_streams(store, UUIDS[: len(arns)])
+
+    def fail(code):
+        with Stubber(functions) as stub:
+            stub.add_client_error("get_event_source_mapping", code, http_status_code=400)
+            return unread_streams(store, UUIDS)
+
+    look.fail = fail
+    return look
+
+
+def test_streams_that_are_read_are_no_problem(looks):
+    assert looks() == looks(state="Updating") == []
+
+
+def test_a_table_that_was_made_again_has_another_stream(looks):
+    (problem,) = looks((OF[Table.ORDERS], ARN.format("Products").replace("2026", "2025")))
+    assert problem.startswith("nobody announces changes of Products")
+
+
+@pytest.mark.parametrize("how", [{"state": "Disabled"}, {"enabled": False}])
+def test_a_mapping_or_a_stream_that_was_disabled_is_seen(looks, how):
+    assert len(looks(**how)) == 2
+
+
+def test_where_nothing_is_announced_nothing_is_asked(looks):
+    assert looks(()) == []
+
+
+def test_aws_that_does_not_answer_is_no_problem_and_a_missing_mapping_is_one(looks):
+    assert looks.fail("TooManyRequestsException") == []
+    (problem,) = looks.fail("ResourceNotFoundException")
+    assert "it cannot be told whether changes are announced: ResourceNotFound" in problem
