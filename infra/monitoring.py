@@ -386,7 +386,7 @@ class Monitoring(Construct):
         )
         for name, function in self._functions.items():
             follows = {
-                "Sweep": "units may stay in lanes, and holds may not end, until it is repaired",
+                "Sweep": "units may stay in lanes, holds may not end, or events reach nobody, until it is repaired",
                 "Api": "its caller was told so, and may ask again",
                 "PublishEvents": "the stream hands it the same changes again, and the next ones wait",
             }.get(name, "its messages return after the visibility timeout")

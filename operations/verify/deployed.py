@@ -13,6 +13,7 @@ Properties = Mapping[str, Any]
 _ARNS = {
     "AWS::SQS::Queue": "arn:{partition}:sqs:{region}:{account}:{name}",
     "AWS::DynamoDB::GlobalTable": "arn:{partition}:dynamodb:{region}:{account}:table/{name}",
+    "AWS::Lambda::EventSourceMapping": "arn:{partition}:lambda:{region}:{account}:event-source-mapping:{name}",
     "AWS::Lambda::Function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
     "AWS::Logs::LogGroup": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*",
     "AWS::CloudWatch::Alarm": "arn:{partition}:cloudwatch:{region}:{account}:alarm:{name}",
@@ -113,7 +114,8 @@ class Deployed:
                 return self.physical[logical].rsplit("/", 1)[-1]
             if attribute == "StreamArn":
                 return self.streams.get(logical, "")
-            return self.arn(logical) if attribute == "Arn" else f"{logical}.{attribute}"
+            is_arn = attribute in ("Arn", "EventSourceMappingArn")
+            return self.arn(logical) if is_arn else f"{logical}.{attribute}"
         return {name: self.fill_in(item) for name, item in value.items()}
 
     def _ref(self, name: str) -> str:

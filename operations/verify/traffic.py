@@ -18,6 +18,7 @@ from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.errors import TransactionCancelledError
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
+from operations.follow import Heard, listening
 from operations.logs import Event, Tail
 from operations.orders_file import OrderMessage
 from operations.verify.report import CheckFailedError, Line, judged, passed
@@ -25,6 +26,7 @@ from operations.verify.run import Run, expect, names
 from operations.words import counted
 
 _FIFO_ORDERS, _FIFO_UNITS = 12, 7
+_EVENT_ORDERS, _LISTEN_SECONDS = 24, 5
 # Shorter than an invocation, so that the handler waits for its end and need not return the order.
 _COUNT_SECONDS = 20
 # So long the order that waits is seen to wait.
@@ -256,6 +258,28 @@ def catalogue(run: Run) -> list[Line]:
     found = {name: row.get(name) for name in details}
     expect(found == details, f"the details are {found}, not {details}")
     return [passed("a catalogue event", "name and price are set; an older event is STALE")]
+
+
+def events(run: Run) -> list[Line]:
+    """What becomes of an order is heard on the bus. A new rule may hear nothing in its first minute, so there are several."""
+    product = run.list_product("events", _EVENT_ORDERS)
+    with listening(run.aws) as listen:
+
+        def hear() -> Heard | None:
+            order = run.order(f"event-{time.monotonic_ns()}", {product: 1})
+            run.send(queues.STANDARD, order)
+            run.answer(order)
+            of_this_run = (
+                heard
+                for heard in listen(_LISTEN_SECONDS)
+                if str(heard.event["detail"]["data"].get("orderId")).startswith(run.name)
+            )
+            return next(of_this_run, None)
+
+        patience = min(2 * run.patience, _EVENT_ORDERS * _LISTEN_SECONDS)
+        heard = run.wait(hear, "no event of an order, see the mappings of PublishEvents", patience)
+    kind, delay = heard.event["detail-type"], heard.delay or 0.0
+    return [passed("an event is heard", f"{kind}, {delay:.1f} s after it occurred")]
 
 
 def fifo(run: Run) -> list[Line]:
@@ -516,7 +540,7 @@ CHECKS = {
     check.__name__.replace("_", "-"): check
     for check in (
         *(leftovers, places, rejects, replays, poison, cancels, receives, counts),
-        *(catalogue, fifo, hot, token, books, cleans_up),
+        *(catalogue, events, fifo, hot, token, books, cleans_up),
     )
 }
 """By name, in the order in which they run."""

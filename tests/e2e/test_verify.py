@@ -16,6 +16,7 @@ from local import ROOT, STATE, stack
 from operations import queues, verify
 from operations.audit import read_rows
 from operations.aws import Aws
+from operations.verify import traffic
 from operations.verify.deployed import Deployed
 from operations.verify.report import Report, State
 from operations.verify.run import PREFIX, Run
@@ -121,6 +122,13 @@ def disabled(aws, function, queue):
     arn = aws.sqs.get_queue_attributes(QueueUrl=aws.outputs[queue], AttributeNames=["QueueArn"])[
         "Attributes"
     ]["QueueArn"]
+    with fed_no_more(aws, function, arn):
+        yield
+
+
+@contextmanager
+def fed_no_more(aws, function, arn):
+    """Disable the mapping of a queue or a stream."""
     found = aws.functions.list_event_source_mappings(
         FunctionName=aws.outputs[f"{function}FunctionName"], EventSourceArn=arn
     )
@@ -169,6 +177,13 @@ def test_a_queue_that_is_cut_off_is_seen_by_its_traffic(
         said = red(check, run)
         assert queue.removesuffix("Url") in said
         assert "see its mapping" in said
+
+
+def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, monkeypatch):
+    monkeypatch.setattr(traffic, "_LISTEN_SECONDS", 1)
+    wait_for_answers(monkeypatch, run)
+    with fed_no_more(aws, "PublishEvents", aws.outputs["OrdersStreamArn"]):
+        assert "see the mappings of PublishEvents" in red("events", run)
 
 
 @pytest.mark.parametrize(

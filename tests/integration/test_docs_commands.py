@@ -12,10 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from inventory_orders.store.rows import Table
 from local import ROOT
 from local.invoke import function_names, invoke_deployed, is_good
-from operations import queues
 from operations.audit import read_books
 from tests.support.api import api_of
 from tests.support.logs import log_of
@@ -30,7 +28,6 @@ TRIED_HERE = {
     "docs/api.md",
     "docs/contributing.md",
     "docs/data-model.md",
-    "docs/operations.md",
 }
 TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
@@ -215,55 +212,3 @@ def test_the_log_of_a_large_batch_begins_with_a_whole_line(aws):
     assert lines[0].startswith("(earlier lines are in the log group ")
     assert aws.outputs["PlaceOrdersLogGroupName"] in lines[0]
     assert all(line.startswith("{") for line in lines[1:] if line), lines[1]
-
-
-def test_a_table_is_restored_and_used(aws):
-    shell = Shell(aws)
-    before, after = (order_body(f"restore-{n}", {"tea-earl-grey": 1}) for n in (1, 2))
-    assert is_good(invoke_deployed(aws, "place_orders", sqs_event(before)).answer)
-    look, disconnect, stop = commands_of("docs/operations.md", "**1. Stop", "**2. ")
-    beside = commands_of("docs/operations.md", "**2. Restore", "**3. ")
-    swap = commands_of("docs/operations.md", "**3. Give", "**4. ")
-    complete = commands_of("docs/operations.md", "**4. Set", "**5. ")
-    go, connect, audit = commands_of("docs/operations.md", "**5. Start", "Tables are restored")
-    tables = [f"{table.value}TableName" for table in Table]
-    functions = [name for name in aws.outputs if name.endswith("FunctionName")]
-
-    def for_each(command):
-        return [shell.run(command.replace("PlaceOrdersFunctionName", name)) for name in functions]
-
-    mappings = [uuid for found in for_each(look) for uuid, *_ in found]
-    # Two tables have streams that feed a function, too.
-    assert len(mappings) == len(queues.QUEUES) + 2
-
-    def for_each_mapping(command):
-        for shell.variables["UUID"] in mappings:
-            shell.run(command)
-
-    # "Yesterday" ends here: what the embedded AWS restores is what there is now.
-    for table in tables:
-        for command in beside:
-            shell.run(command.replace("ProductsTableName", table))
-    assert is_good(invoke_deployed(aws, "place_orders", sqs_event(after)).answer)
-    assert status_of(aws, "restore-2") == "PENDING"
-    for_each_mapping(disconnect)
-    for_each(stop)
-    aws.sqs.send_message(
-        QueueUrl=aws.outputs[queues.STANDARD],
-        MessageBody=json.dumps(order_body("restore-3", {"tea-earl-grey": 1})),
-    )
-    for table in tables:
-        shell.run(beside[0].replace("ProductsTableName", table))
-        for command in swap:
-            shell.run(command)
-        shell.run(complete[0])
-    shell.run(complete[1])
-    assert (status_of(aws, "restore-1"), status_of(aws, "restore-2")) == ("PENDING", None)
-    for_each(go)
-    for_each_mapping(connect)
-    wait_until(aws, lambda: status_of(aws, "restore-3") == "PENDING")
-    wait_until_settled(aws)
-    assert "The books balance" in shell.run(audit)
-    for table in tables:
-        aws.dynamodb.delete_table(TableName=f"{aws.outputs[table]}-restored")
-    assert all(account.difference == 0 for account in read_books(aws).accounts)
