@@ -132,6 +132,16 @@ def test_what_was_put_back_once_is_not_written_again(shop):
     assert shop.items() == before
 
 
+def test_a_row_that_is_gone_comes_back(shop):
+    shop.place("o", tea=1)
+    shop.remember()
+    gone = {"TableName": "Orders", "Key": {"orderId": {"S": "o"}}}
+    shop.tables.aws.dynamodb.answer("DeleteItem", gone)
+    shop.put_back()
+    assert (shop.order("o")["status"], shop.order("o")["_version"]) == ("PENDING", 1 + JUMP)
+    assert set(shop.tables.unexplained().values()) == {0}
+
+
 def test_looking_changes_nothing(shop):
     shop.place("o", tea=1)
     shop.remember()
