@@ -151,6 +151,8 @@ class Functions(Construct):
         )
         self._allow(self.sweep, tables.products, ["BatchGetItem", "UpdateItem"])
         self._allow(self.sweep, tables.allotments, _USE_LANES)
+        for function in (self.change_orders, self.sweep):
+            function.add_environment("HOLD_GRACE_SECONDS", str(settings.hold_grace_seconds))
         self.sweep_schedule = self._every_minute(self.sweep, "Sweep", {"action": "sweep"})
 
         self.api = self._api(queues) if settings.api else None

@@ -120,6 +120,7 @@ class Settings:
         queues: By their name in the stack.
         lanes: At most so many lanes for stock that orders may take without a rival; 0 for none.
         hold_seconds: How long an order that does not say so itself waits for its confirmation; None for ever.
+        hold_grace_seconds: How long after the end of its hold an order still waits for it.
         warm_throughput: By table; usually empty.
         alarm_email: Address for alarms; None for no mail.
         tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
@@ -141,6 +142,7 @@ class Settings:
     lanes: int
     warm_throughput: Mapping[str, WarmThroughput]
     hold_seconds: int | None = None
+    hold_grace_seconds: int = 60
     alarm_email: str | None = None
     tracing: bool = False
     api: bool = True
@@ -176,8 +178,8 @@ class Settings:
             "settings",
             top,
             known
-            | {"production", "lanes", "holdSeconds", "warmThroughput", "alarmEmail", "tracing"}
-            | {"api", "apiLimits", "jwt", "cors", "showStock"},
+            | {"production", "lanes", "holdSeconds", "holdGraceSeconds", "warmThroughput"}
+            | {"alarmEmail", "tracing", "api", "apiLimits", "jwt", "cors", "showStock"},
             known,
         )
         runtime = top["runtime"]
@@ -220,6 +222,8 @@ class Settings:
         hold_seconds = top.get("holdSeconds")
         if hold_seconds is not None:
             _check("settings.holdSeconds", hold_seconds, 60, 604_800)
+        hold_grace_seconds = top.get("holdGraceSeconds", cls.hold_grace_seconds)
+        _check("settings.holdGraceSeconds", hold_grace_seconds, 0, 600)
         return cls(
             stage=stage,
             is_production=_is_production(stage, top.get("production", {})),
@@ -232,6 +236,7 @@ class Settings:
             lanes=lanes,
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
             hold_seconds=hold_seconds,
+            hold_grace_seconds=hold_grace_seconds,
             alarm_email=_email(top.get("alarmEmail")),
             tracing=tracing,
             api=api,

@@ -229,6 +229,7 @@ def moto_queues() -> Mapping[str, str]:
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
         "CALLERS": "iam",
         "SHOW_STOCK": "numbers",
+        "HOLD_GRACE_SECONDS": "60",
     }
     for variable, name in {
         "QUEUE_URL": "Queue",

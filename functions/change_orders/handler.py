@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import SystemClock
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from inventory_orders.domain.order_command import OrderCommand
-    from inventory_orders.invocation.sqs import Message
 
 runtime.prepare()
 
@@ -57,12 +56,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     expires = comes_from(event, runtime.expiry_queues())
     queues = runtime.expiry_queues() if expires else runtime.queues()
     batch: SqsBatch[OrderCommand] = SqsBatch.read(event, queues, runtime.time_left(context))
-    now = SystemClock().now()
-    commands = batch.parse(
-        (lambda message: parse_expiry(message.body, now))
-        if expires
-        else (lambda message: parse_order_command(message.body, _sent(message, now)))
-    )
+    if expires:
+        ended_by = SystemClock().now() - timedelta(seconds=runtime.hold_grace_seconds())
+        commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
+    else:
+        commands = batch.parse(lambda message: parse_order_command(message.body))
     returned_too = batch.age < _RETURNED_COUNT_SECONDS
     if expires and _commands_waiting(context, returned_too=returned_too) > _MOST_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
@@ -84,11 +82,6 @@ def _commands_waiting(context: LambdaContext, *, returned_too: bool) -> float:
     return waiting
 
 
-def _sent(message: Message, now: datetime) -> datetime:
-    """When a message was sent. Without that it counts as sent now: nobody's hold becomes longer by it."""
-    return now if message.sent is None else datetime.fromtimestamp(message.sent, UTC)
-
-
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "change_orders")
-    return carry_out(order_command(command, SystemClock().now()), context)
+    return carry_out(order_command(command), context)

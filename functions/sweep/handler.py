@@ -80,8 +80,9 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     def send(some: Sequence[Due]) -> set[int]:
         return calls.send([(json.dumps({"orderId": each.order_id}), each.at) for each in some])
 
+    grace = runtime.hold_grace_seconds()
     report = send_ending_holds(
-        runtime.store(), send, runtime.sent_holds(), share, runtime.executor()
+        runtime.store(), send, runtime.sent_holds(), grace, share, runtime.executor()
     )
     problems = list(report.problems)
     errors = list(dict.fromkeys(calls.errors))[:_ERRORS_SHOWN]

@@ -70,8 +70,7 @@ OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
 
 CONFIRM_CANCEL = "confirmation against cancellation"
-CONFIRM_IN_TIME = "confirmation in time against the end of its hold"
-CONFIRM_LATE = "late confirmation against the end of its hold"
+CONFIRM_TWICE = "confirmation sent before and after the end of its hold"
 CANCEL_END = "cancellation against the end of its hold"
 ENDS = "ends of holds, sent twice"
 FULFIL_CANCEL = "fulfilment against cancellation"
@@ -342,25 +341,34 @@ MUTANTS = (
         "if False:",
         OTHERS,
     ),
-    _mutant(
-        "paid after the end of the hold",
-        *(
-            "domain/order_command.py",
-            "if order.expires_at is None or self.sent_at <= _end_of_hold(order):",
-        ),
-        "if True:",
-        CONFIRM_LATE,
-    ),
     Mutant(
-        "confirmation judged by when it is looked at",
+        "confirmation judged by when it was sent",
         (
             (
                 "functions/change_orders/handler.py",
-                "return now if message.sent is None else datetime.fromtimestamp(message.sent, UTC)",
-                "return now",
+                "from datetime import timedelta\n",
+                "from dataclasses import replace\nfrom datetime import UTC, datetime, timedelta\n",
+            ),
+            (
+                "functions/change_orders/handler.py",
+                "batch.parse(lambda message: parse_order_command(message.body))",
+                "batch.parse(lambda message: replace(parse_order_command(message.body), ended_by="
+                "datetime.fromtimestamp(message.sent, UTC).isoformat(timespec='microseconds')))",
+            ),
+            (
+                f"{_PACKAGE}/domain/order_command.py",
+                "return self._to(OrderStatus.CONFIRMED, order)\n",
+                "if not self.ended_by or self.ended_by <= (order.expires_at or '~'):\n"
+                "                return self._to(OrderStatus.CONFIRMED, order)\n"
+                "            status = OrderStatus.EXPIRED\n",
+            ),
+            (
+                f"{_PACKAGE}/domain/order_command.py",
+                "if told is not None:",
+                "if told is not None and status is not OrderStatus.PENDING:",
             ),
         ),
-        (CONFIRM_IN_TIME,),
+        (CONFIRM_TWICE,),
     ),
     _mutant(
         "confirmation in vain that nobody hears of",
@@ -394,6 +402,17 @@ MUTANTS = (
         ),
         "gone = [*removed]",
         CONFIRM_CANCEL,
+    ),
+    Mutant(
+        "expired before its grace was over",
+        (
+            (
+                "functions/change_orders/handler.py",
+                "SystemClock().now() - timedelta(seconds=runtime.hold_grace_seconds())",
+                "SystemClock().now()",
+            ),
+        ),
+        (ENDS,),
     ),
     _mutant(
         "expired before the end of the hold",

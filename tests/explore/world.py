@@ -30,6 +30,7 @@ from tests.support.messages import event_of_received
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
+GRACE_SECONDS = 3
 MAX_RECEIVE_COUNT = 1000
 TICK_SECONDS = 0.001
 # The time that a broken connection takes. The leases of the scenarios are much longer.
@@ -271,7 +272,6 @@ class World:
         self.history: list[Change] = []
         self.last: dict[Place, dict[str, Any] | None] = {}
         self.sent: dict[str, tuple[str, dict[str, Any], str | None]] = {}
-        self.sent_at: dict[str, float] = {}
         self.answers: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self.lock_owners: dict[Place, str] = {}
         self.closing = False
@@ -398,7 +398,6 @@ class World:
                 }
             sent = self.model.sqs.answer("SendMessage", entry)
             self.sent[sent["MessageId"]] = (function, body, group)
-            self.sent_at[sent["MessageId"]] = self.clock.seconds
         self.clock.seconds += waits
         messages = self._receive(queue)
         self._start(name, function, (function, queue, messages), environment or name)
@@ -866,7 +865,6 @@ class World:
             bodies = {entry["Id"]: json.loads(entry["MessageBody"]) for entry in request["Entries"]}
             for entry in answer["Successful"]:
                 self.sent[entry["MessageId"]] = ("change_orders", bodies[entry["Id"]], None)
-                self.sent_at[entry["MessageId"]] = self.clock.seconds
 
     def _plain(self, item: dict[str, Any] | None) -> dict[str, Any] | None:
         return None if item is None else self.handlers.decode(item)
@@ -1041,6 +1039,7 @@ class Handlers:
             ORDERS_TABLE_NAME="Orders",
             STOCK_ADJUSTMENTS_TABLE_NAME="StockAdjustments",
             ALLOTMENTS_TABLE_NAME="Allotments",
+            HOLD_GRACE_SECONDS=str(GRACE_SECONDS),
             EXPIRY_QUEUE_URL=_url(EXPIRIES),
             EXPIRY_DEAD_LETTER_QUEUE_URL=_url(f"{EXPIRIES}Dead"),
             EVENT_BUS_NAME="bus",

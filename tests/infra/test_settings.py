@@ -58,6 +58,13 @@ def test_an_order_is_held_for_ever_unless_the_settings_say_otherwise():
         assert Settings.from_context("dev", changed("holdSeconds", seconds)).hold_seconds == seconds
 
 
+def test_a_hold_expires_a_minute_after_its_end_unless_the_settings_say_otherwise():
+    assert Settings.from_context("dev", GOOD).hold_grace_seconds == 60
+    for seconds in (0, 600):
+        settings = Settings.from_context("dev", changed("holdGraceSeconds", seconds))
+        assert settings.hold_grace_seconds == seconds
+
+
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
@@ -130,6 +137,8 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ),
         ("holdSeconds", 604_801, "settings.holdSeconds is 604801"),
         ("holdSeconds", "900", "settings.holdSeconds is '900'"),
+        ("holdGraceSeconds", -1, "settings.holdGraceSeconds is -1; it must be a whole number from"),
+        ("holdGraceSeconds", 601, "settings.holdGraceSeconds is 601"),
         ("api", "yes", "settings.api is 'yes'; it must be true or false"),
         ("showStock", True, 'settings.showStock must be "availability" or "numbers"'),
         ("cors", "https://a.example", "settings.cors in cdk.json must be a list"),

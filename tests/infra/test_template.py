@@ -227,6 +227,18 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert group["Properties"]["RetentionInDays"] == 30
 
 
+@pytest.mark.parametrize(("settings", "wanted"), [({}, "60"), ({"holdGraceSeconds": 0}, "0")])
+def test_who_expires_holds_knows_their_grace(settings, wanted):
+    functions = resources(synthesise("dev", **settings), "AWS::Lambda::Function")
+    graces = {
+        logical_id: grace
+        for logical_id, function in functions.items()
+        if (grace := function["Properties"]["Environment"]["Variables"].get("HOLD_GRACE_SECONDS"))
+    }
+    assert set(graces.values()) == {wanted}
+    assert len(graces) == sum("ChangeOrders" in name or "Sweep" in name for name in functions) == 2
+
+
 def test_a_hold_by_default_is_a_setting_and_there_is_none(dev):
     for template, wanted in ((dev, None), (synthesise("dev", holdSeconds=900), "900")):
         functions = {

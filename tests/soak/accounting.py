@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import Action
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,
@@ -122,7 +122,7 @@ def _cancellation_is_stored(body: str, tables: Tables) -> bool:
 
 def _command_is_stored(body: str, tables: Tables) -> bool:
     """A command that comes in vain is answered; only of a confirmation the row has to tell."""
-    command = _command(body)
+    command = parse_order_command(body)
     row = tables.orders.get((command.order_id,), {})
     is_over = row.get("status") in _OVER
     match command.action:
@@ -137,10 +137,6 @@ def _command_is_stored(body: str, tables: Tables) -> bool:
             )
         case _:
             return is_over or row.get("status") == "FULFILLED"
-
-
-def _command(body: str) -> OrderCommand:
-    return parse_order_command(body, _LATER_THAN_ALL)
 
 
 def _adjustment_is_stored(body: str, tables: Tables) -> bool:
@@ -190,5 +186,5 @@ _KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
     ),
     queues.CANCELLATIONS: lambda body: (parse_cancellation(body).order_id,),
     queues.CATALOGUE: lambda body: (parse_catalogue_event(body, _LATER_THAN_ALL).product_id,),
-    queues.COMMANDS: lambda body: (_command(body).order_id,),
+    queues.COMMANDS: lambda body: (parse_order_command(body).order_id,),
 }

@@ -117,6 +117,7 @@ def shop(monkeypatch):
         for prefix in ("", "EXPIRY_"):
             for name in (f"{prefix}QUEUE_URL", f"{prefix}DEAD_LETTER_QUEUE_URL"):
                 monkeypatch.setenv(name, tables.aws.sqs.create(name).url)
+        monkeypatch.setenv("HOLD_GRACE_SECONDS", "0")
         monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "InventoryOrders")
         # Threads would not wait in virtual time.
         monkeypatch.setattr(runtime, "executor", lambda: None)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import of_order
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
@@ -191,7 +190,7 @@ def day(shop, tables, numbers=range(40)):
                 rows[order_id] = row
         said += news
         bodies = [message.body for message in shop.hear(news)]
-        changes = [parse_order_command(body, SystemClock().now()) for body in bodies]
+        changes = [parse_order_command(body) for body in bodies]
     return said, {row["orderId"]: row for row in rows.values()}
 
 

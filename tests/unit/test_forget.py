@@ -55,7 +55,7 @@ def ends(shop, *changes):
 
 
 def command(action, order_id="o-1"):
-    return OrderCommand(order_id, action, "2026-01-01T00:00:00.000000+00:00")
+    return OrderCommand(order_id, action)
 
 
 def row(shop, order_id="o-1"):

@@ -447,12 +447,8 @@ def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, seco
     frozen, other = tables.worker(), tables.worker()
     held = Order("o", "u", {"p": 3}, hold_seconds=60)
     tables.apply(other, held)
-    began = tables.clock.now()
-    sent = {Action.CONFIRM: began, Action.CANCEL: began, Action.EXPIRE: began + 61}
-    one, two = (
-        OrderCommand("o", action, timestamp(datetime.fromtimestamp(sent[action], UTC)))
-        for action in (first, second)
-    )
+    over = timestamp(datetime.fromtimestamp(tables.clock.now() + 61, UTC))
+    one, two = (OrderCommand("o", action, over) for action in (first, second))
     stop(tables, lambda: tables.apply(other, two, held))
     tables.apply(frozen, one, held)
     # It had no time left to write down what it found: its message comes back.

@@ -25,7 +25,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from inventory_orders import clock
 from inventory_orders.announcing.bus import Bus
 from inventory_orders.announcing.publisher import Publisher
-from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.product import NewProduct
@@ -150,7 +150,7 @@ class World:
         lasts = {"o-held": 60, "o-later": 604_800}
         orders = [Order(i, "u-1", {"tea": 2}, hold_seconds=lasts.get(i)) for i in ORDERS]
         commands = [
-            OrderCommand(order_id, action, timestamp(engine.client.clock.now()))
+            OrderCommand(order_id, action)
             for order_id, actions in ORDERS.items()
             for action in actions
         ]
@@ -380,7 +380,7 @@ def product(version, status, **changes):
 
 
 SHORTAGE = {"productId": "tea", "wanted": 2, "available": 1}
-TOO_LATE = {"at": SOON, "reason": "HOLD_ENDED"}
+TOO_LATE = {"at": SOON, "reason": "ORDER_EXPIRED"}
 PART_OF_IT = {"rt-1": {"quantity": 1, "restock": True, "returnedVersion": 9}}
 RETURNED = [{"productId": "tea", "quantity": 2, "returned": PART_OF_IT}]
 TOMBSTONE = order(1, "CANCELLED", userId=None, items=[])

@@ -26,6 +26,7 @@ BEGIN = 60.0
 TIMEOUT = 30.0
 VISIBILITY = 6 * TIMEOUT + 1
 LONG_POLL = 5.0
+GRACE = 60
 
 # Queue -> its function, the size of its batches, how many at once, and what its settings begin with.
 QUEUES = {
@@ -156,6 +157,7 @@ class World:
             {f"{table.name}_TABLE_NAME": self._table(table) for table in Table},
             FIFO_QUEUE_URL="",
             EXPIRY_QUEUE_URL="",
+            HOLD_GRACE_SECONDS=str(GRACE),
         )
         for name, (fed, _, _, prefix) in QUEUES.items():
             if fed == function:

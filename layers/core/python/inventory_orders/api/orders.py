@@ -10,7 +10,7 @@ from inventory_orders.api.access import Caller
 from inventory_orders.api.cursor import cursor_of, place_of
 from inventory_orders.api.problems import UNREADABLE, ProblemError, later, malformed, no_such_order
 from inventory_orders.api.requests import Answer, Request, checked_id, soon
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import (
     IdempotencyMatch,
     OrderKey,
@@ -255,7 +255,7 @@ def change_order(
     else:
         request.no_body()
     document = parse_command({"action": action, "orderId": order_id, **said}, "change_orders")
-    command = order_command(document, SystemClock().now())
+    command = order_command(document)
     answer = order_commands.carry_out(command, context)
     match answer.get("result"):
         case "REFUSED" if answer["reason"] == RejectionReason.UNKNOWN_ORDER:

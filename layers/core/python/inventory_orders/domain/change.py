@@ -36,9 +36,8 @@ class RejectionReason(StrEnum):
     ORDER_REJECTED = "ORDER_REJECTED"
     ORDER_CANCELLED = "ORDER_CANCELLED"
     ORDER_EXPIRED = "ORDER_EXPIRED"
-    HOLD_ENDED = "HOLD_ENDED"
-    """It was confirmed after the end of its hold."""
     HOLD_NOT_ENDED = "HOLD_NOT_ENDED"
+    """Or less than its grace ago."""
     NOT_HELD = "NOT_HELD"
     """There is nothing to expire."""
     NOT_CONFIRMED = "NOT_CONFIRMED"
@@ -191,7 +190,7 @@ class OrderRecord:
         expires_at: When its hold ends, while it is `PENDING` under one.
         confirmed_at: When it was confirmed.
         fulfilled_at: When it was handed over.
-        confirmation_rejected: Of the last confirmation that came for nothing; None if none did.
+        confirmation_rejected: Of the first confirmation that came for nothing, and so of all later ones; None if none did.
         attributes: The shop's own.
         pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
     """

@@ -77,15 +77,15 @@ class OrderCommand(TouchesNoStock):
     Attributes:
         order_id: The order.
         action: What is asked.
-        sent_at: When it was sent; of an expiry, the moment at which it is looked at. Two that differ in nothing else
-            are the same command, of which the first counts.
+        ended_by: Of an expiry: it ends the holds that ended at this moment or before. Two that differ in nothing else are
+            the same command, of which the first counts.
         returned: What came back, with `Action.RETURN`.
         group: None: commands may be applied in any order.
     """
 
     order_id: str
     action: Action
-    sent_at: str = field(default="", compare=False)
+    ended_by: str = field(default="", compare=False)
     returned: Return | None = None
     group: str | None = None
 
@@ -150,21 +150,18 @@ class OrderCommand(TouchesNoStock):
     # ------------------------------------------------------------------ what it means, by status
 
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        told = order.confirmation_rejected
+        if told is not None:
+            # The money was to be given back, and may have been: that stays so, wherever the order stands.
+            return Rejection(_reason_told(order, told), order.order_id)
         if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
             return IdempotencyMatch.SAME_REQUEST
         if status is OrderStatus.PENDING:
-            if order.expires_at is None or self.sent_at <= _end_of_hold(order):
-                return self._to(OrderStatus.CONFIRMED, order)
-            return self._confirmed_in_vain(order, RejectionReason.HOLD_ENDED)
+            return self._to(OrderStatus.CONFIRMED, order)
         if status is not OrderStatus.REJECTED and order.confirmed_at is not None:
             return IdempotencyMatch.SAME_REQUEST
-        return self._confirmed_in_vain(order, _OVER[status])
-
-    def _confirmed_in_vain(self, order: OrderRecord, reason: RejectionReason) -> Meaning:
-        """The rejection of a confirmation. It must not vanish, because somebody has paid: the row tells, once."""
-        rejection = Rejection(reason, order.order_id)
-        if order.confirmation_rejected is not None:
-            return rejection
+        # Somebody has paid: the row tells.
+        rejection = Rejection(_OVER[status], order.order_id)
         return Transition(self, order.with_sound_version(), order.status, rejected=rejection)
 
     def _fulfil(self, order: OrderRecord, status: OrderStatus) -> Meaning:
@@ -194,7 +191,7 @@ class OrderCommand(TouchesNoStock):
             return IdempotencyMatch.SAME_REQUEST
         if status is not OrderStatus.PENDING or order.expires_at is None:
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
-        if self.sent_at <= _end_of_hold(order):
+        if _end_of_hold(order) > self.ended_by:
             return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
         return self._to(OrderStatus.EXPIRED, order, _units_held(order))
 
@@ -353,6 +350,20 @@ def _units_held(order: OrderRecord) -> dict[str, int]:
                     "(quantity), or whether into stock (restock); repair the item"
                 )
     return {line.product_id: line.quantity for line in order.lines}
+
+
+def _reason_told(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
+    """Why an order's confirmation was rejected.
+
+    Raises:
+        CorruptItemError: For none of the reasons for which the service rejects one.
+    """
+    if told.reason not in _OVER.values():
+        raise CorruptItemError(
+            f"order {order.order_id} has a confirmationRejected with the reason {told.reason!a}, which is none of "
+            f"{', '.join(_OVER.values())}; repair the item"
+        )
+    return RejectionReason(told.reason)
 
 
 def _end_of_hold(order: OrderRecord) -> str:

@@ -23,9 +23,6 @@ from inventory_orders.store.rows import EXPIRY_SHARDS
 AHEAD_SECONDS = 120.0
 """How long before its end a hold is sent: two sweeps, so that one may fail."""
 
-GRACE_SECONDS = 3.0
-"""A hold expires so long after its end, so that a confirmation that was sent in time has arrived."""
-
 _REMEMBERED_SECONDS = 600.0
 """What has not expired so long after it was due is sent again: its message may have been lost, or lies among dead letters.
 
@@ -97,6 +94,7 @@ def send_ending_holds(
     store: Store,
     send: Send,
     sent: SentHolds,
+    grace: float,
     deadline: Deadline,
     executor: Executor | None = None,
     clock: Clock | None = None,
@@ -107,6 +105,7 @@ def send_ending_holds(
         store: Where the tables are.
         send: Sends some.
         sent: What this process remembers.
+        grace: Seconds between the end of a hold and its expiry.
         deadline: No request begins after it.
         executor: Runs requests side by side.
         clock: Source of time.
@@ -134,7 +133,7 @@ def send_ending_holds(
                 report.unfinished = str(page)
             else:
                 report.problems[str(page)] = None
-        _send_all(holds, send, sent, deadline, executor, clock, report)
+        _send_all(holds, send, sent, grace, deadline, executor, clock, report)
         places = [
             _Place(place.shard, page)
             for place, page in zip(places, pages, strict=True)
@@ -149,6 +148,7 @@ def _send_all(
     holds: Sequence[Hold],
     send: Send,
     sent: SentHolds,
+    grace: float,
     deadline: Deadline,
     executor: Executor | None,
     clock: Clock,
@@ -165,7 +165,7 @@ def _send_all(
             problem = f"order {hold.order_id} has an expiresAt that is no time; repair the item"
             report.problems[problem] = None
         else:
-            due.append((hold, Due(hold.order_id, end + GRACE_SECONDS)))
+            due.append((hold, Due(hold.order_id, end + grace)))
 
     def send_some(some: Sequence[tuple[Hold, Due]]) -> set[int] | None:
         return send([each for _, each in some]) if deadline.remaining() > 0 else None

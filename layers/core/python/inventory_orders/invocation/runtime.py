@@ -49,6 +49,8 @@ class Settings:
         lanes: `LANES`: at most so many lanes; 0 where it is absent.
         hold_seconds: `HOLD_SECONDS`: how long the stock of an order that says nothing is held without payment; None
             where it is absent.
+        hold_grace_seconds: `HOLD_GRACE_SECONDS`: between the end of a hold and its expiry, for the functions that expire
+            holds.
         queue: `QUEUE_URL` and `DEAD_LETTER_QUEUE_URL`: what feeds the function, and where its poison goes; None
             for a function without a queue.
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
@@ -72,6 +74,7 @@ class Settings:
     event_bus: str | None = None
     undeliverable_events: str | None = None
     stream_mappings: tuple[str, ...] = ()
+    hold_grace_seconds: int | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -115,6 +118,9 @@ class Settings:
             event_bus=values.get("EVENT_BUS_NAME"),
             undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
             stream_mappings=tuple(values.get("STREAM_MAPPINGS", "").split()),
+            hold_grace_seconds=(
+                whole_number("HOLD_GRACE_SECONDS") if values.get("HOLD_GRACE_SECONDS") else None
+            ),
         )
 
 
@@ -139,6 +145,15 @@ def prepare() -> None:
 def hold_seconds() -> int | None:
     """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
     return Settings.from_environment().hold_seconds
+
+
+def hold_grace_seconds() -> int:
+    """Seconds between the end of a hold and its expiry.
+
+    Raises:
+        ConfigurationError: The environment does not say.
+    """
+    return named(Settings.from_environment().hold_grace_seconds, "HOLD_GRACE_SECONDS")
 
 
 def prepare_to_serve() -> None:

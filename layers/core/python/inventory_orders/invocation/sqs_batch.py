@@ -324,8 +324,7 @@ def _behind(result: MessageResult[T]) -> MessageResult[T]:
 def read_messages(event: object) -> list[Message]:
     """The messages of an SQS event: of a standard queue as they were sent, of a FIFO queue as they arrived.
 
-    A standard queue hands them out in any order. A confirmation that was sent in time must not be taken for a duplicate
-    of one that was sent too late, nor a delivery be refused because its confirmation stands behind it.
+    A standard queue hands them out in any order. A delivery must not be refused because its confirmation stands behind it.
 
     Raises:
         UnsupportedEventError: The event is something else, or one of its records cannot be told from another.

@@ -141,30 +141,30 @@ def parse_cancellation(body: str) -> OrderCommand:
     return OrderCommand(_validated(body, "cancellation")["orderId"], Action.CANCEL)
 
 
-def parse_expiry(body: str, now: datetime) -> OrderCommand:
+def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
     """Read the message that an order's hold ends.
-
-    Raises:
-        PoisonMessageError: It is none and never will be.
-    """
-    return OrderCommand(_validated(body, "expiry")["orderId"], Action.EXPIRE, timestamp(now))
-
-
-def parse_order_command(body: str, sent: datetime) -> OrderCommand:
-    """Read a command that takes an order through its life.
 
     Args:
         body: The message as it was sent.
-        sent: When it was sent.
+        ended_by: The hold ends if it ended at this moment or before.
 
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    command = _command(strict_json(body), "change_orders", None, of_message=True)
-    return order_command(command, sent)
+    order_id = _validated(body, "expiry")["orderId"]
+    return OrderCommand(order_id, Action.EXPIRE, timestamp(ended_by))
 
 
-def order_command(document: Mapping[str, Any], sent: datetime) -> OrderCommand:
+def parse_order_command(body: str) -> OrderCommand:
+    """Read a command that takes an order through its life.
+
+    Raises:
+        PoisonMessageError: It is none and never will be.
+    """
+    return order_command(_command(strict_json(body), "change_orders", None, of_message=True))
+
+
+def order_command(document: Mapping[str, Any]) -> OrderCommand:
     """A validated document as a command.
 
     Raises:
@@ -176,7 +176,7 @@ def order_command(document: Mapping[str, Any], sent: datetime) -> OrderCommand:
         quantities = added_up(_lines(document))
         _check_sums(quantities)
         returned = Return(document["returnId"], quantities, document["restock"])
-    return OrderCommand(order_id, action, timestamp(sent), returned)
+    return OrderCommand(order_id, action, returned=returned)
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
