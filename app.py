@@ -1,4 +1,7 @@
-"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=NAME` chooses the stage."""
+"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=NAME` chooses the stage.
+
+`-c holdGraceSeconds=N` takes the place of the setting: the embedded AWS has a short grace.
+"""
 
 import sys
 
@@ -17,7 +20,9 @@ from infra.stack import InventoryOrdersStack
 app = cdk.App()
 try:
     settings = Settings.from_context(
-        app.node.try_get_context("stage"), app.node.try_get_context("settings")
+        app.node.try_get_context("stage"),
+        app.node.try_get_context("settings"),
+        app.node.try_get_context("holdGraceSeconds"),
     )
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
 except (SettingsError, AssetError) as error:

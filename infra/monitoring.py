@@ -42,6 +42,7 @@ HEALTHY_RETRY_SUCCESS = 0.99
 # With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
 MOST_DRAWS_LOST = 0.25
 
+# After the grace of its hold.
 MOST_EXPIRY_DELAY_SECONDS = 10
 
 # Of a minute's requests, and three minutes in a row: what AWS recommends for REST APIs.
@@ -126,6 +127,7 @@ class Monitoring(Construct):
         super().__init__(scope, construct_id)
         self._api = api
         self._service = settings.service_name
+        self._hold_grace_seconds = settings.hold_grace_seconds
         self._queues = queues.all
         self._undeliverable = queues.undeliverable_events
         self._functions = functions.all
@@ -683,9 +685,12 @@ class Monitoring(Construct):
         )
 
     def _life(self) -> None:
+        grace = self._hold_grace_seconds
+        latest = grace + MOST_EXPIRY_DELAY_SECONDS
         self._heading(
             "What becomes of placed orders?",
-            "A hold ends on time if expiries are **3 to 10 s late**: later, look at the age of ExpiryQueue and at the sweep. "
+            f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for "
+            "late payments. If it is later, look at the age of ExpiryQueue and at the sweep. "
             "While very many commands wait, holds do not expire, since a payment may be among them. **Confirmed in vain** "
             "are orders to refund: their rows say why.",
         )
@@ -709,7 +714,7 @@ class Monitoring(Construct):
                     self._metric("ExpiryDelay", "Maximum", "latest", _RED),
                 ],
                 "seconds",
-                line=(MOST_EXPIRY_DELAY_SECONDS, "p99 healthy below 10 s"),
+                line=(latest, f"p99 healthy below {latest} s"),
             ),
             self._graph(
                 "Confirmed in vain",

@@ -162,8 +162,15 @@ class Settings:
         return f"inventory-orders-{self.stage}"
 
     @classmethod
-    def from_context(cls, stage: object, settings: object) -> Settings:
+    def from_context(
+        cls, stage: object, settings: object, hold_grace: str | None = None
+    ) -> Settings:
         """Read the settings from the CDK context.
+
+        Args:
+            stage: Name of the stage.
+            settings: The settings of cdk.json.
+            hold_grace: A number of seconds that takes the place of `holdGraceSeconds`.
 
         Raises:
             SettingsError: Something is missing, unknown or out of range.
@@ -223,6 +230,8 @@ class Settings:
         if hold_seconds is not None:
             _check("settings.holdSeconds", hold_seconds, 60, 604_800)
         hold_grace_seconds = top.get("holdGraceSeconds", cls.hold_grace_seconds)
+        if hold_grace is not None:
+            hold_grace_seconds = int(hold_grace) if hold_grace.isdecimal() else hold_grace
         _check("settings.holdGraceSeconds", hold_grace_seconds, 0, 600)
         return cls(
             stage=stage,

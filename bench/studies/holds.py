@@ -35,6 +35,7 @@ from bench.workloads import CREATED_AT, Workload, make, with_depth
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import EXPIRY_SHARDS, expiry_shard
 from local.invoke import load_handler
+from local.stack import HOLD_GRACE_SECONDS
 from simulated_aws import DynamoDB
 from simulated_aws.latency import INVOCATION_SECONDS
 
@@ -144,6 +145,7 @@ class Holds(Simulation):
     def _environment(self) -> dict[str, str]:
         url = "https://sqs.us-east-1.amazonaws.com/000000000000/Expiry"
         return super()._environment() | {
+            "HOLD_GRACE_SECONDS": str(HOLD_GRACE_SECONDS),
             "EXPIRY_QUEUE_URL": url,
             "EXPIRY_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
         }

@@ -123,8 +123,9 @@ def differences(
         wanted = _happened(rows.get(order_id, {}))
         said = told.get(order_id, [])
         names = [name for _, name in sorted(said)]
-        # What is written in vain may stand anywhere, and several in one version.
-        is_complete = Counter(names) == Counter(wanted)
+        # What is written in vain may stand anywhere after the end, and several in one version. Who is told to give the
+        # money back is never told that the order is confirmed.
+        is_complete = Counter(names) == Counter(wanted) and not _CONTRADICTION <= set(names)
         first = min((version for version, _ in said), default=1)
         versions = set(range(first, rows.get(order_id, {}).get("_version", 0) + 1))
         if not is_complete or (said and {version for version, _ in said} != versions):
@@ -152,6 +153,7 @@ _STAMPS = {
     EventType.ORDER_FULFILLED: "fulfilledAt",
     EventType.CONFIRMATION_REJECTED: "confirmationRejected",
 }
+_CONTRADICTION = {EventType.ORDER_CONFIRMED, EventType.CONFIRMATION_REJECTED}
 _ENDS = {
     "REJECTED": EventType.ORDER_REJECTED,
     "CANCELLED": EventType.ORDER_CANCELLED,

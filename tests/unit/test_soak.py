@@ -254,6 +254,12 @@ def test_an_outcome_that_was_not_announced_or_did_not_happen_is_found(events):
     assert len(differences({"o-1": EXPIRED_IN_VAIN}, events)) == 1
 
 
+def test_an_order_that_is_confirmed_after_its_confirmation_was_rejected_is_found():
+    row = EXPIRED_IN_VAIN | {"status": "CONFIRMED", "confirmedAt": EARLY}
+    events = [told(1, "OrderPlaced"), told(2, "ConfirmationRejected"), told(3, "OrderConfirmed")]
+    assert len(differences({"o-1": row}, events)) == 1
+
+
 def test_customers_answer_each_event_once_and_remember_what_they_asked():
     customers = Customers(1)
     placed = [told(1, "OrderPlaced", f"o-{n}") for n in range(100)]
