@@ -202,6 +202,7 @@ def world():
         for table in Table:
             variable = re.sub("(?<=[a-z])(?=[A-Z])", "_", table.value).upper()
             patch.setenv(f"{variable}_TABLE_NAME", table.value)
+        patch.setenv("HOLD_GRACE_SECONDS", "60")
         patch.setattr(clock, "time", time)
         patch.setattr(runtime, "executor", lambda: None)
         patch.setattr(logger.registered_handler, "stream", logger.registered_handler.stream)
