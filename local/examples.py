@@ -20,9 +20,10 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import ConditionFailedError, LeaseLostError
+from inventory_orders.errors import LeaseLostError
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.lease import Lease
+from inventory_orders.store.actions import ConditionFailedError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from operations.aws import Aws

@@ -12,10 +12,11 @@ from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import OrderRecord, OrderUpdate
-from inventory_orders.engine.retrying_client import CONDITION_FAILED, RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, TransactionCancelledError
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import CONDITION_FAILED, TransactionCancelledError
 from inventory_orders.store.rows import Item, Table, read_record
 from operations.aws import Aws, get_items
 from operations.errors import UserError
@@ -150,7 +151,7 @@ class Forgetting:
         action = self._client.store.record_action(update)
         deadline = Deadline.after(_PATIENCE, self.clock)
         try:
-            self._client.write([action], 0, deadline, CommitStats())
+            self._client.write([action], deadline, CommitStats())
         except TransactionCancelledError as error:
             (reason,) = error.reasons
             if reason.code != CONDITION_FAILED:

@@ -46,7 +46,6 @@ from inventory_orders.errors import (
     RequestInvalidError,
     ThrottledError,
     id_reused_error,
-    rejection_error,
 )
 from inventory_orders.products.catalogue import (
     MOST_AT_ONCE,
@@ -510,7 +509,7 @@ def _unknown(product_id: str) -> Problem:
 
 
 def _rejected(rejection: Rejection) -> Problem:
-    words: PoisonMessageError = rejection_error(rejection)
+    words: PoisonMessageError = rejection.error()
     return Problem(words.code, words.message)
 
 

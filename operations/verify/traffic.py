@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.errors import TransactionCancelledError
+from inventory_orders.store.actions import TransactionCancelledError
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
 from operations.follow import Heard, listening

@@ -210,9 +210,7 @@ _OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
 _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 
 
-def _check_step(
-    world: World, before: dict[str, Any], after: dict[str, Any]
-) -> None:
+def _check_step(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
     """Check a change of an order: a step of its life, a confirmation in vain, a return, or a tombstone filled in."""
     from tests.explore.world import GRACE_SECONDS
 

@@ -6,7 +6,7 @@ import pytest
 
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import plan
-from inventory_orders.errors import TransactionCancelledError
+from inventory_orders.store.actions import TransactionCancelledError
 from tests.support.memory_store import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 def write(shop, order, shelf, token):
     (transaction,) = plan([order], shelf).transactions
-    shop.store.write(shop.store.transaction_request(transaction, NOW), token)
+    shop.store.write(shop.store.transaction_actions(transaction, NOW), token)
 
 
 def test_a_token_applies_a_request_once(each_shop):

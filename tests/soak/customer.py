@@ -125,7 +125,7 @@ def differences(
         names = [name for _, name in sorted(said)]
         # What is written in vain may stand anywhere after the end, and several in one version. Who is told to give the
         # money back is never told that the order is confirmed.
-        is_complete = Counter(names) == Counter(wanted) and not _CONTRADICTION <= set(names)
+        is_complete = Counter(names) == Counter(wanted) and not set(names) >= _CONTRADICTION
         first = min((version for version, _ in said), default=1)
         versions = set(range(first, rows.get(order_id, {}).get("_version", 0) + 1))
         if not is_complete or (said and {version for version, _ in said} != versions):

@@ -10,7 +10,8 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
-from inventory_orders.errors import CorruptItemError, TransactionCancelledError
+from inventory_orders.errors import CorruptItemError
+from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table, encode, page_units
 from operations.aws import Aws
@@ -50,7 +51,7 @@ def _ledger(store: Store, product_id: str, lanes: Collection[int]) -> Ledger:
 def _write(store: Store, ledger: Ledger) -> None:
     updates, pages = ledger.changes()
     transaction = Transaction(updates, (), pages)
-    store.write(store.transaction_request(transaction, SystemClock().now()), uuid.uuid4().hex)
+    store.write(store.transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, NewRecord, Record, RecordKey
@@ -13,12 +13,14 @@ from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
-from inventory_orders.errors import (
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import (
+    Action,
+    ActionKind,
     CancellationReason,
     ConditionFailedError,
     TransactionCancelledError,
 )
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import ClaimUse, Snapshot
 from inventory_orders.store.rows import encode, product_row
 
@@ -140,14 +142,23 @@ class MemoryStore:
             self.products[product_id], lock_time=None, lock_wait=None
         )
 
-    def transaction_request(
+    def transaction_actions(
         self, transaction: Transaction, now: datetime, claims: dict[str, ClaimUse] | None = None
-    ) -> list[Any]:
-        has_actions = transaction.updates or any(d.has_record for d in transaction.decisions)
-        return [(transaction, claims or {})] if has_actions else []
+    ) -> list[Action]:
+        request: Any = (transaction, claims or {})
+        rows = [
+            Action(ActionKind.PRODUCT, update.before.product_id, request, by_version=True)
+            for update in transaction.updates
+        ]
+        records = [
+            Action(ActionKind.RECORD, decision.change.record_key, request)
+            for decision in transaction.decisions
+            if decision.has_record
+        ]
+        return rows + records
 
-    def write(self, actions: list[Any], token: str) -> None:
-        transaction, claims = actions[0]
+    def write(self, actions: list[Action], token: str) -> None:
+        transaction, claims = cast(Any, actions[0].request)
         self.writes.append((transaction, token))
         fault = self.faults.popleft() if self.faults else Fault()
         fault.rival(self)

@@ -16,13 +16,13 @@ from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
-    ConditionFailedError,
     LeaseHeldError,
     OutcomeUnknownError,
     StoreUnavailableError,
     ThrottledError,
 )
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import ConditionFailedError
 from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")

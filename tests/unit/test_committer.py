@@ -14,14 +14,13 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
-    CancellationReason,
     CorruptItemError,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreUnavailableError,
     ThrottledError,
-    TransactionCancelledError,
 )
+from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
 from tests.support.memory_store import Bench, Fault, product, statuses
 
 TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
@@ -261,7 +260,7 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied():
     original = bench.store.write
 
     def write(actions, token):
-        if any(d.change.order_id == "o5" for d in actions[0][0].decisions):
+        if any(d.change.order_id == "o5" for d in actions[0].request[0].decisions):
             raise RequestInvalidError("ValidationException", "o5 is bad")
         original(actions, token)
 
@@ -278,7 +277,7 @@ def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
     original = bench.store.write
 
     def write(actions, token):
-        keys = [d.change.order_id for d in actions[0][0].decisions]
+        keys = [d.change.order_id for d in actions[0].request[0].decisions]
         if "o1" in keys:
             reasons = ["None"] + ["ValidationError" if key == "o1" else "None" for key in keys]
             raise TransactionCancelledError([CancellationReason(code) for code in reasons])

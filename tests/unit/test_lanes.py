@@ -89,9 +89,9 @@ class Shop:
     def write(self, ledger):
         client = self.tables.worker().client
         transaction = Transaction(*_of(ledger))
-        request = self.store.transaction_request(transaction, client.clock.now())
+        request = self.store.transaction_actions(transaction, client.clock.now())
         soon = Deadline.after(5.0, SystemClock())
-        client.write(request, len(transaction.updates), soon, CommitStats())
+        client.write(request, soon, CommitStats())
 
     def item(self, table, *key):
         return self.tables.aws.dynamodb.tables[table].items.get(key)

@@ -17,7 +17,6 @@ from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
-    CancellationReason,
     ContentionError,
     CorruptItemError,
     LeaseHeldError,
@@ -27,12 +26,12 @@ from inventory_orders.errors import (
     RejectedError,
     RequestInvalidError,
     ThrottledError,
-    TransactionCancelledError,
 )
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
 from inventory_orders.store.rows import KEYS, Table
 from local.examples import lose_responses
 from tests.support.memory_store import FakeClock
@@ -263,7 +262,7 @@ def test_of_many_products_the_one_that_dynamodb_does_not_accept_spares_the_other
     write = bench.store.write
 
     def picky(actions, token):
-        names = [action["Put"]["Item"].get("name", {}).get("S") for action in actions]
+        names = [action.request["Put"]["Item"].get("name", {}).get("S") for action in actions]
         if "bad" in names and not as_reason:
             raise RequestInvalidError("ValidationException", "no")
         if "bad" in names:

@@ -25,15 +25,11 @@ from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import bring_home, recall
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import (
-    CorruptItemError,
-    LeaseLostError,
-    ThrottledError,
-    TransactionCancelledError,
-)
+from inventory_orders.errors import CorruptItemError, LeaseLostError, ThrottledError
 from inventory_orders.products.catalogue import Products
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
+from inventory_orders.store.actions import TransactionCancelledError
 from simulated_aws import ServiceError
 from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
 
@@ -93,8 +89,8 @@ class Lanes:
     def write(self, ledger):
         updates, pages = ledger.changes()
         transaction = Transaction(updates, (), pages)
-        request = self.client.store.transaction_request(transaction, self.client.clock.now())
-        self.client.write(request, len(updates), self.soon(), CommitStats())
+        request = self.client.store.transaction_actions(transaction, self.client.clock.now())
+        self.client.write(request, self.soon(), CommitStats())
 
     def sell(self, lane, product_id="p", units=1):
         """Somebody sells from a lane, if it has so much."""

@@ -6,14 +6,21 @@ import pytest
 
 from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import OrderKey
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CancellationReason, ThrottledError, TransactionCancelledError
+from inventory_orders.errors import ThrottledError
 from inventory_orders.retry import (
     EARLY_DELIVERIES,
     LONGEST_DELAY_SECONDS,
     RetryPolicy,
     redelivery_delay,
+)
+from inventory_orders.store.actions import (
+    Action,
+    ActionKind,
+    CancellationReason,
+    TransactionCancelledError,
 )
 from tests.support.memory_store import FakeClock
 
@@ -43,6 +50,12 @@ RIVAL = cancelled("None", "TransactionConflict")
 WHOLE = ThrottledError("ThrottlingException", "Rate exceeded")
 
 
+_ACTIONS = [
+    Action(ActionKind.PRODUCT, "p", {}, by_version=True),
+    Action(ActionKind.RECORD, OrderKey("o"), {}),
+]
+
+
 class Tables:
     """A client without jitter that writes a product's row and something else, and how long it waited."""
 
@@ -60,7 +73,7 @@ class Tables:
         """Waits between the attempts at a transaction that meets these errors first."""
         self._errors, self.clock.slept = [*errors], []
         deadline = Deadline.after(seconds, self.clock)
-        self.client.write([{}, {}], 1, deadline, CommitStats())
+        self.client.write(_ACTIONS, deadline, CommitStats())
         return self.clock.slept
 
 

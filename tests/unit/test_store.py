@@ -25,10 +25,10 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreUnavailableError,
     ThrottledError,
-    TransactionCancelledError,
 )
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store import dynamodb, rows
+from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError, answered_by
@@ -39,7 +39,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def write(store, changes, shelf, now=NOW):
     for transaction in plan(changes, shelf).transactions:
-        store.write(store.transaction_request(transaction, now), str(uuid4()))
+        store.write(store.transaction_actions(transaction, now), str(uuid4()))
 
 
 def put_product(value, **more):

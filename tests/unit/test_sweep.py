@@ -10,8 +10,8 @@ from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
-from inventory_orders.errors import TransactionCancelledError
 from inventory_orders.products.catalogue import Products
+from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.rows import Table
 from local.invoke import create_table
 from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
@@ -50,7 +50,7 @@ class Shop(Tables):
     def write(self, ledger):
         updates, pages = ledger.changes()
         transaction = Transaction(updates, (), pages)
-        request = self.store.transaction_request(transaction, SystemClock().now())
+        request = self.store.transaction_actions(transaction, SystemClock().now())
         self.store.write(request, f"write-at-{self.clock.now()}")
 
     def sweep(self, seconds=40.0):

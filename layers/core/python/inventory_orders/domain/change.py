@@ -8,7 +8,7 @@ from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
 from inventory_orders.domain.product import Product, Products
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.errors import CorruptItemError, PoisonMessageError
 
 
 class OrderStatus(StrEnum):
@@ -50,6 +50,27 @@ class RejectionReason(StrEnum):
     """Somebody else has given the order a status that is none of the service's own."""
 
 
+_REJECTIONS = {
+    "UNKNOWN_PRODUCT": "there is no product {subject}; create it first, or correct the id",
+    "DISCONTINUED_PRODUCT": "{subject} is discontinued and takes no more orders",
+    "INSUFFICIENT_STOCK": "there is not enough of {subject}: {wanted:,} wanted, {available:,} available",
+    "BELOW_FLOOR": "it would take the stock of {subject} below its floor (-backorderLimit): {wanted:,} to take away, "
+    "{available:,} available; correct the delta, or book what is missing first",
+    "ORDER_REJECTED": "the order {subject} was rejected and holds no stock; if it was paid, give the money back",
+    "ORDER_CANCELLED": "the order {subject} is cancelled; if it was paid, give the money back",
+    "ORDER_EXPIRED": "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",
+    "HOLD_NOT_ENDED": "the hold of the order {subject} has not ended, or its grace is not over; expire it when it is",
+    "NOT_HELD": "the order {subject} is not held, so there is nothing to expire",
+    "NOT_CONFIRMED": "the order {subject} is not confirmed; confirm it first, when it is paid",
+    "ORDER_FULFILLED": "the order {subject} was handed over already; return it instead",
+    "NOT_FULFILLED": "the order {subject} was not handed over yet; cancel it instead",
+    "NOT_DELIVERED": "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",
+    "UNKNOWN_ORDER": "there is no order {subject}; correct the id, or send the order first",
+    "UNKNOWN_ORDER_STATUS": "the order has the status {subject!a}, which is none of the service's own, so nothing is "
+    "known of its stock; cancel it where that status was set, or correct the status",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """What was missing. Units.
@@ -78,6 +99,16 @@ class Rejection:
     reason: RejectionReason
     subject: str = ""
     shortage: Shortage | None = None
+
+    def error(self) -> PoisonMessageError:
+        """The rejection in words, for a sender who gets no other answer than a dead letter or a direct one."""
+        shortage = self.shortage
+        words = _REJECTIONS[self.reason].format(
+            subject=self.subject,
+            wanted=shortage.wanted if shortage is not None else 0,
+            available=shortage.available if shortage is not None else 0,
+        )
+        return PoisonMessageError(self.reason.value, words)
 
     @classmethod
     def for_want_of_stock(cls, reason: RejectionReason, product: Product, wanted: int) -> Rejection:

@@ -11,19 +11,20 @@ from enum import Enum, auto
 from inventory_orders.domain.change import Change, Record
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.retrying_client import (
-    CONDITION_FAILED,
-    INVALID,
-    RIVAL,
-    THROTTLED,
-    TRANSIENT,
-)
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreError,
     ThrottledError,
+)
+from inventory_orders.store.actions import (
+    CONDITION_FAILED,
+    INVALID,
+    RIVAL,
+    THROTTLED,
+    TRANSIENT,
+    ActionKind,
     TransactionCancelledError,
 )
 
@@ -83,28 +84,19 @@ def classify(failed: Transaction, error: StoreError) -> Failure:
 
 
 def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure:
-    codes, updates = error.codes, len(failed.updates)
-    before_records = updates + len(failed.pages) + (failed.release is not None)
-    lost_pages = any(
-        reason.code in (CONDITION_FAILED, RIVAL) for reason in error.reasons[updates:before_records]
-    )
-    if any(reason.code in INVALID for reason in error.reasons[updates:before_records]):
+    codes = error.codes
+    of_lanes = [*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE)]
+    lost_pages = any(reason.code in (CONDITION_FAILED, RIVAL) for reason in of_lanes)
+    if any(reason.code in INVALID for reason in of_lanes):
         # None of the changes is to blame.
         return Failure(FailureKind.EXHAUSTED, "CORRUPT_PAGE", error)
-    of_products = list(
-        zip((update.before.product_id for update in failed.updates), error.reasons, strict=False)
-    )
-    rivals = tuple(
-        product_id for product_id, reason in of_products if reason.code in (CONDITION_FAILED, RIVAL)
-    )
-    throttled = tuple(product_id for product_id, reason in of_products if reason.code in THROTTLED)
+    of_products = error.of(ActionKind.PRODUCT)
+    rivals = tuple(r.product_id for r in of_products if r.code in (CONDITION_FAILED, RIVAL))
+    throttled = tuple(r.product_id for r in of_products if r.code in THROTTLED)
     if codes <= TRANSIENT and not rivals and not throttled and not lost_pages:
         return Failure(FailureKind.EXHAUSTED, "CONTENTION", error)
-    with_record = (decision.change for decision in failed.decisions if decision.has_record)
-    of_records = zip(with_record, error.reasons[before_records:], strict=False)
-    refused = tuple(
-        (product_id, reason.message) for product_id, reason in of_products if reason.code in INVALID
-    )
+    changes = {decision.change.record_key: decision.change for decision in failed.decisions}
+    refused = tuple((r.product_id, r.message) for r in of_products if r.code in INVALID)
     if codes & INVALID and not refused:
         kind, code = FailureKind.INVALID, "REFUSED_BY_DYNAMODB"
     elif codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
@@ -117,14 +109,14 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
         code,
         error,
         found_products=tuple(
-            (product_id, reason.found)  # type: ignore[misc]  # of an update of a product
-            for product_id, reason in of_products
+            (reason.product_id, reason.found)  # type: ignore[misc]  # of a product's row
+            for reason in of_products
             if reason.code == CONDITION_FAILED
         ),
         found_records=tuple(
-            (change, reason.found)  # type: ignore[misc]  # of a record's action
-            for change, reason in of_records
-            if reason.code == CONDITION_FAILED
+            (changes[reason.action.subject], reason.found)  # type: ignore[index,misc]  # of a record
+            for reason in error.of(ActionKind.RECORD)
+            if reason.action is not None and reason.code == CONDITION_FAILED
         ),
         rivals=rivals,
         throttled=throttled,

@@ -14,7 +14,8 @@ from inventory_orders.engine.pending import PendingChanges
 from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import StoreError, TransactionCancelledError
+from inventory_orders.errors import StoreError
+from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.dynamodb import ClaimUse
 
 
@@ -141,22 +142,15 @@ class ChainRunner:
         client, transaction, stats = self._client, attempt.transaction, attempt.stats
         now = client.clock.now()
         attempt.at = timestamp(now)
-        request = client.store.transaction_request(transaction, now, attempt.claims)
-        if not request:
+        actions = client.store.transaction_actions(transaction, now, attempt.claims)
+        if not actions:
             return
-        claimable = [
-            index
-            for index, update in enumerate(transaction.updates)
-            if update.before.product_id not in attempt.claims
-        ]
         try:
             client.write(
-                request,
-                len(transaction.updates),
+                actions,
                 self._deadline,
                 stats,
-                pages=len(transaction.pages),
-                claimable=claimable,
+                claimable=transaction.after.keys() - attempt.claims.keys(),
                 apart=len(transaction.updates) > 1 or not self._pending.is_about_one_product,
             )
         except StoreError as error:

@@ -20,13 +20,13 @@ from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
-    ConditionFailedError,
     CorruptItemError,
     LeaseHeldError,
     OutcomeUnknownError,
     StoreError,
     ThrottledError,
 )
+from inventory_orders.store.actions import ConditionFailedError
 from inventory_orders.store.dynamodb import ClaimUse
 
 T = TypeVar("T")

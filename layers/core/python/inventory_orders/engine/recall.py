@@ -20,15 +20,17 @@ from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.retrying_client import (
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
     THROTTLED,
     TRANSIENT,
-    RetryingClient,
+    ActionKind,
+    TransactionCancelledError,
 )
-from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, ThrottledError, TransactionCancelledError
 from inventory_orders.store.dynamodb import ClaimUse
 from inventory_orders.store.rows import Key
 
@@ -350,15 +352,13 @@ class _Visit:
             }
             try:
                 client.write(
-                    client.store.transaction_request(sent, client.clock.now(), claims),
-                    len(sent.updates),
+                    client.store.transaction_actions(sent, client.clock.now(), claims),
                     self._deadline,
                     self._stats,
-                    pages=len(sent.pages),
                     apart=True,
                 )
             except TransactionCancelledError as cancelled:
-                self._learn(sent, cancelled)
+                self._learn(cancelled)
                 return False
             for product_id, after in sent.after.items():
                 if after.lock_version is not None and product_id in claims:
@@ -371,7 +371,7 @@ class _Visit:
                 self.release = None
         return True
 
-    def _learn(self, lost: Transaction, cancelled: TransactionCancelledError) -> None:
+    def _learn(self, cancelled: TransactionCancelledError) -> None:
         """Take over what came back with a lost transaction.
 
         Raises:
@@ -379,8 +379,8 @@ class _Visit:
             TransactionCancelledError: It was lost for another reason than rivals.
         """
         throttled = {
-            update.before.product_id
-            for update, reason in zip(lost.updates, cancelled.reasons, strict=False)
+            reason.product_id
+            for reason in cancelled.of(ActionKind.PRODUCT)
             if reason.code in THROTTLED
         }
         self._throttled |= throttled
@@ -391,21 +391,20 @@ class _Visit:
         if not cancelled.codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
             raise cancelled
         self._busy = set()
-        places: list[str | PageKey | None] = [update.before.product_id for update in lost.updates]
-        places += [page.before.key for page in lost.pages]
-        for place, reason in zip([*places, None], cancelled.reasons, strict=False):
-            if reason.code in INVALID and place is not None:
+        for reason in cancelled.reasons:
+            place = reason.action.subject if reason.action is not None else None
+            if reason.code in INVALID and isinstance(place, str | PageKey):
                 self._corrupt[place] = CorruptItemError(
                     f"DynamoDB does not take {place} ({reason.message}); repair the item",
                     "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
                 )
             if reason.code != CONDITION_FAILED:
                 continue
-            if place is None:
-                # Somebody took the lease for over. It is theirs now.
+            if isinstance(place, str | PageKey):
+                self._note(place, reason.found)
+            else:
+                # Another visitor took the lease for over. It is theirs now.
                 self.release = None
-                continue
-            self._note(place, reason.found)
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
 

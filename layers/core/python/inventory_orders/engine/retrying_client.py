@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.pace import Pace
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import (
-    OutcomeUnknownError,
-    StoreError,
-    ThrottledError,
+from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import (
+    CONDITION_FAILED,
+    RIVAL,
+    THROTTLED,
+    TRANSIENT,
+    Action,
+    ActionKind,
+    CancellationReason,
     TransactionCancelledError,
 )
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 
 T = TypeVar("T")
-
-CONDITION_FAILED = "ConditionalCheckFailed"
-RIVAL = "TransactionConflict"
-THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
-INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
-"""Codes of cancellation after which no repetition can succeed."""
-
-TRANSIENT = THROTTLED | {"None", RIVAL}
-"""Codes of cancellation after which the same request may succeed."""
 
 
 class RetryingClient:
@@ -59,32 +55,28 @@ class RetryingClient:
 
     def write(
         self,
-        actions: Sequence[Any],
-        updates: int,
+        actions: Sequence[Action],
         deadline: Deadline,
         stats: CommitStats,
         *,
-        pages: int = 0,
-        claimable: Collection[int] = (),
+        claimable: Collection[str] = (),
         apart: bool = False,
     ) -> None:
         """Send a transaction until it is applied.
 
         Args:
             actions: Of the transaction.
-            updates: How many of them, from the first on, are conditioned on a product's version.
             deadline: No request begins after it.
             stats: Where to note what it took.
-            pages: How many of the next ones are conditioned on a page's version.
-            claimable: Indexes of actions for which there is a better answer to `TransactionConflict` than to
-                repeat the whole transaction.
+            claimable: Products for whose rows there is a better answer to `TransactionConflict` than to repeat the
+                whole transaction.
             apart: Whether the caller goes on without an update that is throttled, so that the others need not wait.
 
         Raises:
             StoreError: Why it was not applied. If it is `in_doubt`, an earlier attempt is applied as soon as it arrives and its
                 conditions hold; a condition on a version that has moved never holds again.
         """
-        attempts = _Attempts(self, actions, updates, updates + pages, stats, claimable, apart=apart)
+        attempts = _Attempts(self, actions, stats, claimable, apart=apart)
         self._within(deadline)
         self._repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
@@ -180,18 +172,14 @@ class _Attempts:
     def __init__(
         self,
         client: RetryingClient,
-        actions: Sequence[Any],
-        updates: int,
-        conditioned: int,
+        actions: Sequence[Action],
         stats: CommitStats,
-        claimable: Collection[int],
+        claimable: Collection[str],
         *,
         apart: bool,
     ) -> None:
         self._client = client
         self._actions = actions
-        self._updates = updates
-        self._conditioned = conditioned
         self._stats = stats
         self._claimable = claimable
         self._apart = apart
@@ -208,11 +196,15 @@ class _Attempts:
         except StoreError as error:
             self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)
             error.in_doubt = self._unknown
+            if isinstance(error, TransactionCancelledError):
+                error.label(self._actions)
             if self._is_short_of_capacity(error):
                 self._client.pace.observe_throttle()
             if isinstance(error, TransactionCancelledError):
-                conditioned = error.reasons[: self._conditioned]
-                moved = any(reason.code == CONDITION_FAILED for reason in conditioned)
+                moved = any(
+                    reason.code == CONDITION_FAILED and reason.by_version
+                    for reason in error.reasons
+                )
                 rival = RIVAL in error.codes
             raise
         finally:
@@ -229,7 +221,9 @@ class _Attempts:
         """Whether a table was throttled. A throttled product's row is a hot one: it is set aside."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
-        return any(reason.code in THROTTLED for reason in error.reasons[self._updates :])
+        return any(
+            reason.code in THROTTLED and not _is_of_hot_row(reason) for reason in error.reasons
+        )
 
     def _may_repeat(self, error: StoreError) -> bool:
         """Whether the same request may succeed, and under which token it has to be sent."""
@@ -242,10 +236,15 @@ class _Attempts:
             return True
         self._token = uuid.uuid4().hex
         return not any(
-            (reason.code == RIVAL and index in self._claimable)
-            or (reason.code in THROTTLED and self._apart and index < self._updates)
-            for index, reason in enumerate(error.reasons)
+            (reason.code == RIVAL and reason.product_id in self._claimable)
+            or (reason.code in THROTTLED and self._apart and _is_of_hot_row(reason))
+            for reason in error.reasons
         )
+
+
+def _is_of_hot_row(reason: CancellationReason) -> bool:
+    """Whether it is of the row of a product that was read, which a throttle says is popular."""
+    return reason.kind is ActionKind.PRODUCT and reason.by_version
 
 
 def _if_transient(error: StoreError) -> float | None:

@@ -23,7 +23,6 @@ from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
-    ConditionFailedError,
     CorruptItemError,
     OutcomeUnknownError,
     RequestInvalidError,
@@ -31,6 +30,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS
+from inventory_orders.store.actions import ConditionFailedError
 
 
 class RowRounds:

@@ -18,11 +18,7 @@ from inventory_orders.domain.product import Product, Products
 from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.recall import bring_home
-from inventory_orders.engine.retrying_client import (
-    CONDITION_FAILED,
-    TRANSIENT,
-    RetryingClient,
-)
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
@@ -30,9 +26,9 @@ from inventory_orders.errors import (
     OutcomeUnknownError,
     StoreError,
     ThrottledError,
-    TransactionCancelledError,
 )
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import CONDITION_FAILED, TRANSIENT, TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 
 IDLE_SECONDS = 120.0
@@ -160,9 +156,9 @@ class _Sweep:
         """Write what was moved, and end the visit. Returns False if a rival or a throttle came in between."""
         _, pages = ledger.changes()
         transaction = Transaction((), (), pages, release=visit)
-        request = self._client.store.transaction_request(transaction, self._client.clock.now())
+        actions = self._client.store.transaction_actions(transaction, self._client.clock.now())
         try:
-            self._client.write(request, 0, self._deadline, self._stats, pages=len(pages))
+            self._client.write(actions, self._deadline, self._stats)
         except TransactionCancelledError as lost:
             if not lost.codes <= TRANSIENT | {CONDITION_FAILED}:
                 raise

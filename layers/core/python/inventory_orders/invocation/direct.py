@@ -22,11 +22,10 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreError,
     ThrottledError,
-    TransactionCancelledError,
     id_reused_error,
-    rejection_error,
 )
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.store.actions import TransactionCancelledError
 
 Answer = dict[str, Any]
 
@@ -92,7 +91,7 @@ def of_outcome(outcome: ChangeOutcome, id_reused_code: str) -> Answer:
     """
     match outcome.status:
         case ChangeStatus.REJECTED if outcome.rejection is not None:
-            error = rejection_error(outcome.rejection)
+            error = outcome.rejection.error()
             return rejected(error.code, error.message)
         case ChangeStatus.RETURNED:
             return retry_later(outcome.cause, outcome.detail, outcome.retry_after)

@@ -21,7 +21,6 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     PoisonMessageError,
     id_reused_error,
-    rejection_error,
 )
 from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
@@ -207,7 +206,7 @@ class SqsBatch(Generic[T]):
         rejection = outcome.rejection
         if rejection is None or rejection.reason not in rules.may_be_early | rules.poison:
             return replace(result, disposition=Disposition.REJECTED)
-        error = rejection_error(rejection)
+        error = rejection.error()
         is_copy = result.message.copy_of is not None
         if rejection.reason in rules.poison or (is_copy and _uses_up_count(result.message)):
             return _dead_letter(result, error)

@@ -25,10 +25,9 @@ from inventory_orders.domain.product import (
 from inventory_orders.engine.claims import Claims, outwait_claims
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.recall import bring_home
-from inventory_orders.engine.retrying_client import CONDITION_FAILED, INVALID, RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
-    ConditionFailedError,
     ContentionError,
     CorruptItemError,
     InventoryOrdersError,
@@ -39,9 +38,16 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreError,
     ThrottledError,
-    TransactionCancelledError,
 )
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.store.actions import (
+    CONDITION_FAILED,
+    INVALID,
+    Action,
+    ActionKind,
+    ConditionFailedError,
+    TransactionCancelledError,
+)
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, Store, unix
 
 MOST_AT_ONCE = 50
@@ -177,7 +183,7 @@ class Products:
                 action = self.store.product_replace_action(before, after, now, claim)
                 stats = CommitStats()
                 try:
-                    self._client.write([action], 1, deadline, stats)
+                    self._client.write([action], deadline, stats)
                 except StoreError as error:
                     retries += self._count(stats)
                     before, retries = self._after_conflict(product_id, error, retries, deadline)
@@ -278,12 +284,12 @@ class Products:
         product = product_to_create(new, timestamp(self.clock.now()))
         actions = self._create_actions(product)
         try:
-            self._client.write(actions, 0, deadline or Deadline.after(10.0, self.clock), self.stats)
+            self._client.write(actions, deadline or Deadline.after(10.0, self.clock), self.stats)
         except TransactionCancelledError as cancelled:
-            existing = cancelled.reasons[0] if cancelled.reasons else None
-            if existing is None or existing.code != CONDITION_FAILED or existing.found is None:
+            found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
+            if not found:
                 raise
-            return False, _sound(existing.found)
+            return False, _sound(found[0])
         return True, product
 
     def create_many(self, new: Sequence[NewProduct], deadline: Deadline) -> list[Creation]:
@@ -314,9 +320,9 @@ class Products:
         products = [product_to_create(each, at) for each in new]
         actions = [action for product in products for action in self._create_actions(product)]
         try:
-            self._client.write(actions, 0, deadline, self.stats)
+            self._client.write(actions, deadline, self.stats)
         except TransactionCancelledError as cancelled:
-            if existing := _existing(new, cancelled):
+            if existing := _existing(cancelled):
                 others = [each for each in new if each.product_id not in existing]
                 return existing | self._create_together(others, deadline)
             if cancelled.codes.isdisjoint(INVALID):
@@ -336,7 +342,7 @@ class Products:
         first = self._create_together(new[:middle], deadline)
         return first | self._create_together(new[middle:], deadline)
 
-    def _create_actions(self, product: Product) -> list[Any]:
+    def _create_actions(self, product: Product) -> list[Action]:
         """The actions that create a product and open its books."""
         opening = AdjustmentRecord(
             product.product_id,
@@ -563,7 +569,7 @@ class Products:
                 continue
             stats = CommitStats()
             try:
-                self._client.write(self._closing(product, claims), 1, deadline, stats)
+                self._client.write(self._closing(product, claims), deadline, stats)
             except StoreError as error:
                 retries += self._count(stats)
                 claims.doubt(product_id)
@@ -578,7 +584,7 @@ class Products:
         self._settle(retries)
         return False
 
-    def _closing(self, product: Product, claims: Claims) -> list[Any]:
+    def _closing(self, product: Product, claims: Claims) -> list[Action]:
         """The actions that delete a product and close its books."""
         moment = self.clock.now()
         closing = AdjustmentRecord(
@@ -619,16 +625,14 @@ def opening_key(product: Product) -> AdjustmentKey:
     return AdjustmentKey(product.product_id, f"opening-{_incarnation(product.created_at)}")
 
 
-def _existing(
-    group: Sequence[NewProduct], cancelled: TransactionCancelledError
-) -> dict[str, Creation]:
-    """Those products of a transaction that exist already. Each has two actions, its own row's first."""
+def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
+    """Those products of a transaction that exist already."""
     found: dict[str, Creation] = {}
-    for new, reason in zip(group, cancelled.reasons[::2], strict=False):
-        if reason.code == CONDITION_FAILED and isinstance(reason.found, Product):
-            found[new.product_id] = Creation(created=False, product=reason.found)
-        elif reason.code == CONDITION_FAILED and isinstance(reason.found, CorruptItemError):
-            found[new.product_id] = Creation(created=False, error=reason.found)
+    for reason in cancelled.of(ActionKind.PRODUCT):
+        if isinstance(reason.found, Product):
+            found[reason.product_id] = Creation(created=False, product=reason.found)
+        elif isinstance(reason.found, CorruptItemError):
+            found[reason.product_id] = Creation(created=False, error=reason.found)
     return found
 
 
@@ -644,9 +648,11 @@ def _next(before: Product, wanted: Product, at: str) -> Product | None:
 
 def _found_in_conflict(product_id: str, error: StoreError) -> Product:
     """The product as it came back with a lost write."""
-    if not isinstance(error, TransactionCancelledError) or not error.reasons:
+    if not isinstance(error, TransactionCancelledError):
         raise error
-    reason = error.reasons[0]
+    reason = next(iter(error.of(ActionKind.PRODUCT)), None)
+    if reason is None:
+        raise error
     if reason.code != CONDITION_FAILED:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
     if reason.found is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
@@ -14,7 +13,8 @@ from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, CommitReport, returned
 from inventory_orders.engine.recent import Recent
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, StoreError, TransactionCancelledError
+from inventory_orders.errors import CorruptItemError, StoreError
+from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, unix
 
 REASON = "DECREMENT"
@@ -98,11 +98,11 @@ class AtomicDecrement:
             actions = self._actions(product_id, adjustment_id, quantity, traits)
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
-                self._committer.client.write(actions, 0, deadline, stats)
+                self._committer.client.write(actions, deadline, stats)
                 return Decrement(None, stats, refusals + len(stats.backoffs))
             except TransactionCancelledError as cancelled:
                 in_doubt = in_doubt or cancelled.in_doubt
-                found = cancelled.reasons[0].found
+                found = next((r.found for r in cancelled.of(ActionKind.PRODUCT)), None)
                 if not isinstance(found, Product):
                     break
                 self._remember(found)
@@ -150,7 +150,7 @@ class AtomicDecrement:
 
     def _actions(
         self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits
-    ) -> list[Any]:
+    ) -> list[Action]:
         store, moment = self._committer.client.store, self._committer.client.clock.now()
         at = timestamp(moment)
         record = AdjustmentRecord(

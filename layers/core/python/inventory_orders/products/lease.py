@@ -27,10 +27,9 @@ from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewR
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.claims import outwait_claims
 from inventory_orders.engine.recall import bring_home
-from inventory_orders.engine.retrying_client import TRANSIENT, RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
-    ConditionFailedError,
     ContentionError,
     InventoryOrdersError,
     LeaseHeldError,
@@ -38,9 +37,13 @@ from inventory_orders.errors import (
     ProductNotFoundError,
     RejectedError,
     ThrottledError,
-    TransactionCancelledError,
 )
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.actions import (
+    TRANSIENT,
+    ConditionFailedError,
+    TransactionCancelledError,
+)
 from inventory_orders.store.dynamodb import AS_READ, NO_LIVE_LEASE, UNLOCK, Store, unix
 
 LONGEST_LEASE_SECONDS = 900.0
@@ -318,6 +321,7 @@ class Lease:
                     "now": unix(moment),
                     "createdAt": before.created_at,
                 },
+                by_version=True,
             ),
             self.client.store.record_action(NewRecord(count)),
         ]
@@ -328,7 +332,7 @@ class Lease:
         else:
             deadline_of_write = deadline
         try:
-            self.client.write(actions, 1, deadline_of_write, self.stats)
+            self.client.write(actions, deadline_of_write, self.stats)
         except TransactionCancelledError as cancelled:
             return self._settle_commit(cancelled, count, deadline)
         self._over = True

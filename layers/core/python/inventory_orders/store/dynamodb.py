@@ -18,15 +18,19 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import LaneLease, Page, PageKey
 from inventory_orders.domain.change import NewRecord, OrderUpdate, Record, RecordKey
 from inventory_orders.errors import (
-    CancellationReason,
-    ConditionFailedError,
     CorruptItemError,
-    Found,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreError,
     StoreUnavailableError,
     ThrottledError,
+)
+from inventory_orders.store.actions import (
+    Action,
+    ActionKind,
+    CancellationReason,
+    ConditionFailedError,
+    Found,
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import (
@@ -482,7 +486,7 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        action = self._release_action(lease)["Update"]
+        action = self._release_action(lease).request["Update"]
         with contextlib.suppress(ConditionFailedError):
             call(self._client.update_item, **action)
 
@@ -523,12 +527,12 @@ class Store:
         holds = (Hold(item["orderId"]["S"], item["expiresAt"]["S"]) for item in response["Items"])
         return HoldPage(tuple(holds), response.get("LastEvaluatedKey"))
 
-    def transaction_request(
+    def transaction_actions(
         self,
         transaction: Transaction,
         now: datetime,
         claims: Mapping[str, ClaimUse] | None = None,
-    ) -> list[TransactWriteItemTypeDef]:
+    ) -> list[Action]:
         """The actions of a transaction: its updates, its pages, the release of a lane, and its records, in their order.
 
         Args:
@@ -551,25 +555,36 @@ class Store:
         ]
         return actions
 
-    def record_action(self, write: NewRecord | OrderUpdate) -> TransactWriteItemTypeDef:
+    def record_action(self, write: NewRecord | OrderUpdate) -> Action:
         """The action that writes a record."""
         if isinstance(write, NewRecord):
-            return self._put_if_absent(write.record.key, record_row(write.record))
+            key = write.record.key
+            return Action(
+                ActionKind.RECORD, key, self._put_if_absent(key, record_row(write.record))
+            )
         return self._order_action(write)
 
-    def product_create_action(self, product: Product) -> TransactWriteItemTypeDef:
+    def product_create_action(self, product: Product) -> Action:
         """The action that creates a product, which must not exist."""
-        return self._put_if_absent(product.product_id, product_row(product))
+        request = self._put_if_absent(product.product_id, product_row(product))
+        return Action(ActionKind.PRODUCT, product.product_id, request)
 
     def product_action(
-        self, product_id: str, update: str, condition: str, values: Mapping[str, Any]
-    ) -> TransactWriteItemTypeDef:
-        """The action that changes a product, which must exist; parameters as for `update_product`."""
-        return self._update_action(product_id, update, condition, values)
+        self,
+        product_id: str,
+        update: str,
+        condition: str,
+        values: Mapping[str, Any],
+        *,
+        by_version: bool = False,
+    ) -> Action:
+        """The action that changes a product, which must exist; parameters as for `update_product`, and `Action`."""
+        request = self._update_request(product_id, update, condition, values)
+        return Action(ActionKind.PRODUCT, product_id, request, by_version=by_version)
 
     def product_replace_action(
         self, before: Product, after: Product, now: datetime, claim: ClaimUse | None
-    ) -> TransactWriteItemTypeDef:
+    ) -> Action:
         """The action that takes a product from one state to another, attribute by attribute.
 
         Args:
@@ -588,11 +603,13 @@ class Store:
         old, new = product_row(before), product_row(after)
         update, values = _difference(old, new, LOCK if claim is not None else ())
         condition, read = _as_read(before, now, claim)
-        return self._update_action(before.product_id, update, condition, values | read)
+        return self.product_action(
+            before.product_id, update, condition, values | read, by_version=True
+        )
 
     def product_delete_action(
         self, product: Product, now: datetime, claim: ClaimUse | None
-    ) -> TransactWriteItemTypeDef:
+    ) -> Action:
         """The action that deletes a product, which must be as it was read.
 
         Args:
@@ -606,7 +623,7 @@ class Store:
         if product.lent_to:
             raise ValueError(f"{product.product_id} is in lanes: bring it home before it goes")
         condition, values = _as_read(product, now, claim)
-        return {
+        request: TransactWriteItemTypeDef = {
             "Delete": {
                 "TableName": self._tables[Table.PRODUCTS],
                 "Key": key_item(product.product_id),
@@ -616,8 +633,9 @@ class Store:
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
+        return Action(ActionKind.PRODUCT, product.product_id, request, by_version=True)
 
-    def _update_action(
+    def _update_request(
         self, key: Key, update: str, condition: str, values: Mapping[str, Any]
     ) -> TransactWriteItemTypeDef:
         return {
@@ -632,7 +650,7 @@ class Store:
             }
         }
 
-    def write(self, actions: Sequence[TransactWriteItemTypeDef], token: str) -> None:
+    def write(self, actions: Sequence[Action], token: str) -> None:
         """Apply all actions or none.
 
         Args:
@@ -645,13 +663,13 @@ class Store:
         """
         call(
             self._client.transact_write_items,
-            TransactItems=list(actions),
+            TransactItems=[action.request for action in actions],
             ClientRequestToken=token,
         )
 
     def _stock_update(
         self, update: Update, now: datetime, at: str, claim: ClaimUse | None
-    ) -> TransactWriteItemTypeDef:
+    ) -> Action:
         before, after = update.before, update.after
         expression = (
             "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
@@ -676,9 +694,15 @@ class Store:
         if gone:
             expression += " REMOVE " + ", ".join(f"#{name}" for name in gone)
         condition, read = _as_read(before, now, claim)
-        return self._update_action(before.product_id, expression, condition, values | read)
+        return self.product_action(
+            before.product_id, expression, condition, values | read, by_version=True
+        )
 
-    def _page_action(self, update: PageUpdate, at: str) -> TransactWriteItemTypeDef:
+    def _page_action(self, update: PageUpdate, at: str) -> Action:
+        request = self._page_request(update, at)
+        return Action(ActionKind.PAGE, update.before.key, request, by_version=True)
+
+    def _page_request(self, update: PageUpdate, at: str) -> TransactWriteItemTypeDef:
         before, after = update.before, update.after
         if before.version:
             condition = "#_version = :version AND #epoch = :epoch"
@@ -696,7 +720,7 @@ class Store:
             if values:
                 check["ExpressionAttributeValues"] = _values(values)
             return {"ConditionCheck": check}  # type: ignore[typeddict-item]  # built in steps
-        return self._update_action(
+        return self._update_request(
             before.key,
             "SET #units = :units, #_version = :next, #epoch = :epoch, #lastUpdatedAt = :at",
             condition,
@@ -709,9 +733,9 @@ class Store:
             },
         )
 
-    def _release_action(self, lease: LaneLease) -> TransactWriteItemTypeDef:
+    def _release_action(self, lease: LaneLease) -> Action:
         update = "REMOVE #lockedBy, #lockTime, #lockWait"
-        return {
+        request: TransactWriteItemTypeDef = {
             "Update": {
                 "TableName": self._tables[Table.ALLOTMENTS],
                 "Key": lease_key(lease.lane),
@@ -722,6 +746,7 @@ class Store:
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
+        return Action(ActionKind.LANE, lease.lane, request)
 
     def _put_if_absent(self, key: str | RecordKey, row: Row) -> TransactWriteItemTypeDef:
         table, _ = key_of(key)
@@ -735,7 +760,7 @@ class Store:
             }
         }
 
-    def _order_action(self, order: OrderUpdate) -> TransactWriteItemTypeDef:
+    def _order_action(self, order: OrderUpdate) -> Action:
         before, after = record_row(order.before), record_row(order.after)
         update, values = _difference(before, after)
         condition = "#_version = :version AND #status = :status"
@@ -745,7 +770,8 @@ class Store:
             values["userId"] = before["userId"]
         else:
             condition += " AND attribute_not_exists(#userId)"
-        return self._update_action(order.before.key, update, condition, values)
+        request = self._update_request(order.before.key, update, condition, values)
+        return Action(ActionKind.RECORD, order.before.key, request)
 
 
 # The version alone would not do: it restarts at 1 when a product is deleted and made again.

@@ -1,0 +1,143 @@
+"""The actions of a transaction, each with a label, and what a refused write says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, TypeAlias
+
+from inventory_orders.domain.allotments import LaneLease, Page, PageKey
+from inventory_orders.domain.change import Record, RecordKey
+from inventory_orders.domain.product import Product
+from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
+
+Found: TypeAlias = Product | Record | Page | LaneLease | CorruptItemError | None
+"""The item as stored: None if there is none, and the error that reading it raised if it breaks its table's contract."""
+
+CONDITION_FAILED = "ConditionalCheckFailed"
+RIVAL = "TransactionConflict"
+THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
+INVALID = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
+"""Codes of cancellation after which no repetition can succeed."""
+
+TRANSIENT = THROTTLED | {"None", RIVAL}
+"""Codes of cancellation after which the same request may succeed."""
+
+
+class ActionKind(Enum):
+    """What an action writes, or checks."""
+
+    PRODUCT = auto()
+    PAGE = auto()
+    LANE = auto()
+    """The lease of a lane."""
+    RECORD = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action of a transaction.
+
+    Attributes:
+        kind: What it writes.
+        subject: The key of the item: a product's id, a page's or a record's key, or the number of a lane.
+        request: As DynamoDB takes it.
+        by_version: Whether its condition is the version that was read, so that a failed one means a faster rival.
+    """
+
+    kind: ActionKind
+    subject: str | PageKey | RecordKey | int
+    request: TransactWriteItemTypeDef
+    by_version: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancellationReason:
+    """Why one action of a transaction was cancelled.
+
+    Attributes:
+        code: `None` proves nothing about the action: the transaction failed because of another one.
+        found: What is stored, where the action's condition failed.
+        message: DynamoDB's words.
+        action: The action; None where the request had no label.
+    """
+
+    code: str
+    found: Found = None
+    message: str = ""
+    action: Action | None = None
+
+    @property
+    def kind(self) -> ActionKind | None:
+        """What the action would have written."""
+        return self.action.kind if self.action is not None else None
+
+    @property
+    def product_id(self) -> str:
+        """The product whose row the action would have written; empty for any other action."""
+        subject = self.action.subject if self.action is not None else None
+        return subject if isinstance(subject, str) else ""
+
+    @property
+    def by_version(self) -> bool:
+        """Whether the action's condition was the version that was read."""
+        return self.action is not None and self.action.by_version
+
+
+class ConditionFailedError(StoreError):
+    """The condition of a write to one item did not hold; nothing was applied.
+
+    Attributes:
+        found: The item as stored.
+    """
+
+    def __init__(self, found: Found) -> None:
+        super().__init__("ConditionalCheckFailedException", "the condition did not hold")
+        self.found = found
+
+    def existing(self, product_id: str) -> Product:
+        """The product as stored.
+
+        Raises:
+            ProductNotFoundError: There is none.
+            CorruptItemError: It breaks the table's contract.
+        """
+        if isinstance(self.found, CorruptItemError):
+            raise self.found
+        if not isinstance(self.found, Product):
+            raise ProductNotFoundError(f"there is no product {product_id}")
+        return self.found
+
+
+class TransactionCancelledError(StoreError):
+    """Nothing was applied.
+
+    Attributes:
+        reasons: One for each action, in the order of the request.
+    """
+
+    def __init__(self, reasons: Sequence[CancellationReason]) -> None:
+        super().__init__(
+            "TransactionCanceledException", ", ".join(reason.code for reason in reasons)
+        )
+        self.reasons = tuple(reasons)
+
+    def label(self, actions: Sequence[Action]) -> None:
+        """Give each reason its action. The only place that knows that DynamoDB answers them in their order."""
+        self.reasons = tuple(
+            replace(reason, action=action)
+            for reason, action in zip(self.reasons, actions, strict=False)
+        )
+
+    def of(self, kind: ActionKind) -> list[CancellationReason]:
+        """The reasons of the actions of a kind."""
+        return [reason for reason in self.reasons if reason.kind is kind]
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of all reasons."""
+        return {reason.code for reason in self.reasons}
