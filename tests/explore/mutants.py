@@ -337,8 +337,8 @@ MUTANTS = (
     ),
     _mutant(
         "a foreign status acknowledged without a word",
-        *("invocation/sqs_batch.py", "if rejection.reason in rules.poison or is_last:"),
-        "if False:",
+        *("invocation/sqs_batch.py", "if rejection.reason in rules.poison or (is_copy and "),
+        "if (is_copy and ",
         OTHERS,
     ),
     Mutant(
