@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 runtime.prepare()
 
-# While more commands than that are waiting, or were returned, or nobody knows, holds do not expire: one of those may be a
-# confirmation that was sent in time. Fewer are taken within the seconds that pass between the end of a hold and its
-# expiry.
+# While more commands than that are waiting, or were returned, or nobody knows, holds do not expire: a payment may be among
+# them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
+# API_GetQueueAttributes.html. So it only adds to the grace. After a grace of a minute it counts who paid before the end of
+# the hold, and as few as this are taken in the minute that passed since.
 _MOST_WAITING = 500
 _WAIT_SECONDS = 10.0
 
