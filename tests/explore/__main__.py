@@ -117,6 +117,7 @@ def _how_to_repeat(part: workers.Done) -> str:
     return (
         f"repeat: .venv/bin/python -m tests.explore replay {part.task.scenario!r} "
         f'"{part.failure.schedule}" --rivals {part.failure.rivals} --faults {part.failure.faults}'
+        + "".join(f" --clock {name}={seconds:g}" for name, seconds in part.failure.clocks.items())
     )
 
 
@@ -126,11 +127,17 @@ def replay(
     schedule: str,
     rivals: int = 2,
     faults: int = 1,
+    clock: Annotated[
+        list[str] | None, typer.Option(help="PROCESS=SECONDS by which a clock is ahead.")
+    ] = None,
     mutant: Annotated[str, typer.Option(help="Replay it with this mutant of the code.")] = "",
 ) -> None:
     """Replay one schedule, in the form that a failure prints."""
+    clocks = {name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())}
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        trace, failure = pool.apply(workers.replay, (scenario, schedule, rivals, faults, mutant))
+        trace, failure = pool.apply(
+            workers.replay, (scenario, schedule, rivals, faults, clocks, mutant)
+        )
     console.print(escape("\n".join(trace)))
     console.print(escape(failure) if failure else "clean")
     raise typer.Exit(1 if failure else 0)

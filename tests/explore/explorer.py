@@ -9,7 +9,7 @@ neighbours, until one of them touches an item that it touches.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.explore.world import Choice, Handlers, Scenario, Step, ViolationError, World
@@ -25,6 +25,7 @@ class Failure:
         schedule: The choices, for `replay`.
         faults: Most faults that the run could have.
         rivals: Number of processes at the start.
+        clocks: Seconds by which clocks were ahead, by process.
     """
 
     message: str
@@ -32,10 +33,12 @@ class Failure:
     schedule: str
     faults: int
     rivals: int
+    clocks: Mapping[str, float]
 
     def __str__(self) -> str:
         lines = "\n".join(f"  {line}" for line in self.trace)
-        return f"{self.message}\n{lines}\nschedule: {self.schedule}"
+        clocks = "".join(f"\nclock of {name}: {ahead:+g} s" for name, ahead in self.clocks.items())
+        return f"{self.message}\n{lines}\nschedule: {self.schedule}{clocks}"
 
 
 @dataclass
@@ -89,6 +92,7 @@ class Explorer:
         scenario: The scenario to explore.
         rivals: Number of processes at the start.
         faults: Most faults in a run.
+        clocks: Seconds by which clocks are ahead, by process.
         reduce: Whether to try only one order of steps that commute.
     """
 
@@ -99,12 +103,14 @@ class Explorer:
         rivals: int = 2,
         faults: int = 1,
         *,
+        clocks: Mapping[str, float] | None = None,
         reduce: bool = True,
     ) -> None:
         self._handlers = handlers
         self._scenario = scenario
         self._rivals = rivals
         self._faults = faults
+        self._clocks = clocks or {}
         self._reduce = reduce
 
     def every(
@@ -145,7 +151,7 @@ class Explorer:
         """Repeat the steps of the stack, advance its last node, and continue with the first possible steps."""
         world: World | None = None
         try:
-            world = World(self._handlers, self._scenario, self._rivals, self._faults)
+            world = self._new_world()
             depth = 0
             while True:
                 steps = self._steps(world, first_fault)
@@ -185,6 +191,9 @@ class Explorer:
         finally:
             if world is not None:
                 world.close()
+
+    def _new_world(self) -> World:
+        return World(self._handlers, self._scenario, self._rivals, self._faults, self._clocks)
 
     def _steps(self, world: World, first_fault: Callable[[Step], bool]) -> list[Step]:
         steps = world.steps()
@@ -235,7 +244,7 @@ class Explorer:
     ) -> Result:
         result, world = Result(schedules=1), None
         try:
-            world = World(self._handlers, self._scenario, self._rivals, self._faults)
+            world = self._new_world()
             while True:
                 steps = world.steps()
                 if not steps:
@@ -261,4 +270,5 @@ class Explorer:
             " ".join(str(choice) for choice in schedule),
             self._faults,
             self._rivals,
+            self._clocks,
         )

@@ -102,6 +102,7 @@ COUNT_LANE = "count against lane"
 RELISTED_FILL = "delist and relist against fill"
 DISCONTINUED = "discontinue against lane"
 LOSS = "loss against lane"
+SWEEP_FIFO = "sweep against a FIFO group"
 CANCELLED_RECALL = "cancellation against recall"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
@@ -155,6 +156,28 @@ MUTANTS = (
         ),
         "return product is not None",
         RELISTED_CANCELLATION,
+    ),
+    Mutant(
+        "incarnation told by the clock",
+        tuple(
+            (f"{_PACKAGE}/domain/order_command.py", old, new)
+            for old, new in (
+                (
+                    "return product is not None and product.created_at == line.product_created_at",
+                    "return product is not None and product.created_at <= line.created_at",
+                ),
+                (
+                    "_is_incarnation(products[line.product_id], line)",
+                    "_is_incarnation(products[line.product_id], self.order)",
+                ),
+                (
+                    "is_back = line.product_id in self.gives_back and _is_incarnation(product, line)",
+                    "is_back = line.product_id in self.gives_back and _is_incarnation(product, self.order)",
+                ),
+            )
+        ),
+        (RELISTED_CANCELLATION,),
+        kind="clocks",
     ),
     _mutant(
         "cancelled whatever the order's state",
@@ -675,6 +698,26 @@ MUTANTS = (
         *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
         "return bool(self.lent_to)",
         LEASED,
+    ),
+    _mutant(
+        "row and pages of one read taken for one moment",
+        *(
+            "engine/row_rounds.py",
+            "        # Under a claim nobody draws in between: a lane that sells fast would else be filled again and again.\n",
+        ),
+        "        from inventory_orders.engine.reader import read\n"
+        "        from inventory_orders.domain.allotments import PageKey\n"
+        "        from dataclasses import replace\n"
+        "        pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
+        "        found = read(self._client, None, [*short, *pages], self._deadline, self._stats)\n"
+        "        for product_id in short:\n"
+        "            row = found.products[product_id]\n"
+        "            units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
+        "            if units < max(change.wanted.get(product_id, 0) for change in self._pending):\n"
+        "                self._known.note(product_id, replace(row, stock_count=units, lent_to=frozenset()))\n"
+        "                return\n",
+        SWEEP_FIFO,
+        kind="torn",
     ),
     Mutant(
         "count without what is in lanes",

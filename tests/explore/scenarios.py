@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inventory_orders.engine.lanes import LANE_SECONDS
 from inventory_orders.engine.sweep import IDLE_SECONDS
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import (
@@ -229,7 +230,8 @@ def _placed_before(
 
 def _relisted_and_cancelled(world: World, rivals: int) -> None:
     world.product("p", 1)
-    _placed_before(world, "o")
+    # Placed a minute ago, from a product that was listed long before.
+    _placed_before(world, "o", createdAt=world.moment(-60.0))
     world.client("A", "delists and lists again", _relists)
     world.deliver("B", "cancel_orders", {"orderId": "o"})
     if rivals > 2:
@@ -315,6 +317,16 @@ def _decrements(world: World, rivals: int) -> None:
     # The first decrement fills the product cache, which the second one needs to be atomic.
     world.client("A", "decrements twice", script("atomic", "a", 2))
     world.client("B", "decrements", script("optimistic", "b", 1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("o", p=1))
+
+
+def _decrement_and_receipt(world: World, rivals: int) -> None:
+    # More than there is, before the receipt is booked.
+    world.product("p", 1)
+    asked = {"action": "decrement", "adjustmentId": "d", "productId": "p", "quantity": 2}
+    world.client("A", "decrements", _asks("adjust_stock", asked | {"mode": "atomic"}))
+    world.deliver("B", "adjust_stock", receipt("r", "p", 2))
     if rivals > 2:
         world.deliver("C", "place_orders", order("o", p=1))
 
@@ -773,12 +785,38 @@ def _page_made_again(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=2))
 
 
+def _page_restored(world: World, rivals: int) -> None:
+    world.product("p", 14)
+    _lent(world, "A", p=1)
+    # While A sleeps its lease ends, and the tables are restored: by chance another page is at the version that it remembers.
+    world.clock.seconds += LANE_SECONDS + 1.0
+    (page,) = (page for page in world.handlers.pages(world) if page.key.lane == 1)
+    world.take_out_of_page(page, "p", page.units("p") - 1, epoch=page.epoch)
+    world.deliver("A", "place_orders", order("a", p=2))
+    world.deliver("B", "place_orders", order("b", p=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
 def _swept(world: World, rivals: int) -> None:
     world.product("p", 8)
     _lent(world, "A", p=1)
     # A wakes up just when nobody has used its lane and the depot for long enough.
     world.clock.seconds += IDLE_SECONDS + 1.0
     world.deliver("A", "place_orders", order("a", p=4))
+    world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2))
+
+
+def _swept_and_group(world: World, rivals: int) -> None:
+    world.product("p", 8)
+    _lent(world, "A", p=1)
+    # Nobody has used the lane for long, and without its units there is too little.
+    world.clock.seconds += IDLE_SECONDS + 1.0
+    row = world.row("Products", "p") or {}
+    wanted = row["stockCount"] + world.units_in_lane(0, "p") + 1
+    world.deliver("A", "place_orders", order("g", p=wanted), group="p")
     world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=2))
@@ -959,6 +997,7 @@ SCENARIOS = {
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
         Scenario("atomic against optimistic decrement", _decrements, faults=()),
+        Scenario("decrement of too much against receipt", _decrement_and_receipt),
         Scenario(
             "confirmation against cancellation", _confirm_and_cancel, check=_is_cancelled_after_all
         ),
@@ -1027,9 +1066,11 @@ SCENARIOS = {
         ),
         _with_lanes("page emptied and filled again", _page_filled_again, lanes=1),
         _with_lanes("page made again", _page_made_again),
+        _with_lanes("page restored while its owner slept", _page_restored),
         _with_lanes("order from lane and row against recall", _lane_and_row),
         _with_lanes("sweep against visit", _swept),
         _with_lanes("sweep against a lane in use", _swept_in_use),
+        _with_lanes("sweep against a FIFO group", _swept_and_group, faults=("torn",)),
         _with_lanes("FIFO group against lane", _fifo_and_lane, switches=3),
         _with_lanes(
             "count against draw",

@@ -11,8 +11,8 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -26,10 +26,14 @@ from tests.explore.scenarios import SCENARIOS
 from tests.explore.world import Handlers, Step
 
 NO_FAULT = "no fault"
+CLOCKS = "clocks"
 KINDS = (
-    *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "crash", "crash-after"),
-    *("refused", "stale", "again", "time"),
+    *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
+    *("refused", "stale", "torn", "again", "time", CLOCKS),
 )
+# AWS refuses requests that were signed more than five minutes ago, or ahead: a clock that is further off does nothing.
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
+_WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
 _MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
 
 
@@ -151,22 +155,37 @@ def _explore(task: Task) -> Done:
 def explore(task: Task) -> Done:
     """Run a task in this process."""
     scenario = SCENARIOS[task.scenario]
+    has_clocks = scenario.faults is None or CLOCKS in scenario.faults
     if task.seeds:
         longest = 0
         for count, seed in enumerate(task.seeds, 1):
-            result = Explorer(handlers(), scenario, rivals=3, faults=2).at_random(seed)
+            clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
+            explorer = Explorer(handlers(), scenario, rivals=3, faults=2, clocks=clocks)
+            result = explorer.at_random(seed)
             longest = max(longest, result.longest)
             if result.failure is not None:
                 return Done(task, count, 0, longest, failure=result.failure)
         return Done(task, len(task.seeds), 0, longest)
 
     def is_first(step: Step) -> bool:
-        action = step.choice.action
+        action = step.choice.action.removesuffix("-back")
         return action == task.kind or (task.kind == "time" and not step.choice.process)
 
-    explorer = Explorer(handlers(), scenario, 2, 0 if task.kind == NO_FAULT else 1)
-    result = explorer.every(is_first, most=task.most)
-    return Done(task, result.schedules, result.pruned, result.longest, failure=result.failure)
+    total = Done(task)
+    for clocks in _WRONG_CLOCKS if task.kind == CLOCKS else ({},):
+        faults = 0 if task.kind in {NO_FAULT, CLOCKS} else 1
+        explorer = Explorer(handlers(), scenario, 2, faults, clocks=clocks)
+        result = explorer.every(is_first, most=task.most)
+        total = replace(
+            total,
+            schedules=total.schedules + result.schedules,
+            pruned=total.pruned + result.pruned,
+            longest=max(total.longest, result.longest),
+            failure=result.failure,
+        )
+        if result.failure is not None:
+            break
+    return total
 
 
 def _catch(name: str) -> tuple[str, Done]:
@@ -194,7 +213,12 @@ def _catch(name: str) -> tuple[str, Done]:
 
 
 def replay(
-    scenario: str, schedule: str, rivals: int, faults: int, name: str
+    scenario: str,
+    schedule: str,
+    rivals: int,
+    faults: int,
+    clocks: Mapping[str, float],
+    name: str,
 ) -> tuple[list[str], str]:
     """Run one schedule, with a mutant if one is named. Returns its trace and the failure."""
     with tempfile.TemporaryDirectory() as folder:
@@ -203,6 +227,6 @@ def replay(
             root = Path(folder)
             mutants.tree(root, next(m for m in mutants.MUTANTS if m.name == name))
         trace: list[str] = []
-        explorer = Explorer(handlers(root), SCENARIOS[scenario], rivals, faults)
+        explorer = Explorer(handlers(root), SCENARIOS[scenario], rivals, faults, clocks=clocks)
         result = explorer.replay(schedule, lambda world: trace.extend(world.trace))
     return trace, result.failure.message if result.failure else ""

@@ -14,7 +14,8 @@ import json
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType, SimpleNamespace
@@ -43,6 +44,12 @@ MOST_STEPS = 400
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
 # after the last. Those in between differ only in their number.
 MOST_REFUSALS = 2
+
+# A request that is still on its way when its sender has long repeated it.
+ARRIVES = "arrives"
+TOKEN = "ClientRequestToken"
+# The half of a BatchGetItem that is read first; the other one is read later.
+TORN = {"torn": 0, "torn-back": 1}
 
 # Who waits for a depot whose lease nobody will release any more asks seldom, so that runs are short.
 SECONDS_IN_LINE = 1.0
@@ -159,6 +166,41 @@ class Call:
 
 
 @dataclass(slots=True)
+class Late:
+    """A request that its sender has given up, and that DynamoDB has still to receive.
+
+    Attributes:
+        process: Its sender.
+        call: The request.
+        repeated: Whether the sender has gone on. If it arrived before, it would be a call whose response was lost.
+    """
+
+    process: Process
+    call: Call
+    repeated: bool = False
+
+    @property
+    def step(self) -> Step:
+        """Its arrival."""
+        return Step(Choice(f"{self.process.name}*", ARRIVES), self.call.reads, self.call.writes)
+
+
+@dataclass(slots=True)
+class Torn:
+    """A BatchGetItem of which one half was answered.
+
+    Attributes:
+        reads: All items that it reads.
+        answers: The answers to its first half.
+        since: Number of writes before them.
+    """
+
+    reads: frozenset[Place]
+    answers: dict[str, Any]
+    since: int
+
+
+@dataclass(slots=True)
 class Process:
     """An event source or a client, which invokes functions one after the other.
 
@@ -174,6 +216,8 @@ class Process:
         refusals: How often it has repeated that call without effect.
         environment: Its execution environment, which keeps state between invocations.
         batch: The queue and the messages, for an event source.
+        clock: Seconds by which its clock is ahead.
+        torn: What it has read of a batch whose other half is its next call.
     """
 
     name: str
@@ -191,6 +235,8 @@ class Process:
     uuids: int = 0
     batch: tuple[str, Queue, list[dict[str, Any]]] | None = None
     duplicated: bool = False
+    clock: float = 0.0
+    torn: Torn | None = None
 
     @property
     def is_over(self) -> bool:
@@ -258,13 +304,31 @@ class Scenario:
 
 
 class World:
-    """One run of a scenario."""
+    """One run of a scenario.
 
-    def __init__(self, handlers: Handlers, scenario: Scenario, rivals: int, faults: int) -> None:
+    Args:
+        handlers: The handlers of this process.
+        scenario: The scenario.
+        rivals: Number of processes at the start.
+        faults: Most faults.
+        clocks: Seconds by which clocks are ahead, by the process whose environment has them.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        scenario: Scenario,
+        rivals: int,
+        faults: int,
+        clocks: Mapping[str, float] | None = None,
+    ) -> None:
         self.handlers = handlers
         self.scenario = scenario
         self.faults_left = faults
         self.faults_used = 0
+        self.clocks = clocks or {}
+        self.late: list[Late] = []
+        self.applied: set[str] = set()
         self.clock = handlers.clock
         self.clock.seconds = 1_800_000_000.0
         self.model = SimulatedAws(self.clock.now)
@@ -350,11 +414,13 @@ class World:
         """Units of a product that a lane holds."""
         return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
-    def take_out_of_page(self, page: Any, product_id: str, units: int) -> None:
+    def take_out_of_page(
+        self, page: Any, product_id: str, units: int, epoch: str = "another"
+    ) -> None:
         """Let a page be another one, with less of a product at the same version. What is gone was found to be missing."""
         held = page.holdings[product_id]
         fewer = {**page.holdings, product_id: replace(held, units=held.units - units)}
-        row = {"page": str(page.key), "_version": page.version, "epoch": "another"}
+        row = {"page": str(page.key), "_version": page.version, "epoch": epoch}
         text = base64.b64encode(self.handlers.page_units(replace(page, holdings=fewer))).decode()
         item = self.handlers.encode(row) | {"units": {"B": text}}
         self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
@@ -445,6 +511,7 @@ class World:
 
     def _add(self, process: Process, environment: str = "") -> None:
         self.processes[process.name] = process
+        process.clock = self.clocks.get(environment or process.name, 0.0)
         process.green = greenlet(process.body)
         if environment not in self.warm:
             self.environments += 1
@@ -473,7 +540,7 @@ class World:
         except CrashedError:
             process.crashing = False
             self.environments += 1
-            process.environment = self.environments
+            process.environment, process.clock = self.environments, 0.0
             raise
         except Exception as error:
             if type(error).__name__ == RAISES.get(function):
@@ -562,6 +629,12 @@ class World:
         process = self._current()
         return 0 if process is None else process.environment
 
+    @property
+    def wall_clock(self) -> float:
+        """Unix seconds, as the environment that is running has them."""
+        process = self._current() if self.clocks else None
+        return self.clock.seconds + (0.0 if process is None else process.clock)
+
     def _current(self) -> Process | None:
         current = getcurrent()
         return next((p for p in self.processes.values() if p.green is current), None)
@@ -598,6 +671,8 @@ class World:
             for p in self.processes.values()
             if not p.is_over and p.call is not None and not self._has_no_news(p)
         ]
+        # What has not changed meanwhile was not torn.
+        running = [p for p in running if self._is_rent(p)] or running
         for process in [p for p in running if not self._is_in_line(p)] or running:
             call = process.call
             assert call is not None
@@ -618,7 +693,39 @@ class World:
                 if step.choice.action == "go":
                     steps += self._faults(self.processes[step.choice.process], step)
             steps += self._faults_of_the_world(bool(steps))
-        return steps
+        arriving = [late for late in self.late if late.repeated and self._makes_a_change(late.call)]
+        # First: later it is tried only where something has happened that makes a difference to it.
+        return [late.step for late in arriving] + steps
+
+    def _makes_a_change(self, call: Call) -> bool:
+        """Whether a late request would change anything now. If not, it need not arrive."""
+        request = {name: call.request[name] for name in call.request if name != TOKEN}
+        if call.request.get(TOKEN) in self.applied:
+            return False
+        before = self._items(call.writes)
+        try:
+            self.model.answer(call.service, call.operation, request)
+        except ServiceError:
+            return False
+        after = self._items(call.writes)
+        self._put_back(before)
+        return after != before
+
+    def _items(self, places: Iterable[Place]) -> dict[Place, dict[str, Any] | None]:
+        tables = self.model.dynamodb.tables
+        return {p: tables[p[0]].items.get(p[1]) for p in places if p[0] in tables}
+
+    def _put_back(self, items: Mapping[Place, dict[str, Any] | None]) -> None:
+        for (name, key), item in items.items():
+            if item is None:
+                self.model.dynamodb.tables[name].items.pop(key, None)
+            else:
+                self.model.dynamodb.tables[name].items[key] = item
+
+    def _is_rent(self, process: Process) -> bool:
+        """Whether a process reads nothing in halves, or something has changed since the first of them."""
+        torn = process.torn
+        return torn is None or any(c.place in torn.reads for c in self.history[torn.since :])
 
     def _has_no_news(self, process: Process) -> bool:
         """Whether a process waits for changes in a stream, and there are none."""
@@ -648,7 +755,11 @@ class World:
     def without_switch(self, steps: list[Step]) -> list[Step]:
         """Of some steps those that let the process go on that made the last one; all, if it cannot."""
         goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
-        return [s for s in steps if not goes_on or s.choice.process in ("", self._before)]
+        return [
+            s
+            for s in steps
+            if not goes_on or s.choice.process in ("", self._before) or s.choice.action == ARRIVES
+        ]
 
     def _is_repeated(self, process: Process) -> bool:
         assert process.forced is not None
@@ -659,7 +770,7 @@ class World:
     def _faults(self, process: Process, step: Step) -> Iterator[Step]:
         call = process.call
         assert call is not None
-        if call.service == "streams":
+        if call.service == "streams" or process.torn is not None:
             return
 
         def fault(action: str, *, applied: bool, takes_time: bool = False) -> Step:
@@ -681,8 +792,21 @@ class World:
             yield fault("lost", applied=True, takes_time=True)
             yield fault("lost-twice", applied=True, takes_time=True)
             yield fault("crash-after", applied=True)
+            if call.service == "dynamodb":
+                yield fault("late", applied=False, takes_time=True)
         elif self._changed_since(call):
             yield fault("stale", applied=True)
+        if self._may_tear(call) and self._has_rivals(process):
+            for action in TORN:
+                yield fault(action, applied=True)
+
+    def _may_tear(self, call: Call) -> bool:
+        """Whether a read of several items is strongly consistent. Of others nobody expects a joint snapshot."""
+        entries = call.request["RequestItems"].values() if call.operation == "BatchGetItem" else ()
+        return len(call.reads) > 1 and any(entry.get("ConsistentRead") for entry in entries)
+
+    def _has_rivals(self, process: Process) -> bool:
+        return any(not p.is_over for p in self.processes.values() if p is not process)
 
     def _faults_of_the_world(self, running: bool) -> Iterator[Step]:
         if not running:
@@ -726,6 +850,9 @@ class World:
             self._use_fault()
             self._jump(float(choice.action.removesuffix("s")))
             return
+        if choice.action == ARRIVES:
+            self._arrive(choice)
+            return
         process = self.processes[choice.process]
         if choice.action == "again":
             self._use_fault()
@@ -742,8 +869,13 @@ class World:
         if self._is_in_line(process):
             self.clock.seconds += SECONDS_IN_LINE
         process.call = process.forced = None
+        for late in self.late:
+            late.repeated = late.repeated or late.process is process
         if choice.action != "go" and forced is None:
             self._use_fault()
+        if choice.action in TORN:
+            self._tear(process, call, TORN[choice.action])
+            return
         before = len(self.history)
         outcome = self._outcome(process, call, choice.action, repeated=forced is not None)
         asked = (str(call), before) if len(self.history) == before else None
@@ -783,7 +915,15 @@ class World:
             call.request["Entries"][0]["Refused"] = True
         if action == "stale":
             return self._note(process, call, "reads old rows", self._read_old(call))
+        if action == "late":
+            self.clock.seconds += LOST_SECONDS
+            self.late.append(Late(process, call))
+            self._note(process, call, "is delayed, and its sender gives it up")
+            return ReadTimeoutError(endpoint_url="simulated")
         outcome = self._apply(process, call)
+        if process.torn is not None:
+            outcome = _merged(process.torn.answers, outcome)
+            process.torn = None
         if action in {"lost", "lost-twice"}:
             self.clock.seconds += LOST_SECONDS
             self._note(process, call, f"the response is lost; it was {_short(outcome)}")
@@ -791,6 +931,21 @@ class World:
                 process.forced = ("lost-twice", call)
             return ReadTimeoutError(endpoint_url="simulated")
         return self._note(process, call, _short(outcome), outcome)
+
+    def _arrive(self, choice: Choice) -> None:
+        """Let a late request arrive."""
+        late = next(late for late in self.late if late.repeated and late.step.choice == choice)
+        self.late.remove(late)
+        outcome = self._apply(late.process, late.call)
+        self.trace.append(f"{choice.process:4} {late.call} arrives: {_short(outcome)}")
+
+    def _tear(self, process: Process, call: Call, first: int) -> None:
+        """Answer one half of a BatchGetItem. The other one is the next call of the process."""
+        halves = [self._seen(*half) for half in _halves(call)]
+        answers = self._apply(process, halves[first])
+        process.torn = Torn(call.reads, answers, len(self.history))
+        process.call = halves[1 - first]
+        self._note(process, halves[first], "reads these first")
 
     def _note(self, process: Process, call: Call, what: str, outcome: Any = None) -> Any:
         self.trace.append(f"{process.name:4} {call}: {what}")
@@ -810,12 +965,7 @@ class World:
 
     def _apply(self, process: Process, call: Call) -> Any:
         """Let the simulated AWS answer a call, and check the changes."""
-        tables = self.model.dynamodb.tables
-        before = {
-            place: tables[place[0]].items.get(place[1])
-            for place in call.writes
-            if place[0] in tables
-        }
+        tables, before = self.model.dynamodb.tables, self._items(call.writes)
         if call.service == "streams":
             return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
         if call.service == "events":
@@ -824,6 +974,8 @@ class World:
             outcome: Any = self.model.answer(call.service, call.operation, call.request)
         except ServiceError as error:
             return error
+        if TOKEN in call.request:
+            self.applied.add(call.request[TOKEN])
         if call.operation == "SendMessageBatch":
             self._note_sent(call.request, outcome)
         number, changes = len(self.history) + 1, []
@@ -871,22 +1023,13 @@ class World:
 
     def _read_old(self, call: Call) -> dict[str, Any]:
         """Answer an eventually consistent read with rows as they were before their last change."""
-        tables, now = self.model.dynamodb.tables, {}
-        for place in self._changed_since(call):
-            items, old = tables[place[0]].items, self.last[place]
-            now[place] = items.get(place[1])
-            if old is None:
-                items.pop(place[1], None)
-            else:
-                items[place[1]] = old
+        changed = self._changed_since(call)
+        now = self._items(changed)
+        self._put_back({place: self.last[place] for place in changed})
         try:
             return self.model.answer(call.service, call.operation, call.request)
         finally:
-            for (name, key), item in now.items():
-                if item is None:
-                    tables[name].items.pop(key, None)
-                else:
-                    tables[name].items[key] = item
+            self._put_back(now)
 
     def _jump(self, seconds: float) -> None:
         """Let time pass, as if all processes had been paused."""
@@ -895,7 +1038,7 @@ class World:
         for process in list(self.processes.values()):
             if not process.is_over and self.clock.seconds >= process.ends_at:
                 self.trace.append(f"{process.name:4} has run out of time, so its invocation ends")
-                process.call = process.forced = None
+                process.call = process.forced = process.torn = None
                 self._run(process, self._crash(process))
 
     def _again(self, process: Process) -> None:
@@ -1078,6 +1221,7 @@ class Handlers:
         self._stack.enter_context(
             virtual_time(SimpleNamespace(now=self.clock.now, sleep=self._sleep))
         )
+        patch.object(time, "time", self._wall_clock).start()
         self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
     def _with_environment(self, name: str, module: ModuleType) -> ModuleType:
@@ -1117,6 +1261,9 @@ class Handlers:
     def _world_of_now(self) -> World:
         assert self._world is not None
         return self._world
+
+    def _wall_clock(self) -> float:
+        return self.clock.seconds if self._world is None else self._world.wall_clock
 
     def _sleep(self, seconds: float) -> None:
         self._world_of_now().on_sleep(seconds)
@@ -1168,6 +1315,29 @@ def _without_line(request: dict[str, Any]) -> dict[str, Any]:
                 "OR attribute_not_exists(#lockedBy)"
             )
     return request
+
+
+def _halves(call: Call) -> list[tuple[str, str, dict[str, Any]]]:
+    """A BatchGetItem as two."""
+    entries = call.request["RequestItems"]
+    keys = [(name, key) for name, entry in entries.items() for key in entry["Keys"]]
+    middle = len(keys) // 2
+    requests = []
+    for part in (keys[:middle], keys[middle:]):
+        request: dict[str, Any] = {}
+        for name, key in part:
+            request.setdefault(name, entries[name] | {"Keys": []})["Keys"].append(key)
+        requests.append((call.service, call.operation, call.request | {"RequestItems": request}))
+    return requests
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a BatchGetItem from those to its halves."""
+    names = first["Responses"].keys() | second["Responses"].keys()
+    responses = {
+        name: first["Responses"].get(name, []) + second["Responses"].get(name, []) for name in names
+    }
+    return second | {"Responses": responses}
 
 
 def _table_request(name: str, keys: Sequence[str]) -> dict[str, Any]:
