@@ -66,6 +66,7 @@ RELISTED_CANCELLATION = "delist and relist against cancellation"
 BODIES = "conflicting bodies under one orderId"
 FIFO = "FIFO groups, redelivered"
 DECREMENTS = "atomic against optimistic decrement"
+TOO_MUCH = "decrement of too much against receipt"
 OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
 
@@ -330,6 +331,20 @@ MUTANTS = (
         "if product.locked_by is None:",
         LEASE,
         kind="lost",
+    ),
+    _mutant(
+        "lease acquired whatever the version",
+        *("products/lease.py", 'f"{AS_READ} AND {NO_LIVE_LEASE}"'),
+        'f"#_version >= :version AND #createdAt = :createdAt AND {NO_LIVE_LEASE}"',
+        *(LEASE, SUCCESSOR),
+        kind="late",
+    ),
+    _mutant(
+        "decrement refused while an attempt is in doubt",
+        *("products/decrement.py", "if in_doubt and report.outcomes"),
+        "if False and report.outcomes",
+        TOO_MUCH,
+        kind="late",
     ),
     _mutant(
         "atomic decrement below the threshold",

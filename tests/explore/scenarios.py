@@ -21,6 +21,7 @@ from tests.explore.world import (
 WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
 # The most telling ones, where runs are long: with lanes, and of batches of several commands.
 _TELLING = ("conflict", "lost", "crash", "crash-after")
+_TORN = (*_TELLING, "torn")
 _OF_A_PUBLISHER = ("refused", "throttled", "lost", "crash", "crash-after", "time")
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 # When a hold ended that may expire now.
@@ -969,7 +970,7 @@ def _with_lanes(
     set_up: Callable[[World, int], None],
     *,
     lanes: int = 2,
-    faults: tuple[str, ...] = _TELLING,
+    faults: tuple[str, ...] = _TORN,
     **more: Any,
 ) -> Scenario:
     return Scenario(name, set_up, lanes=lanes, faults=faults, **more)
@@ -1015,7 +1016,7 @@ SCENARIOS = {
             _two_expiries,
             jumps=(4.0,),
             check=_are_over,
-            faults=(*_TELLING, "time"),
+            faults=(*_TELLING, "late", "time", "clocks"),
         ),
         Scenario(
             "fulfilment against cancellation",
@@ -1029,7 +1030,7 @@ SCENARIOS = {
             "commands of one order in one batch",
             _one_batch,
             check=_is_fulfilled,
-            faults=(*_TELLING, "stale"),
+            faults=(*_TELLING, "late", "stale"),
         ),
         Scenario("sweeper against sweeper", _two_sweepers, check=_is_swept),
         Scenario("sweeper against confirmation in time", _sweep_and_confirm, check=_is_paid),
@@ -1048,21 +1049,40 @@ SCENARIOS = {
         ),
         Scenario("announcing stock", _announced_stock, faults=_OF_A_PUBLISHER),
         Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
-        _with_lanes("draw against order by row", _draw_and_row),
+        _with_lanes(
+            "draw against order by row", _draw_and_row, faults=(*_TORN, "late", "clocks")
+        ),
         _with_lanes("last unit to draw", _last_unit_to_draw),
         _with_lanes("two visits that both have the depot", _two_visits, line_works=False),
-        _with_lanes("sale from a lane against recall", _sale_and_recall),
+        _with_lanes(
+            "sale from a lane against recall", _sale_and_recall, faults=(*_TORN, "late", "clocks")
+        ),
         _with_lanes("recall against recall", _two_recalls, switches=2, line_works=False),
-        _with_lanes("recall against fill", _recall_and_fill, switches=2, line_works=False),
+        _with_lanes(
+            "recall against fill",
+            _recall_and_fill,
+            switches=2,
+            line_works=False,
+            faults=(*_TORN, "late"),
+        ),
         _with_lanes(
             "recall of nothing against draw",
             _draw_and_recall_of_nothing,
             switches=2,
             line_works=False,
         ),
-        _with_lanes("last units in a lane", _last_units_in_a_lane, check=_nothing_is_left),
         _with_lanes(
-            "lane taken over against its woken owner", _lane_taken_over, lanes=1, check=_at_once
+            "last units in a lane",
+            _last_units_in_a_lane,
+            check=_nothing_is_left,
+            faults=(*_TORN, "late"),
+        ),
+        _with_lanes(
+            "lane taken over against its woken owner",
+            _lane_taken_over,
+            lanes=1,
+            check=_at_once,
+            faults=(*_TORN, "late", "clocks"),
         ),
         _with_lanes("page emptied and filled again", _page_filled_again, lanes=1),
         _with_lanes("page made again", _page_made_again),
@@ -1077,16 +1097,16 @@ SCENARIOS = {
             _count_and_draw,
             jumps=(4.0,),
             switches=3,
-            faults=(*_TELLING, "time"),
+            faults=(*_TORN, "time"),
         ),
         _with_lanes(
             "count against lane",
             _count_and_lane,
             jumps=(4.0,),
             switches=3,
-            faults=(*_TELLING, "time"),
+            faults=(*_TORN, "time"),
         ),
-        _with_lanes("lease on a row that is lent", _leased_row),
+        _with_lanes("lease on a row that is lent", _leased_row, faults=(*_TORN, "clocks")),
         _with_lanes("delist and relist against fill", _relisted_and_filled),
         _with_lanes("discontinue against lane", _discontinued_in_a_lane, switches=3),
         _with_lanes("loss against lane", _loss_and_lane, switches=3),
