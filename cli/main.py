@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -28,7 +29,12 @@ app.add_typer(this_machine.app)
 
 
 def main() -> None:
-    """Run a command, and print an error that a person can fix without a traceback."""
+    """Run a command, and print an error that a person can fix without a traceback.
+
+    SIGTERM ends it as Ctrl-C does: it tidies up first. In the background, and in what a script starts there, Ctrl-C is
+    ignored (POSIX, Shell Command Language, 2.11): it is for the command in the foreground. That stays so.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except UserError as error:

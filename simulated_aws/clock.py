@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
 
@@ -23,19 +24,21 @@ class VirtualClock(Protocol):
 
 @dataclass
 class ManualClock:
-    """Time that passes only when code sleeps or sets it.
+    """Time that passes only when code sleeps or sets it. Of threads that sleep, one sleeps after the other.
 
     Attributes:
         seconds: Unix seconds.
     """
 
     seconds: float = 1_800_000_000.0
+    _one_at_a_time: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def now(self) -> float:
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
-        self.seconds += max(0.0, seconds)
+        with self._one_at_a_time:
+            self.seconds += max(0.0, seconds)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """DynamoDB in memory: tables, conditional writes, transactions, and the capacity that they consume.
 
-Each call is one atomic step.
+Each call is one atomic step, whichever thread makes it.
 
 It answers requests in their wire format, and raises `ServiceError` with DynamoDB's codes. An unknown parameter raises
 NotImplementedError, so nothing is silently ignored. Throttling and transaction conflicts do not happen here: the caller
@@ -18,6 +18,7 @@ from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from math import ceil
+from threading import Lock
 from typing import Any
 
 from simulated_aws.expressions import (
@@ -227,6 +228,7 @@ class DynamoDB:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._one_at_a_time = Lock()
         self.tables: dict[str, Table] = {}
         self._tokens: dict[str, tuple[float, str]] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -252,7 +254,8 @@ class DynamoDB:
         """
         if operation not in self._operations:
             raise NotImplementedError(f"the simulated DynamoDB has no {operation}")
-        return self._operations[operation](request)
+        with self._one_at_a_time:
+            return self._operations[operation](request)
 
     def touched(
         self, operation: str, request: dict[str, Any]

@@ -1,6 +1,6 @@
 """SQS in memory: visibility, redelivery, dead-letter queues, FIFO groups and deduplication.
 
-Each call is one atomic step.
+Each call is one atomic step, whichever thread makes it.
 
 It answers requests in their wire format (the JSON protocol), and raises `ServiceError` with SQS's codes. Standard
 queues deliver messages in order of arrival, which is one of the orders that SQS may choose.
@@ -14,6 +14,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 from simulated_aws.values import ServiceError
@@ -103,6 +104,7 @@ class Sqs:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._one_at_a_time = Lock()
         self._count = 0
         self.queues: dict[str, Queue] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -138,7 +140,8 @@ class Sqs:
         """
         if operation not in self._operations:
             raise NotImplementedError(f"the simulated SQS has no {operation}")
-        return self._operations[operation](request)
+        with self._one_at_a_time:
+            return self._operations[operation](request)
 
     def _named(self, name: str) -> Queue:
         queue = self.queues.get(name)

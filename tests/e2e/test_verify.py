@@ -22,7 +22,13 @@ from operations.verify.report import Report, State
 from operations.verify.run import PREFIX, Run
 from tests.support.by_hand import add_by_hand
 from tests.support.roles import allow, name_of, permissions
-from tests.support.stack import COMMAND, create, wait_until, wait_until_settled
+from tests.support.stack import (
+    COMMAND,
+    IN_THE_BACKGROUND,
+    create,
+    wait_until,
+    wait_until_settled,
+)
 
 ORDERS = 20
 
@@ -483,11 +489,11 @@ def test_an_alarm_without_its_action_is_seen(run):
         sns.delete_topic(TopicArn=topic)
 
 
-def test_after_ctrl_c_no_product_is_left(aws):
+def test_after_an_interruption_no_product_is_left(aws):
     # It waits for an answer that does not come.
     with disabled(aws, "PlaceOrders", queues.STANDARD):
         started = subprocess.Popen(
-            [COMMAND, "verify", "--only", "leftovers", "--only", "places"],
+            [*IN_THE_BACKGROUND, COMMAND, "verify", "--only", "leftovers", "--only", "places"],
             cwd=ROOT,
             env={**os.environ, "COLUMNS": "200"},
             stdout=subprocess.PIPE,
@@ -496,8 +502,8 @@ def test_after_ctrl_c_no_product_is_left(aws):
         )
         wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total)
         assert len(listed(aws)) == 1
-        started.send_signal(signal.SIGINT)
-        output, errors = started.communicate(timeout=60)
+        started.send_signal(signal.SIGTERM)
+        output, errors = started.communicate(timeout=120)
     assert started.returncode == 130, output + errors
     assert "Interrupted" in errors
     assert "left-overs" in output

@@ -15,7 +15,7 @@ from operations.announce import announce, rows_of
 from operations.errors import UserError
 from operations.follow import listening
 from tests.support.messages import order_body
-from tests.support.stack import COMMAND, cli, create, wait_until
+from tests.support.stack import COMMAND, IN_THE_BACKGROUND, cli, create, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def next_of(follower, subject, count=1):
 def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     with subprocess.Popen(
-        [COMMAND, "follow", "--json", "--seconds", "100"],
+        [*IN_THE_BACKGROUND, COMMAND, "follow", "--json", "--seconds", "600"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,8 +84,8 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         assert " events announced." in cli("announce", "--since", since, "--send").stdout
         again = next_of(follower, new_id)
         assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
-        follower.send_signal(signal.SIGINT)
-        assert follower.wait(30) == 0
+        follower.send_signal(signal.SIGTERM)
+        assert follower.wait(60) == 0
     events, bus = boto3.client("events"), aws.outputs["EventBusName"]
     rules = events.list_rules(EventBusName=bus)["Rules"]
     assert [rule["Name"] for rule in rules if "-follow-" in rule["Name"]] == []

@@ -14,7 +14,7 @@ from operations.audit import read_books
 from operations.catalogue_file import CatalogueFile, Line, read_catalogue
 from operations.load import Done, Load
 from tests.support.parallel import in_threads
-from tests.support.stack import COMMAND, cli
+from tests.support.stack import COMMAND, IN_THE_BACKGROUND, cli
 
 COUNT = 240
 
@@ -42,12 +42,10 @@ def catalogue(tmp_path):
 def interrupt(shop, path, by, after):
     """Load slowly, and send a signal once so many products are there. Returns the exit status."""
     process = subprocess.Popen(
-        [COMMAND, "load", str(path), "--rate", "40"],
+        [*IN_THE_BACKGROUND, COMMAND, "load", str(path), "--rate", "40"],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # A shell that runs the tests in the background has switched Ctrl-C off for their children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     while shop.product(f"load-{after:04}") is None:
         assert process.poll() is None, "it was through before it was interrupted"
@@ -57,7 +55,7 @@ def interrupt(shop, path, by, after):
 
 
 def test_a_load_that_is_interrupted_twice_is_complete_and_exact(shop, catalogue):
-    assert interrupt(shop, catalogue, signal.SIGINT, 20) == 130
+    assert interrupt(shop, catalogue, signal.SIGTERM, 20) == 130
     assert interrupt(shop, catalogue, signal.SIGKILL, 110) == -signal.SIGKILL
     assert shop.product(f"load-{COUNT - 1:04}") is None
     done = cli("load", str(catalogue))

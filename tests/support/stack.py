@@ -20,6 +20,9 @@ QUIET_SECONDS = 90
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
+IN_THE_BACKGROUND = ("sh", "-c", """trap '' INT; exec "$0" "$@" """)
+"""Starts a command as a shell's `&` does: with SIGINT ignored."""
+
 
 def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command line on the tests' embedded AWS."""

@@ -1,6 +1,7 @@
 """The audit reads a product and what happened to it up to that version, and nothing later."""
 
 from dataclasses import replace
+from threading import RLock
 
 import boto3
 import pytest
@@ -129,6 +130,8 @@ class Shop:
 
     def __init__(self, memory):
         self.answer_quietly = memory.answer
+        # The audit reads in several threads. What happens meanwhile comes from the thread of a request.
+        self.lock, self.within = RLock(), False
         self.busy = False
         self.meanwhile = lambda operation, tables: None
         self.operations, self.inconsistent = set(), []
@@ -139,6 +142,12 @@ class Shop:
             create_table(self.client, table, table.value)
 
     def answer(self, service, operation, request):
+        with self.lock:
+            if self.within:
+                return self.answer_quietly(service, operation, request)
+            return self.answer_and_go_on(service, operation, request)
+
+    def answer_and_go_on(self, service, operation, request):
         asked = request.get("RequestItems", {request.get("TableName"): request})
         self.operations.add(operation)
         if operation == "TransactGetItems":
@@ -148,8 +157,11 @@ class Shop:
         elif not all(entry.get("ConsistentRead") for entry in asked.values()):
             self.inconsistent.append(operation)
         found = self.answer_quietly(service, operation, request)
-        with answered_by(self.answer_quietly):
+        self.within = True
+        try:
             self.meanwhile(operation, set(asked))
+        finally:
+            self.within = False
         return found
 
     def put(self, table, *rows):

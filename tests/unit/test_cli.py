@@ -7,6 +7,9 @@ import itertools
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +25,7 @@ from operations.orders_file import count_orders, read_baskets, read_orders
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
 from tests.support.messages import order_body
+from tests.support.stack import IN_THE_BACKGROUND
 
 RUNNER = CliRunner()
 
@@ -312,3 +316,28 @@ def test_the_known_causes_are_those_of_the_reference():
 )
 def test_what_a_good_answer_is(answer, good):
     assert invoke.is_good(answer) is good
+
+
+A_LONG_COMMAND = """
+import signal, time
+from cli import main
+
+def app():
+    try:
+        print(signal.getsignal(signal.SIGINT).name, flush=True)
+        time.sleep(600)
+    except KeyboardInterrupt:
+        print("tidied up")
+
+main.app = app
+main.main()
+"""
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does_and_in_the_background_ctrl_c_is_ignored():
+    begin = [*IN_THE_BACKGROUND, sys.executable, "-c", A_LONG_COMMAND]
+    with subprocess.Popen(begin, cwd=ROOT, stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout.readline() == "SIG_IGN\n"
+        command.send_signal(signal.SIGTERM)
+        assert command.stdout.read() == "tidied up\n"
+    assert command.returncode == 0

@@ -1,5 +1,6 @@
 """The simulated AWS, where the embedded AWS cannot be compared: capacity, time, faults."""
 
+import sys
 import time
 
 import boto3
@@ -10,6 +11,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from inventory_orders.store.rows import Table
 from local.invoke import create_table
 from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
+from tests.support.parallel import in_threads
 
 
 @pytest.fixture
@@ -333,3 +335,41 @@ def test_virtual_time_replaces_the_clock_of_the_process_and_restores_it(clock):
         assert time.monotonic() - start == 1000
         assert time.time() == clock.seconds == time.perf_counter()
     assert time.time is before
+
+
+@pytest.fixture
+def threads_that_take_turns_often():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("threads_that_take_turns_often")
+def test_each_call_is_one_step_whichever_thread_makes_it(aws, clock):
+    url = aws.sqs.create("Q").url
+    times, threads = 60, 4
+
+    def call(thread):
+        received = 0
+        for n in range(times):
+            put(aws, f"{thread}-{n}")
+            aws.dynamodb.answer("Scan", {"TableName": "T"})
+            add = {"UpdateExpression": "ADD n :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
+            aws.dynamodb.answer("UpdateItem", {"TableName": "T", "Key": {"p": {"S": "sum"}}, **add})
+            aws.sqs.answer("SendMessage", {"QueueUrl": url, "MessageBody": "b"})
+            received += len(aws.sqs.answer("ReceiveMessage", {"QueueUrl": url}).get("Messages", ()))
+            for _ in range(50):
+                clock.sleep(0.5)
+        return received
+
+    before = clock.now()
+    received = in_threads(call, threads)
+    table = aws.dynamodb.tables["T"]
+    assert table.items["sum",]["n"] == {"N": str(times * threads)}
+    assert len(table.items) == times * threads + 1
+    sent = aws.sqs.queues["Q"].messages
+    assert len({message.message_id for message in sent}) == times * threads
+    # A message that has been hidden for 30 seconds comes again.
+    assert sum(received) == sum(message.receive_count for message in sent) == times * threads
+    assert clock.now() - before == 25 * times * threads
