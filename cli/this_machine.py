@@ -97,7 +97,8 @@ def down(
     kept = emulator.is_kept()
     if emulator.running() is not None:
         screen.print("Stopping the embedded AWS")
-    was_running = stack.down(keep=keep)
+    with screen.status("") as spinner:
+        was_running = stack.down(keep=keep, report=spinner.update)
     if not was_running:
         forgotten = kept and not keep
         screen.print(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 import socket
 import sys
 import time
 import urllib.error
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from local import ROOT, STATE
 from local.endpoint import environment_without_aws, opener_of
@@ -30,11 +34,14 @@ _DATA = _FOLDER / "data"
 _KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
-_START_SECONDS = 30
+# Long enough beside whatever keeps the machine busy: if it ends, or refuses a connection, nobody waits.
+_START_SECONDS = 120
 # Another program can take a free port before it does, and of two that start at once one fails to get port 443.
 _ATTEMPTS = 3
-# It keeps nothing, so it need not end by itself: it would wait for its clients to hang up.
+# If it keeps nothing, it need not end by itself: it would wait for its clients to hang up.
 _STOP_SECONDS = 1
+_KEEP_SECONDS = 600
+_NOT_KEPT = re.compile(r" ERROR \[\w+\] (.*persist.*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class Emulator(Server):
 def running() -> Emulator | None:
     """Find the running embedded AWS of this checkout; None if there is none."""
     emulator = Emulator.read(_STATE_FILE)
-    if emulator is None or not emulator.is_alive() or not _is_ready(emulator):
+    if emulator is None or not emulator.is_alive() or not _is_ready(emulator, _START_SECONDS):
         return None
     return emulator
 
@@ -78,7 +85,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         enforce_iam: Let functions do only what their roles allow, as on AWS. It then keeps no data.
 
     Raises:
-        UserError: It does not start, or the kept data needs a port that is taken.
+        UserError: It does not start, the kept data needs a port that is taken, or is damaged.
     """
     install()
     _clean()
@@ -107,11 +114,17 @@ def start(*, enforce_iam: bool = False) -> Emulator:
     ) is None:
         last = tail(_LOG)
         if attempts == _ATTEMPTS or "already in use" not in last:
-            stop(keep=is_kept())
+            _clean()
             raise UserError(f"the embedded AWS did not start; its last lines:\n\n{last}")
         attempts += 1
-    # If it ends without notice, what it wrote last is not what it held.
+    if kept and (refused := _NOT_KEPT.search(_LOG.read_text("utf-8", "replace"))):
+        emulator.stop(0)
+        _clean()
+        raise _unusable(refused[1])
+    # If it ends without notice, what it wrote last is not what it held. What it writes next is not mixed with it.
     _KEPT.unlink(missing_ok=True)
+    for path in _DATA.glob("*.json"):
+        path.unlink()
     return emulator
 
 
@@ -128,36 +141,140 @@ def _try_to_start(
     emulator = replace(Emulator.of_process(process.pid, port), enforces_iam=enforce_iam)
     emulator.write(_STATE_FILE)
     give_up_at = time.monotonic() + _START_SECONDS
-    while not _is_ready(emulator):
+    while not _is_ready(emulator, seconds=2):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            emulator.stop(_STOP_SECONDS)
+            # At once: it must not write over what was kept.
+            emulator.stop(0)
             return None
         time.sleep(0.05)
     return emulator
 
 
-def stop(*, keep: bool = False) -> bool:
+def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) -> bool:
     """Stop the embedded AWS of this checkout and its workers. Returns whether it was running.
 
     Args:
         keep: Keep its data for the next start; otherwise all data is forgotten, that of an earlier stop too.
+        report: Called with what it is doing.
 
     Raises:
-        UserError: It was to keep its data, and has not written it.
+        UserError: It was to keep its data, and has not written all of it. All of it is forgotten.
     """
     emulator = Emulator.read(_STATE_FILE)
     was_running = emulator is not None and emulator.is_alive()
+    missing: list[str] = []
     if emulator is not None and was_running:
-        began = time.time()
-        emulator.stop(_STOP_SECONDS)
-        if keep and any(f.stat().st_mtime >= began - 1 for f in _DATA.glob("*.json")):
-            _KEPT.write_text(json.dumps({"port": emulator.port}), "utf-8")
+        if keep:
+            missing = _stop_and_keep(emulator, report)
+        else:
+            emulator.stop(_STOP_SECONDS)
+    # Each worker has left the code of its function there: thousands of files.
+    report("Removing its temporary files")
     _clean()
-    if not keep or (was_running and not is_kept()):
+    if missing or not keep:
         forget()
-    if keep and was_running and not is_kept():
-        raise UserError("it has stopped, but its data could not be kept: it has not written it")
+    if missing:
+        raise UserError(
+            f"it has stopped, but its data could not be kept, and is forgotten: {'; '.join(missing)}. Its log is {_LOG}"
+        )
     return was_running
+
+
+def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[str]:
+    """Stop it when it has written what it holds. Returns what is missing of that."""
+    # Functions that went on would change what is counted, and what it is writing.
+    emulator.freeze_children()
+    try:
+        held = _held(emulator)
+    except OSError as error:
+        emulator.stop(_STOP_SECONDS)
+        return [f"it does not say what it holds ({error})"]
+    began = time.monotonic()
+
+    def waiting() -> None:
+        size = sum(path.stat().st_size for path in _DATA.glob("*.json"))
+        report(f"Writing what it holds: {time.monotonic() - began:.0f} s, {size / 1e6:.1f} MB")
+
+    if not emulator.stop(_KEEP_SECONDS, freeze=True, while_waiting=waiting):
+        return [f"it has not written it in {_KEEP_SECONDS} s"]
+    errors = _NOT_KEPT.findall(_LOG.read_text("utf-8", "replace"))
+    written = _written()
+    missing = [
+        f"{written.get(name, 0):,} of {count:,} {name} were written"
+        for name, count in held.items()
+        if written.get(name, 0) < count
+    ]
+    if not errors and not missing:
+        _forget_stream_positions()
+        _KEPT.write_text(json.dumps({"port": emulator.port, "files": _files()}), "utf-8")
+    return errors + missing
+
+
+def _held(emulator: Emulator) -> dict[str, int]:
+    """Count what it holds: the items of each table, and the messages of all queues."""
+
+    def ask(target: str, **parameters: Any) -> Any:
+        headers = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.0"}
+        body = json.dumps(parameters).encode()
+        request = urllib.request.Request(emulator.endpoint, body, headers)  # noqa: S310 - on this machine
+        with opener_of(emulator.endpoint).open(request, timeout=_START_SECONDS) as answer:
+            return json.load(answer)
+
+    dynamodb, sqs = "DynamoDB_20120810", "AmazonSQS"
+    held = {
+        _items_of(name): ask(f"{dynamodb}.DescribeTable", TableName=name)["Table"]["ItemCount"]
+        for name in ask(f"{dynamodb}.ListTables")["TableNames"]
+    }
+    queues = [
+        ask(f"{sqs}.GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        for url in ask(f"{sqs}.ListQueues").get("QueueUrls", ())
+    ]
+    depths = ("", "NotVisible", "Delayed")
+    held[_MESSAGES] = sum(
+        int(queue[f"ApproximateNumberOfMessages{depth}"]) for queue in queues for depth in depths
+    )
+    return held
+
+
+def _written() -> dict[str, int]:
+    """Count what it has written, as `_held` does."""
+
+    def entries(service: str, part: str) -> dict[str, Any]:
+        path = _DATA / f"{service}.json"
+        if not path.is_file():
+            return {}
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))["payload"][part]["data"]
+        return found
+
+    written = {
+        # A key is the account, the region and the name. Items are by partition key, and then by sort key.
+        _items_of(ast.literal_eval(key.split("\0")[2])): sum(map(len, table["items"].values()))
+        for key, table in entries("dynamodb", "tables").items()
+    }
+    queues = entries("sqs", "queues").values()
+    return {**written, _MESSAGES: sum(len(queue["messages"]) for queue in queues)}
+
+
+_MESSAGES = "messages"
+
+
+def _items_of(table: str) -> str:
+    return f"items of {table}"
+
+
+def _forget_stream_positions() -> None:
+    """Let functions read streams from the start: it keeps how far they have come, but no streams, which begin anew."""
+    path = _DATA / "lambda.json"
+    if path.is_file():
+        state = json.loads(path.read_text("utf-8"))
+        state["payload"]["dynamodb_stream_positions"] = {}
+        path.write_text(json.dumps(state), "utf-8")
+
+
+def _files() -> dict[str, int]:
+    """Bytes of each file that it has written."""
+    files = (path for path in _DATA.rglob("*") if path.is_file())
+    return {str(path.relative_to(_DATA)): path.stat().st_size for path in files}
 
 
 def is_kept() -> bool:
@@ -224,11 +341,26 @@ def _clean() -> None:
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 
+def _unusable(why: str) -> UserError:
+    return UserError(f"the kept data cannot be used ({why}); forget it with `make down`")
+
+
 def _kept_port() -> int | None:
+    """The port that the kept data needs; None if nothing is kept.
+
+    Raises:
+        UserError: Another program uses it, or the data is not what was kept.
+    """
     if not is_kept():
         forget()
         return None
-    port: int = json.loads(_KEPT.read_text("utf-8"))["port"]
+    try:
+        kept = json.loads(_KEPT.read_text("utf-8"))
+        port, files = int(kept["port"]), kept["files"]
+    except (ValueError, TypeError, KeyError):
+        raise _unusable(f"{_KEPT} is damaged") from None
+    if changed := sorted(name for name, _ in files.items() ^ _files().items()):
+        raise _unusable(f"{changed[0]} is not as it was written")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -241,10 +373,10 @@ def _kept_port() -> int | None:
     return port
 
 
-def _is_ready(emulator: Emulator) -> bool:
+def _is_ready(emulator: Emulator, seconds: float) -> bool:
     try:
         address = f"{emulator.endpoint}/_ministack/ready"
-        with opener_of(emulator.endpoint).open(address, timeout=2) as answer:
+        with opener_of(emulator.endpoint).open(address, timeout=seconds) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

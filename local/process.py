@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -64,30 +66,72 @@ class Server:
         """Whether the process is still running, and is the same one."""
         try:
             process = psutil.Process(self.pid)
-            return (
-                process.create_time() == self.started
-                and process.is_running()
-                and process.status() != psutil.STATUS_ZOMBIE
-            )
+            return process.create_time() == self.started and not _has_ended(process)
         except psutil.NoSuchProcess:
             return False
 
-    def stop(self, seconds: float) -> None:
-        """End the process and its children: terminate first, and kill those that remain after some seconds."""
+    def freeze_children(self) -> set[psutil.Process]:
+        """Suspend all children, until `stop` kills them. Returns them."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return _children_of(psutil.Process(self.pid), freeze=True)
+        return set()
+
+    def stop(
+        self,
+        seconds: float,
+        *,
+        freeze: bool = False,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """End the process: terminate it, kill it if it remains after some seconds, and kill its children.
+
+        Args:
+            seconds: How long it may take to end. With 0 it is killed at once.
+            freeze: Suspend its children first, so that they do nothing while it ends.
+            while_waiting: Called several times a second.
+
+        Returns:
+            Whether it ended without being killed.
+        """
         try:
             process = psutil.Process(self.pid)
-            family = [process, *process.children(recursive=True)]
-            process.terminate()
         except psutil.NoSuchProcess:
-            return
-        _, left = psutil.wait_procs(family, timeout=seconds)
-        if process in left:
-            # It may have started more meanwhile.
-            left = list({*left, *process.children(recursive=True)})
-        for survivor in left:
-            survivor.kill()
-        psutil.wait_procs(left, timeout=seconds)
-        _STARTED[:] = [started for started in _STARTED if started.poll() is None]
+            return True
+        children = _children_of(process, freeze=freeze)
+        give_up_at = time.monotonic() + seconds
+        try:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                (process.terminate if seconds else process.kill)()
+            while not (ended := _has_ended(process)) and time.monotonic() < give_up_at:
+                while_waiting()
+                time.sleep(0.05)
+                children |= _children_of(process, freeze=freeze)
+        finally:
+            family = [process, *children]
+            for survivor in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    survivor.kill()
+            # Its ports are free when the last of its threads has ended. If nobody reaps it, it is never gone.
+            psutil.wait_procs(family, timeout=1)
+            _STARTED[:] = [started for started in _STARTED if started.poll() is None]
+        return ended
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _children_of(process: psutil.Process, *, freeze: bool) -> set[psutil.Process]:
+    found: set[psutil.Process] = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        found = set(process.children(recursive=True))
+    for child in found if freeze else ():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.suspend()
+    return found
 
 
 def free_port() -> int:

@@ -61,17 +61,18 @@ def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
         return found
 
 
-def down(*, keep: bool = False) -> bool:
+def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:
     """Stop the embedded AWS and the dashboard. Returns whether the embedded AWS was running.
 
     Args:
         keep: Keep the data of the embedded AWS for the next `up`; otherwise it is forgotten.
+        report: Called with what it is doing.
     """
     with emulator.exclusive():
         background.stop()
         if not keep:
             _DEPLOYMENT.unlink(missing_ok=True)
-        return emulator.stop(keep=keep)
+        return emulator.stop(keep=keep, report=report)
 
 
 def _deploy(target: Emulator, report: Report, *, first: bool) -> None:

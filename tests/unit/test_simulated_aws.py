@@ -355,7 +355,10 @@ def test_each_call_is_one_step_whichever_thread_makes_it(aws, clock):
         for n in range(times):
             put(aws, f"{thread}-{n}")
             aws.dynamodb.answer("Scan", {"TableName": "T"})
-            add = {"UpdateExpression": "ADD n :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
+            add = {
+                "UpdateExpression": "ADD n :one",
+                "ExpressionAttributeValues": {":one": {"N": "1"}},
+            }
             aws.dynamodb.answer("UpdateItem", {"TableName": "T", "Key": {"p": {"S": "sum"}}, **add})
             aws.sqs.answer("SendMessage", {"QueueUrl": url, "MessageBody": "b"})
             received += len(aws.sqs.answer("ReceiveMessage", {"QueueUrl": url}).get("Messages", ()))
