@@ -186,7 +186,7 @@ def _interpreter(runtime: str) -> _Interpreter | None:
     minor = runtime.removeprefix("python")
     folders = [Path(folder) for folder in os.get_exec_path()]
     # pyenv does not put inactive versions on the PATH.
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    pyenv = Path(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
     folders += sorted(pyenv.glob(f"versions/{minor}*/bin"))
     for candidate in (Path(sys.executable), *(folder / runtime for folder in folders)):
         version = _version(str(candidate)) if candidate.is_file() else None

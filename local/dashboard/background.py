@@ -12,7 +12,8 @@ from operations.errors import UserError
 
 _NOTE = STATE / "dashboard.json"
 _LOG = LOGS / "dashboard.log"
-_START_SECONDS = 20
+# Long enough beside whatever keeps the machine busy: if it ends, nobody waits.
+_START_SECONDS = 120
 _STOP_SECONDS = 5
 
 

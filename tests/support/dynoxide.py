@@ -15,7 +15,7 @@ from local.process import LOGS, Server, free_port, start_server, tail
 PACKAGE = "@dynoxide/linux-x64"
 MISSING = f"npm's {PACKAGE} is not installed: it is for Linux on x64 only"
 _BINARY = ROOT / "node_modules" / PACKAGE / "dynoxide"
-_START_SECONDS = 10
+_START_SECONDS = 60
 # It keeps nothing.
 _STOP_SECONDS = 1
 

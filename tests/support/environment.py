@@ -1,6 +1,7 @@
 """The environment of all tests, set when this is imported: before anything of ours is.
 
-Tests never use a real account, because AWS settings of the caller are dropped. Each process that runs tests has its own
+Tests never use a real account, because AWS settings of the caller are dropped, and so is what changes where requests
+go, what is logged, and how wide and colourful output is. Each process that runs tests has its own
 embedded AWS, separate from the developer's.
 """
 
@@ -11,8 +12,12 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 _PROCESS = os.environ.get("PYTEST_XDIST_WORKER", "alone")
 os.environ["INVENTORY_ORDERS_STATE"] = str(_ROOT / ".local" / "test" / _PROCESS)
-for name in [name for name in os.environ if name.startswith("AWS_")]:
-    del os.environ[name]
+_DROPPED = ("AWS_", "POWERTOOLS_")
+_DROPPED_TOO = {"LOG_LEVEL", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "LINES"}
+_PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+for name in list(os.environ):
+    if name.startswith(_DROPPED) or name in _DROPPED_TOO or name.upper() in _PROXIES:
+        del os.environ[name]
 os.environ.update(
     AWS_ACCESS_KEY_ID="test",
     AWS_SECRET_ACCESS_KEY="test",
@@ -20,5 +25,6 @@ os.environ.update(
     AWS_CONFIG_FILE=os.devnull,
     AWS_SHARED_CREDENTIALS_FILE=os.devnull,
     AWS_EC2_METADATA_DISABLED="true",
+    COLUMNS="80",
     POWERTOOLS_SERVICE_NAME="inventory-orders-test",
 )

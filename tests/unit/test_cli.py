@@ -334,7 +334,7 @@ main.main()
 """
 
 
-def test_sigterm_ends_a_command_as_ctrl_c_does_and_in_the_background_ctrl_c_is_ignored():
+def test_sigterm_ends_a_command_like_ctrl_c_also_where_ctrl_c_is_ignored():
     begin = [*IN_THE_BACKGROUND, sys.executable, "-c", A_LONG_COMMAND]
     with subprocess.Popen(begin, cwd=ROOT, stdout=subprocess.PIPE, text=True) as command:
         assert command.stdout.readline() == "SIG_IGN\n"

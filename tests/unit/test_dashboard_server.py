@@ -90,7 +90,7 @@ def port(tried):
 
 
 def send(port, method, path, body=None, **headers):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as to:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as to:
         to.request(method, path, body, {name.replace("_", "-"): headers[name] for name in headers})
         answer = to.getresponse()
         return answer.status, answer.read().decode()
@@ -223,7 +223,7 @@ def bus(monkeypatch):
 @contextmanager
 def stream(port):
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as to,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as to,
         to.makefile("r") as lines,
     ):
         to.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -245,7 +245,7 @@ def test_events_are_sent_as_they_happen_until_the_page_goes_away(bus, port):
         assert json.loads(next(lines).removeprefix("data: ")) == event
         until(lines, "event: beat")
         assert not bus.ended.is_set()
-    assert bus.ended.wait(10), "the queue and the rule are removed"
+    assert bus.ended.wait(60), "the queue and the rule are removed"
 
 
 def test_when_the_server_ends_nobody_listens_any_more(bus, tried, port):

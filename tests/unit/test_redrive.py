@@ -25,7 +25,7 @@ class EmptyQueues:
 
     def __init__(self):
         self.waited = []
-        self._all = threading.Barrier(len(DEAD_LETTERS), timeout=10)
+        self._all = threading.Barrier(len(DEAD_LETTERS), timeout=60)
 
     def receive_message(self, **request):
         self.waited.append((request["QueueUrl"], request.get("WaitTimeSeconds", 0)))
