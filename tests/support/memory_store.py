@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from threading import RLock
 from typing import Any, cast
 
 from inventory_orders.clock import Deadline
@@ -74,7 +75,7 @@ class Fault:
 
 
 class MemoryStore:
-    """Replaces `Store`: the same methods on dictionaries."""
+    """Replaces `Store`: the same methods on dictionaries. Engines may read and write in several threads."""
 
     def __init__(self, clock: FakeClock, *products: Product) -> None:
         self.clock = clock
@@ -92,8 +93,13 @@ class MemoryStore:
         self.release_errors: deque[Exception] = deque()
         self.claim_faults: deque[Fault] = deque()
         self._done: set[str] = set()
+        self._one_at_a_time = RLock()
 
     def read(self, keys: Any, *, records_too: bool = False) -> Snapshot:
+        with self._one_at_a_time:
+            return self._read(keys, records_too=records_too)
+
+    def _read(self, keys: Any, *, records_too: bool) -> Snapshot:
         self.reads.append(list(keys))
         if self.read_errors:
             raise self.read_errors.popleft()
@@ -158,7 +164,10 @@ class MemoryStore:
         return rows + records
 
     def write(self, actions: list[Action], token: str) -> None:
-        transaction, claims = cast(Any, actions[0].request)
+        with self._one_at_a_time:
+            self._write(*cast(Any, actions[0].request), token)
+
+    def _write(self, transaction: Transaction, claims: dict[str, ClaimUse], token: str) -> None:
         self.writes.append((transaction, token))
         fault = self.faults.popleft() if self.faults else Fault()
         fault.rival(self)
