@@ -841,7 +841,7 @@ def diff(stage: _Stage) -> None:
 def deploy(stage: _Stage) -> None:
     """Deploy the stack to the AWS account of your environment.
 
-    First looks whether the account has room for the settings in cdk.json.
+    First looks whether the account has room for the settings in cdk.json, and whether a first deployment has failed.
     """
     account = _announced("deploy", stage)
     settings = _settings(stage)
@@ -850,6 +850,9 @@ def deploy(stage: _Stage) -> None:
     notes = (
         preflight.check_warm_throughput(account, settings.stack_name, warm),
         preflight.check_concurrency(account, concurrency),
+        preflight.release_failed_creation(account, settings.stack_name)
+        if settings.is_production
+        else None,
     )
     for note in filter(None, notes):
         aside.print(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-from aws_cdk import ArnFormat, RemovalPolicy, Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.removal import kept_in_production
 from infra.settings import Jwt, Settings
 
 ROUTES = (
@@ -49,7 +50,7 @@ class Api(Construct):
         scope: Construct,
         construct_id: str,
         settings: Settings,
-        function: lambda_.Function,
+        live: lambda_.Alias,
         log_retention: logs.RetentionDays,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -67,10 +68,10 @@ class Api(Construct):
             "Integration",
             api_id=self.http_api.ref,
             integration_type="AWS_PROXY",
-            integration_uri=function.function_arn,
+            integration_uri=live.function_arn,
             payload_format_version="2.0",
         )
-        function.add_permission(
+        live.add_permission(
             "HttpApi",
             principal=iam.ServicePrincipal("apigateway.amazonaws.com"),
             source_arn=Stack.of(self).format_arn(
@@ -97,9 +98,7 @@ class Api(Construct):
             self,
             "AccessLog",
             retention=log_retention,
-            removal_policy=(
-                RemovalPolicy.RETAIN if settings.is_production else RemovalPolicy.DESTROY
-            ),
+            removal_policy=kept_in_production(settings),
         )
         apigatewayv2.CfnStage(
             self,

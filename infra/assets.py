@@ -5,7 +5,7 @@ and hashed requirements. All of it is pure Python, so one asset serves every arc
 
 The CDK sets the date of every file in an asset to 1980. That makes ordinary bytecode stale, so Python would compile
 everything at every cold start. Therefore the bytecode is compiled here, by an interpreter of the runtime's version and
-with `unchecked-hash`, which ignores dates. If there is no such interpreter, the asset holds source only.
+with `unchecked-hash`, which ignores dates. If there is no such interpreter, the asset holds source only, and says so.
 """
 
 from __future__ import annotations
@@ -38,10 +38,17 @@ class AssetError(Exception):
 
 @dataclass(frozen=True)
 class Asset:
-    """A folder to deploy, and the digest of everything that it is built from."""
+    """A folder to deploy.
+
+    Attributes:
+        path: The folder.
+        digest: Of everything that it is built from.
+        compiled: Whether it holds bytecode.
+    """
 
     path: Path
     digest: str
+    compiled: bool
 
 
 def layer(runtime: str) -> Asset:
@@ -113,15 +120,17 @@ def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
     """Build an asset from files by their place in it, unless it exists already.
 
     The digest is that of all that decides the result: every file's place and bytes, this module, which sets the modes,
-    and the interpreter that compiles. Owners, dates, modes and links of the sources do not.
+    and whether it is compiled. Owners, dates, modes and links of the sources do not, nor does the compiler's patch
+    version: all of a minor version read the same bytecode, so two machines that compile never redeploy over each other.
     """
     interpreter = _interpreter(runtime)
-    compiler = interpreter.version if interpreter else "none"
-    digest = hashlib.sha256(Path(__file__).read_bytes() + f"{runtime}\0{compiler}\0".encode())
+    compiled = "compiled" if interpreter else "source only"
+    digest = hashlib.sha256(Path(__file__).read_bytes() + f"{runtime}\0{compiled}\0".encode())
     for place in sorted(files):
         content = hashlib.sha256(files[place].read_bytes()).hexdigest()
         digest.update(f"{place}\0{content}\0".encode())
-    asset = Asset(_BUILD / f"{name}-{digest.hexdigest()[:16]}", digest.hexdigest())
+    hexadecimal = digest.hexdigest()
+    asset = Asset(_BUILD / f"{name}-{hexadecimal[:16]}", hexadecimal, interpreter is not None)
     if asset.path.is_dir():
         os.utime(asset.path)
         return asset
@@ -135,7 +144,7 @@ def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, destination)
         if interpreter:
-            _compile(interpreter.path, target)
+            _compile(interpreter, target)
         _make_readable(target)
         try:
             target.rename(asset.path)
@@ -172,16 +181,8 @@ def _compile(interpreter: str, folder: Path) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Interpreter:
-    """A Python that runs, and its exact version, such as `3.13.1`."""
-
-    path: str
-    version: str
-
-
 @functools.cache
-def _interpreter(runtime: str) -> _Interpreter | None:
+def _interpreter(runtime: str) -> str | None:
     """Find an interpreter of the runtime's version; None if there is none."""
     minor = runtime.removeprefix("python")
     folders = [Path(folder) for folder in os.get_exec_path()]
@@ -192,7 +193,7 @@ def _interpreter(runtime: str) -> _Interpreter | None:
         version = _version(str(candidate)) if candidate.is_file() else None
         # Not a preview of the runtime's version, whose bytecode may be another one.
         if version and re.fullmatch(rf"{re.escape(minor)}\.\d+", version):
-            return _Interpreter(str(candidate), version)
+            return str(candidate)
     return None
 
 

@@ -31,6 +31,7 @@ class Events(Construct):
     def announce(
         self,
         function: lambda_.Function,
+        live: lambda_.Alias,
         undeliverable: sqs.Queue,
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
@@ -39,6 +40,7 @@ class Events(Construct):
 
         Args:
             function: It raises until it has published all of a batch, or parked it in `undeliverable`.
+            live: The alias of the function that the streams invoke.
             undeliverable: Takes what can never be published.
             orders: Each change is announced, if it is news.
             products: Only a change of status is.
@@ -49,8 +51,8 @@ class Events(Construct):
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
         function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)
         mappings = [
-            self._listen(function, undeliverable, orders, None),
-            self._listen(function, undeliverable, products, _CHANGES_OF_STATUS),
+            self._listen(function, live, undeliverable, orders, None),
+            self._listen(function, live, undeliverable, products, _CHANGES_OF_STATUS),
         ]
         for action, resource in (
             ("events:PutEvents", self.bus.event_bus_arn),
@@ -64,12 +66,15 @@ class Events(Construct):
     def _listen(
         self,
         function: lambda_.Function,
+        live: lambda_.Alias,
         undeliverable: sqs.Queue,
         table: dynamodb.TableV2,
         filters: list[Mapping[str, object]] | None,
     ) -> lambda_.EventSourceMapping:
-        mapping = function.add_event_source_mapping(
+        mapping = lambda_.EventSourceMapping(
+            function,
             f"DynamoDBEventSource:{Names.node_unique_id(table.node)}",
+            target=live,
             event_source_arn=table.table_stream_arn,
             # LATEST can miss changes while the mapping is created or updated.
             # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from aws_cdk import Aws, Duration, Names, RemovalPolicy
+from aws_cdk import Annotations, Aws, Duration, Names, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -17,12 +17,20 @@ from constructs import Construct
 from infra import assets
 from infra.events import Events
 from infra.queues import QueuePair, Queues
+from infra.removal import kept_in_production
 from infra.settings import Settings
 from infra.tables import Tables
 
+LIVE = "live"
+"""Alias of the version that callers reach. A deployment moves it once code, layer and settings of a version are ready."""
+
 
 class Functions(Construct):
-    """One function for each folder in functions/, each with its own role and log group."""
+    """One function for each folder in functions/, each with its own role, log group and alias.
+
+    Attributes:
+        live: The aliases by the functions' construct ids. Queues, streams, the schedule and the API call these.
+    """
 
     def __init__(
         self,
@@ -36,6 +44,7 @@ class Functions(Construct):
         super().__init__(scope, construct_id)
         self._settings = settings
         self._tables = tables
+        self.live: dict[str, lambda_.Alias] = {}
         self._runtime = lambda_.Runtime(settings.runtime, lambda_.RuntimeFamily.PYTHON)
         self._architecture = (
             lambda_.Architecture.ARM_64
@@ -51,6 +60,13 @@ class Functions(Construct):
             compatible_runtimes=[self._runtime],
             compatible_architectures=[lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64],
         )
+        if not layer.compiled:
+            Annotations.of(self._layer).add_warning_v2(
+                "inventory-orders:notCompiled",
+                f"this machine has no {settings.runtime}, so the code is deployed without bytecode: every cold start "
+                f"compiles it, which about doubles the time for imports. Install {settings.runtime} (it may be on the "
+                "PATH, or in pyenv) wherever you deploy from: a machine that has it deploys all functions again",
+            )
         self.place_orders = self._function(
             "place_orders",
             "PlaceOrders",
@@ -153,7 +169,7 @@ class Functions(Construct):
         self._allow(self.sweep, tables.allotments, _USE_LANES)
         for function in (self.change_orders, self.sweep):
             function.add_environment("HOLD_GRACE_SECONDS", str(settings.hold_grace_seconds))
-        self.sweep_schedule = self._every_minute(self.sweep, "Sweep", {"action": "sweep"})
+        self.sweep_schedule = self._every_minute("Sweep", {"action": "sweep"})
 
         self.api = self._api(queues) if settings.api else None
 
@@ -161,7 +177,11 @@ class Functions(Construct):
             "publish_events", "PublishEvents", "Announces what became of orders and products", {}
         )
         mappings = events.announce(
-            self.publish_events, queues.undeliverable_events, tables.orders, tables.products
+            self.publish_events,
+            self.live["PublishEvents"],
+            queues.undeliverable_events,
+            tables.orders,
+            tables.products,
         )
         self._watch(self.sweep, mappings, [tables.orders, tables.products])
 
@@ -235,9 +255,7 @@ class Functions(Construct):
             self,
             f"{construct_id}Logs",
             retention=RETENTION[self._settings.log_retention_days],
-            removal_policy=(
-                RemovalPolicy.RETAIN if self._settings.is_production else RemovalPolicy.DESTROY
-            ),
+            removal_policy=kept_in_production(self._settings),
         )
         role = iam.Role(
             self,
@@ -270,21 +288,35 @@ class Functions(Construct):
                 "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
                 "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             },
+            # Earlier versions stay, to go back to. That of a deployment which fails has to go: Lambda publishes none that
+            # equals the last one, so the next attempt would fail.
+            # docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html
+            current_version_options=lambda_.VersionOptions(
+                removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+            ),
         )
+        self.live[construct_id] = function.add_alias(LIVE)
         for queue_name, pair in sources.items():
             prefix = _PREFIXES.get(queue_name, "")
-            self._feed(function, queue_name, pair, prefix)
+            self._feed(function, self.live[construct_id], queue_name, pair, prefix)
         return function
 
     def _feed(
-        self, function: lambda_.Function, queue_name: str, pair: QueuePair, prefix: str
+        self,
+        function: lambda_.Function,
+        live: lambda_.Alias,
+        queue_name: str,
+        pair: QueuePair,
+        prefix: str,
     ) -> None:
         settings = self._settings.queues[queue_name]
         self._name(function, pair, prefix)
-        function.add_event_source_mapping(
+        lambda_.EventSourceMapping(
+            function,
             # The id that the CDK's own SqsEventSource uses. With another id, an update would create a second mapping
             # of the queue before it deletes the first, and Lambda does not allow two.
             f"SqsEventSource:{Names.node_unique_id(pair.queue.node)}",
+            target=live,
             event_source_arn=pair.queue.queue_arn,
             batch_size=settings.batchSize,
             max_batching_window=(
@@ -311,10 +343,9 @@ class Functions(Construct):
         function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
 
-    def _every_minute(
-        self, function: lambda_.Function, construct_id: str, event: Mapping[str, str]
-    ) -> scheduler.CfnSchedule:
+    def _every_minute(self, construct_id: str, event: Mapping[str, str]) -> scheduler.CfnSchedule:
         """Invoke a function once a minute. What fails is not repeated: the next minute comes."""
+        live = self.live[construct_id]
         role = iam.Role(
             self,
             f"{construct_id}ScheduleRole",
@@ -326,13 +357,11 @@ class Functions(Construct):
             description=f"Lets the schedule invoke {construct_id}",
         )
         role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["lambda:InvokeFunction"], resources=[function.function_arn]
-            )
+            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[live.function_arn])
         )
         # It invokes asynchronously, so Lambda too would repeat what fails.
         # docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html
-        function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+        live.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         return scheduler.CfnSchedule(
             self,
             f"{construct_id}Schedule",
@@ -340,7 +369,7 @@ class Functions(Construct):
             schedule_expression="rate(1 minute)",
             flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
             target=scheduler.CfnSchedule.TargetProperty(
-                arn=function.function_arn,
+                arn=live.function_arn,
                 role_arn=role.role_arn,
                 input=json.dumps(event),
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(

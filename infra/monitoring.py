@@ -254,6 +254,7 @@ class Monitoring(Construct):
         return cloudwatch.Metric(
             namespace="AWS/Lambda",
             metric_name=name,
+            # All versions and aliases together: docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics.html
             dimensions_map={"FunctionName": function.function_name},
             statistic=statistic,
             label=label,

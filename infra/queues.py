@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.removal import kept_in_production
 from infra.settings import Settings
 
 # The most that SQS allows: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
@@ -109,7 +110,5 @@ class Queues(Construct):
             retention_period=retention,
             visibility_timeout=visibility,
             dead_letter_queue=dead_letters,
-            removal_policy=(
-                RemovalPolicy.RETAIN if self._settings.is_production else RemovalPolicy.DESTROY
-            ),
+            removal_policy=kept_in_production(self._settings),
         )

@@ -31,7 +31,10 @@ class InventoryOrdersStack(Stack):
         api = (
             None
             if functions.api is None
-            else Api(self, "Api", settings, functions.api, RETENTION[settings.log_retention_days])
+            else Api(
+                *(self, "Api", settings, functions.live["Api"]),
+                RETENTION[settings.log_retention_days],
+            )
         )
         monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions, api)
         Tags.of(self).add("service", settings.service_name)

@@ -66,6 +66,7 @@ class Tables(Construct):
                 point_in_time_recovery_enabled=True
             ),
             deletion_protection=protected,
+            # Also if its first deployment fails: CloudFormation could not delete a table that is protected.
             removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
             dynamo_stream=stream,
             global_secondary_indexes=indexes,

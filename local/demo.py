@@ -300,9 +300,7 @@ def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) 
     failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]
     if failed:
         raise UserError(f"an order that nobody will pay could not be placed: {failed[0]}")
-    aws.functions.invoke(
-        FunctionName=aws.outputs["SweepFunctionName"], Payload=json.dumps({"action": "sweep"})
-    )
+    aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
 
 
 def _live_on(

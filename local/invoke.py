@@ -83,7 +83,7 @@ def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
     """Invoke a function of the stack."""
     output = "".join(part.capitalize() for part in name.split("_"))
     answer = aws.functions.invoke(
-        FunctionName=aws.outputs[f"{output}FunctionName"],
+        FunctionName=aws.live(output),
         Payload=json.dumps(event).encode(),
         LogType="Tail",
     )

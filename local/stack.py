@@ -90,10 +90,15 @@ def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
             run_logged("cdk-bootstrap", [*bootstrap, "--app", ""], environment)
         assembly = synthesis.result()
     report("Deploying the stack (cdk deploy)")
+    deploy(target, assembly)
+
+
+def deploy(target: Emulator, assembly: Path) -> None:
+    """Deploy a synthesised stack."""
     run_logged(
         "cdk-deploy",
         [*_CDK, "deploy", "--app", str(assembly), "--require-approval", "never", "--all"],
-        environment,
+        cdk_environment(embedded_environment(target.endpoint)),
     )
 
 

@@ -55,6 +55,10 @@ def refuse_loopback(environment: Mapping[str, str]) -> None:
             )
 
 
+LIVE = "live"
+"""Alias of the version of a function that callers reach, as infra/functions.py names it."""
+
+
 @dataclass(frozen=True)
 class Aws:
     """Clients for the AWS that this process points at, and the stack's outputs there.
@@ -119,6 +123,10 @@ class Aws:
     def tables(self) -> dict[Table, str]:
         """The names of the tables."""
         return {table: self.outputs[f"{table.value}TableName"] for table in Table}
+
+    def live(self, function: str) -> str:
+        """Name what to invoke of a function, which is named as in the outputs: `CountStock`."""
+        return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"
 
     def store(self) -> Store:
         """The tables, through a client that leaves retries to the engine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -38,7 +38,8 @@ def check_warm_throughput(
     if not wanted:
         return None
     try:
-        names = _outputs(account, stack_name)
+        outputs = _stack(account.client("cloudformation"), stack_name).get("Outputs", ())
+        names = {output["OutputKey"]: output["OutputValue"] for output in outputs}
         tables = {name: names.get(f"{name}TableName") for name in wanted}
         dynamodb: DynamoDBClient = account.client("dynamodb")
         described = {
@@ -76,16 +77,49 @@ def _warm(table: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
             )
 
 
-def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
-    """The outputs of a stack; none if it does not exist."""
-    cloudformation: CloudFormationClient = account.client("cloudformation")
+def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str, Any]:
+    """Describe a stack; an empty answer if it does not exist."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=stack_name)["Stacks"]
     except ClientError as error:
         if "does not exist" in error.response["Error"]["Message"]:
             return {}
         raise
-    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
+    return cast("Mapping[str, Any]", stack)
+
+
+def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
+    """Remove the protection of a stack whose creation failed: the CDK sets it first, and cannot delete the stack then.
+
+    Args:
+        account: Where the stack is.
+        stack_name: Its name.
+
+    Returns:
+        What was done and what is left, or why it could not be done; None if there is no such stack.
+    """
+    cloudformation: CloudFormationClient = account.client("cloudformation")
+    try:
+        stack = _stack(cloudformation, stack_name)
+        failed = stack.get("StackStatus") in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
+        if not failed or not stack.get("EnableTerminationProtection"):
+            return None
+        resources = cloudformation.describe_stack_resources(StackName=stack_name)["StackResources"]
+        cloudformation.update_termination_protection(
+            StackName=stack_name, EnableTerminationProtection=False
+        )
+    except (BotoCoreError, ClientError) as error:
+        return (
+            f"whether an earlier first deployment of {stack_name} failed and is in the way cannot be checked or mended "
+            f"({error}). If so: aws cloudformation update-termination-protection --stack-name {stack_name} "
+            "--no-enable-termination-protection"
+        )
+    kept = [r["PhysicalResourceId"] for r in resources if r["ResourceStatus"] == "DELETE_SKIPPED"]
+    left = f" Its tables stay, empty and protected, until you delete them: {', '.join(kept)}"
+    return (
+        f"the first deployment of {stack_name} failed and was rolled back. Its protection is removed, so that the CDK "
+        f"can delete it and begin again.{left if kept else ''}"
+    )
 
 
 def check_concurrency(account: AwsAccount, wanted: Mapping[str, int]) -> str | None:

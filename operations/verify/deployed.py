@@ -108,12 +108,20 @@ class Deployed:
         if value.keys() == {"Fn::Join"}:
             separator, parts = value["Fn::Join"]
             return separator.join(str(self.fill_in(part)) for part in parts)
+        if value.keys() == {"Fn::Select"}:
+            index, parts = value["Fn::Select"]
+            return self.fill_in(parts)[int(index)]
+        if value.keys() == {"Fn::Split"}:
+            separator, text = value["Fn::Split"]
+            return self.fill_in(text).split(separator)
         if value.keys() == {"Fn::GetAtt"}:
             logical, attribute = value["Fn::GetAtt"]
             if attribute == "QueueName":
                 return self.physical[logical].rsplit("/", 1)[-1]
             if attribute == "StreamArn":
                 return self.streams.get(logical, "")
+            if attribute == "Version":
+                return self.physical[logical].rsplit(":", 1)[-1]
             is_arn = attribute in ("Arn", "EventSourceMappingArn")
             return self.arn(logical) if is_arn else f"{logical}.{attribute}"
         return {name: self.fill_in(item) for name, item in value.items()}

@@ -122,7 +122,7 @@ class Run:
             CheckFailedError: It raised an exception.
         """
         done = self.aws.functions.invoke(
-            FunctionName=self.aws.outputs[f"{function}FunctionName"],
+            FunctionName=self.aws.live(function),
             Payload=json.dumps(command).encode(),
         )
         answer = json.loads(done["Payload"].read() or b"null")

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.invocation.telemetry import NAMESPACE
+from operations.aws import LIVE
 from operations.verify.deployed import Deployed, differences
 from operations.verify.report import Line, judged, not_here
 from operations.verify.run import Run, names
@@ -38,17 +39,22 @@ def deployment(run: Run) -> list[Line]:
 
 
 def functions(run: Run) -> list[Line]:
-    """Every function is active, and as it was deployed."""
+    """What callers reach of every function is active, and as it was deployed."""
     deployed = run.deployed
     found = deployed.of_type("AWS::Lambda::Function")
     problems = []
     runtimes = set()
+    versions = {
+        alias["FunctionName"]: alias["FunctionVersion"]
+        for alias in deployed.of_type("AWS::Lambda::Alias").values()
+    }
     for logical, properties in found.items():
         title, name = deployed.title(logical), deployed.physical[logical]
-        actual = run.aws.functions.get_function_configuration(FunctionName=name)
+        actual = run.aws.functions.get_function_configuration(FunctionName=name, Qualifier=LIVE)
         wanted = {
             "State": "Active",
             "LastUpdateStatus": "Successful",
+            "Version": versions[name],
             **{p: properties[p] for p in _OF_A_FUNCTION if p in properties},
         }
         layers = [layer["Arn"] for layer in actual.get("Layers", [])]
@@ -57,7 +63,10 @@ def functions(run: Run) -> list[Line]:
         if limit.get("ReservedConcurrentExecutions") == 0:
             problems.append(f"{title} is stopped: its reserved concurrency is 0")
         runtimes.add(f"{actual['Runtime']}, {' '.join(actual.get('Architectures', []))}")
-    saw = f"{len(found)} Active, updated; {names(runtimes)}; layer, role, memory, timeout, environment as deployed"
+    saw = (
+        f"{len(found)} Active, updated; {names(runtimes)}; version, layer, role, memory, timeout, environment as "
+        "deployed"
+    )
     return [judged("functions", problems, saw)]
 
 
@@ -78,6 +87,8 @@ def mappings(run: Run) -> list[Line]:
         source = _source_of(deployed, properties["EventSourceArn"])
         wanted = {"State": "Enabled"}
         wanted |= {p: properties[p] for p in _OF_A_MAPPING if p in properties}
+        wanted["FunctionName"] = properties["FunctionName"]
+        actual = {**actual, "FunctionName": actual["FunctionArn"].split(":", 6)[-1]}
         problems += differences(f"the mapping of {source}", wanted, actual)
     saw = f"{len(found)} Enabled; batch size, window, concurrency and what follows a failure as deployed"
     return [judged("functions are fed", problems, saw)]

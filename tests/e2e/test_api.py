@@ -16,7 +16,7 @@ import pytest
 from local import ROOT
 from local.invoke import invoke_deployed
 from tests.support.api import api_of
-from tests.support.stack import create, wait_until
+from tests.support.stack import configured, create, wait_until
 from tests.support.tokens import Issuer
 
 
@@ -171,9 +171,8 @@ def issuer():
 @pytest.fixture(scope="module")
 def with_tokens(aws, api, issuer):
     """The same API as the setting `jwt` makes it, until the end of these tests."""
-    gateway, functions = boto3.client("apigatewayv2"), aws.functions
-    name = aws.outputs["ApiFunctionName"]
-    before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    gateway, name = boto3.client("apigatewayv2"), aws.live("Api")
+    before = aws.functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
     claim = {"OPERATORS_CLAIM_NAME": "groups", "OPERATORS_CLAIM_VALUE": "operators"}
     authorizer = gateway.create_authorizer(
         ApiId=api.id,
@@ -190,9 +189,8 @@ def with_tokens(aws, api, issuer):
 
     let(AuthorizationType="JWT", AuthorizerId=authorizer)
     variables = before | claim | {"CALLERS": "jwt"}
-    functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
-    yield api
-    functions.update_function_configuration(FunctionName=name, Environment={"Variables": before})
+    with configured(aws, "Api", Environment={"Variables": variables}):
+        yield api
     let(AuthorizationType="AWS_IAM")
     gateway.delete_authorizer(ApiId=api.id, AuthorizerId=authorizer)
 

@@ -38,31 +38,31 @@ lambda.amazonaws.com     | sts:AssumeRole          | SweepRole               | t
 lambda.amazonaws.com     | sts:AssumeRole          | PublishEventsRole       | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | ApiRole                 | trust policy
 # The HTTP API. A route without AWS_IAM or JWT would be open to everybody.
-everybody with a signature  | execute-api:Invoke   | GET /orders             | route to Api
-everybody with a signature  | execute-api:Invoke   | POST /orders            | route to Api
-everybody with a signature  | execute-api:Invoke   | GET /orders/{orderId}   | route to Api
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/confirm | route to Api
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/fulfil  | route to Api
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/cancel  | route to Api
-everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/returns | route to Api
-everybody with a signature  | execute-api:Invoke   | GET /products                  | route to Api
-everybody with a signature  | execute-api:Invoke   | GET /products/{productId}      | route to Api
-apigateway.amazonaws.com | lambda:InvokeFunction   | Api                     | permission, for routes of ApiHttpApi
+everybody with a signature  | execute-api:Invoke   | GET /orders             | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /orders            | route to Api live
+everybody with a signature  | execute-api:Invoke   | GET /orders/{orderId}   | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/confirm | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/fulfil  | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/cancel  | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/returns | route to Api live
+everybody with a signature  | execute-api:Invoke   | GET /products                  | route to Api live
+everybody with a signature  | execute-api:Invoke   | GET /products/{productId}      | route to Api live
+apigateway.amazonaws.com | lambda:InvokeFunction   | Api live                | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
 Api                      | dynamodb:Query          | byUser                  | role
 Api                      | sqs:SendMessage         | OrderQueue              | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
-SweepSchedule            | lambda:InvokeFunction   | Sweep                   | role
-SweepSchedule            | invokes                 | Sweep                   | schedule, as SweepScheduleRole
+SweepSchedule            | lambda:InvokeFunction   | Sweep live              | role
+SweepSchedule            | invokes                 | Sweep live              | schedule, as SweepScheduleRole
 # Lambda polls with the role of the function: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-OrderQueue               | feeds                   | PlaceOrders             | event source mapping
-OrderQueueFifo           | feeds                   | PlaceOrders             | event source mapping
-StockQueue               | feeds                   | AdjustStock             | event source mapping
-CancellationQueue        | feeds                   | CancelOrders            | event source mapping
-CatalogueQueue           | feeds                   | ManageProducts          | event source mapping
-OrderCommandQueue        | feeds                   | ChangeOrders            | event source mapping
-ExpiryQueue              | feeds                   | ChangeOrders            | event source mapping
+OrderQueue               | feeds                   | PlaceOrders live        | event source mapping
+OrderQueueFifo           | feeds                   | PlaceOrders live        | event source mapping
+StockQueue               | feeds                   | AdjustStock live        | event source mapping
+CancellationQueue        | feeds                   | CancelOrders live       | event source mapping
+CatalogueQueue           | feeds                   | ManageProducts live     | event source mapping
+OrderCommandQueue        | feeds                   | ChangeOrders live       | event source mapping
+ExpiryQueue              | feeds                   | ChangeOrders live       | event source mapping
 # Where messages may be early, one that has waited for long is sent again.
 PlaceOrders              | CONSUME                 | OrderQueue              | role
 PlaceOrders              | CONSUME                 | OrderQueueFifo          | role
@@ -72,8 +72,8 @@ ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | r
 ChangeOrders             | CONSUME sqs:SendMessage | OrderCommandQueue       | role
 ChangeOrders             | CONSUME sqs:SendMessage | ExpiryQueue             | role
 # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
-Orders stream            | feeds                   | PublishEvents           | event source mapping
-Products stream          | feeds                   | PublishEvents           | event source mapping
+Orders stream            | feeds                   | PublishEvents live      | event source mapping
+Products stream          | feeds                   | PublishEvents live      | event source mapping
 PublishEvents            | READ_STREAM             | Orders stream           | role
 PublishEvents            | READ_STREAM             | Products stream         | role
 PublishEvents            | events:PutEvents        | EventBus                | role
@@ -228,8 +228,13 @@ class Access:
                 return f"mapping of {self.name(source)}"
             case {"Ref": id_} | {"Fn::GetAtt": [id_, _]}:
                 return self.name(id_)
+            case {"Fn::Join": ["", [{"Fn::Select": [6, {"Fn::Split": [":", alias]}]}, ":live"]]}:
+                return self.name(alias)
             case {"Fn::Join": ["", [{"Fn::GetAtt": _}, str(path)]]} if path.startswith("/index/"):
                 return path.removeprefix("/index/")
+            case str() if self.resources.get(value, {}).get("Type") == "AWS::Lambda::Alias":
+                alias = self.resources[value]["Properties"]
+                return f"{self.name(alias['FunctionName'])} {alias['Name']}"
             case str() if value in self.resources:
                 short = value[:-8]
                 for part in ("Functions", "Tables", "Queues", "Monitoring", "Events"):
@@ -318,6 +323,14 @@ class Access:
         self.others(
             name, properties, "VpcConfig", "DeadLetterConfig", "FileSystemConfigs", "KmsKeyArn"
         )
+
+    def version(self, name, properties):
+        """What the alias of its function names."""
+        self.others(name, properties, "RuntimePolicy", "ProvisionedConcurrencyConfig")
+
+    def alias(self, name, properties):
+        assert properties["FunctionVersion"]["Fn::GetAtt"][1] == "Version"
+        self.others(name, properties, "RoutingConfig", "ProvisionedConcurrencyConfig")
 
     def mapping(self, _, properties):
         source = self.name(properties["EventSourceArn"])
@@ -433,11 +446,13 @@ READERS = {
     "AWS::Events::EventBus": Access.bus,
     "AWS::IAM::Policy": Access.policy,
     "AWS::IAM::Role": Access.role,
+    "AWS::Lambda::Alias": Access.alias,
     "AWS::Lambda::EventInvokeConfig": Access.repetition,
     "AWS::Lambda::EventSourceMapping": Access.mapping,
     "AWS::Lambda::Function": Access.function,
     "AWS::Lambda::LayerVersion": Access.plain,
     "AWS::Lambda::Permission": Access.permission,
+    "AWS::Lambda::Version": Access.version,
     "AWS::Logs::LogGroup": Access.plain,
     "AWS::Scheduler::Schedule": Access.schedule,
     "AWS::SNS::Subscription": Access.subscription,

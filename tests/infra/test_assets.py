@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from aws_cdk.assertions import Annotations, Match
 
 from infra import assets
 from local import emulator, stack
 from operations.errors import UserError
+from tests.support.template import stack_of
 
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -86,15 +88,51 @@ def test_date_mode_and_link_of_a_source_make_no_difference(build_of, tmp_path):
 
 
 def test_what_decides_the_result_decides_the_digest(build_of, tmp_path):
-    newer = [assets._Interpreter(sys.executable, version) for version in ("3.13.0", "3.13.1")]
     one = sample(tmp_path / "one")
     digests = [
         build_of(one).digest,
-        *(build_of(one, interpreter).digest for interpreter in newer),
+        build_of(one, sys.executable).digest,
         build_of(sample(tmp_path / "content", "pass\r\n")).digest,
         build_of(sample(tmp_path / "name", name="b.py")).digest,
     ]
     assert len(set(digests)) == len(digests)
+
+
+def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_asset(
+    tmp_path, monkeypatch
+):
+    """Bytecode is the same for all of a minor version (PEP 3147), so a laptop and a CI deploy nothing anew."""
+    folder, digests = sample(tmp_path / "source"), set()
+    for version in ("3.13.0", "3.13.9"):
+        interpreter = tmp_path / version / "python3.13"
+        interpreter.parent.mkdir()
+        interpreter.write_text(
+            f'#!/bin/sh\n[ "$1" = -c ] && echo {version} || exec {sys.executable} "$@"\n'
+        )
+        interpreter.chmod(0o755)
+        monkeypatch.setattr(assets, "_BUILD", tmp_path / f"assets-{version}")
+        monkeypatch.setattr(
+            os, "get_exec_path", lambda interpreter=interpreter: [interpreter.parent]
+        )
+        monkeypatch.setattr(assets.sys, "executable", str(interpreter))
+        assets._interpreter.cache_clear()
+        asset = assets._build("sample", "python3.13", assets._sources(folder))
+        assert asset.compiled
+        digests.add(asset.digest)
+    assets._interpreter.cache_clear()
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("found", [None, sys.executable], ids=["source only", "compiled"])
+def test_a_layer_that_is_not_compiled_says_so(monkeypatch, tmp_path, found):
+    monkeypatch.setattr(assets, "_BUILD", tmp_path / "assets")
+    monkeypatch.setattr(assets, "_interpreter", lambda runtime: found)
+    if found:
+        monkeypatch.setattr(assets, "_compile", lambda interpreter, folder: None)
+    said = Annotations.from_stack(stack_of("dev")).find_warning("*", Match.any_value())
+    assert len(said) == (0 if found else 1), said
+    if not found:
+        assert "has no python3.14, so the code is deployed without bytecode" in said[0].entry.data
 
 
 def test_assets_that_nobody_used_for_long_are_deleted(build_of, tmp_path):

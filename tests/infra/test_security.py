@@ -62,6 +62,8 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
             match target:
                 case {"Fn::GetAtt": [_, "Arn" | "StreamArn" | "EventSourceMappingArn"]}:
                     continue
+                case {"Ref": str(alias)} if alias in resources(template, "AWS::Lambda::Alias"):
+                    continue
                 case {
                     "Fn::Join": [
                         "",

@@ -3,10 +3,12 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from aws_cdk.assertions import Template
 
+from infra import assets
 from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.announcing.publisher import RETRYABLE_SECONDS
 from inventory_orders.domain.events import of_product
@@ -14,6 +16,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import KEYS, Table
 from local import ROOT
+from operations.aws import LIVE
 from tests.support.streams import product_row
 from tests.support.template import SETTINGS, resources, stack_of, synthesise
 
@@ -50,6 +53,7 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         recovery = replica["PointInTimeRecoverySpecification"]
         assert recovery["PointInTimeRecoveryEnabled"] is True
         assert replica["DeletionProtectionEnabled"] is protected
+        # CloudFormation cannot delete a table that is protected, so a rollback of its creation leaves it.
         assert resource["DeletionPolicy"] == ("Retain" if protected else "Delete")
         assert "WarmThroughput" not in properties
 
@@ -284,6 +288,43 @@ def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     assert SETTINGS["functions"]["sweep"]["timeoutSeconds"] < 60
 
 
+def versions_of(template):
+    """The logical id of each function's version, by the function's."""
+    return {
+        version["Properties"]["FunctionName"]["Ref"]: logical_id
+        for logical_id, version in resources(template, "AWS::Lambda::Version").items()
+    }
+
+
+def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_alias(
+    dev, monkeypatch
+):
+    """CloudFormation publishes a version where there is a new resource for it, so its logical id has to follow."""
+    before = versions_of(dev)
+    assert before.keys() == resources(dev, "AWS::Lambda::Function").keys()
+    aliases = [a["Properties"] for a in resources(dev, "AWS::Lambda::Alias").values()]
+    assert {alias["Name"] for alias in aliases} == {LIVE}
+    assert {
+        alias["FunctionName"]["Ref"]: alias["FunctionVersion"]["Fn::GetAtt"] for alias in aliases
+    } == {function: [version, "Version"] for function, version in before.items()}
+    for version in resources(dev, "AWS::Lambda::Version").values():
+        # If a deployment fails, its version goes: else Lambda has no news to publish at the next attempt.
+        assert version["DeletionPolicy"] == "RetainExceptOnCreate"
+        assert version["UpdateReplacePolicy"] == "Retain"
+    with_setting = versions_of(synthesise("dev", lanes=4))
+    assert [f for f in before if before[f] != with_setting[f]] == [
+        by_id(dev, "FunctionsPlaceOrders")
+    ]
+    layer = assets.layer
+
+    def other_layer(runtime):
+        return replace(layer(runtime), digest="0" * 64)
+
+    monkeypatch.setattr(assets, "layer", other_layer)
+    with_layer = versions_of(synthesise("dev"))
+    assert [f for f in before if before[f] == with_layer[f]] == []
+
+
 def api_of(template):
     def only(kind):
         return [r["Properties"] for r in resources(template, f"AWS::ApiGatewayV2::{kind}").values()]
@@ -389,9 +430,11 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     }
 
 
-def test_production_keeps_queues_and_logs(prod):
+def test_production_keeps_queues_and_logs_but_not_those_of_a_deployment_that_fails(prod):
     for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup"):
-        assert all(r["DeletionPolicy"] == "Retain" for r in resources(prod, kind).values())
+        for resource in resources(prod, kind).values():
+            assert resource["DeletionPolicy"] == "RetainExceptOnCreate"
+            assert resource["UpdateReplacePolicy"] == "Retain"
 
 
 LONGEST = "live-shop-20-letters"
@@ -406,6 +449,7 @@ def without_the_stage(template, stage):
     """A template as lines, without the stage's name and the hashes of logical ids that contain it."""
     text = json.dumps(template.to_json(), indent=1)
     text = re.sub(rf"InventoryOrders{stage.replace('-', '')}(\w+?)[0-9A-F]{{16}}", r"\1", text)
+    text = re.sub(r"(CurrentVersion\w{8})[0-9a-f]{32}", r"\1", text)
     return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
 
 
@@ -443,9 +487,11 @@ NAMELESS = {
     "AWS::CloudWatch::Dashboard",  # checked below
     "AWS::Events::EventBus",  # checked below
     "AWS::IAM::Policy",
+    "AWS::Lambda::Alias",
     "AWS::Lambda::EventInvokeConfig",
     "AWS::Lambda::EventSourceMapping",
     "AWS::Lambda::Permission",
+    "AWS::Lambda::Version",
     "AWS::SNS::Subscription",
     "AWS::SNS::TopicPolicy",
     "AWS::SQS::QueuePolicy",

@@ -22,7 +22,14 @@ from tests.support.logs import log_of
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.runbook import aws_call, commands, sections
-from tests.support.stack import cli, create, unscheduled, wait_until, wait_until_settled
+from tests.support.stack import (
+    cli,
+    configured,
+    create,
+    unscheduled,
+    wait_until,
+    wait_until_settled,
+)
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 FUNCTION = "PlaceOrdersFunctionName"
@@ -65,22 +72,10 @@ def status_of(aws, order_id):
 @contextmanager
 def changed_environment(aws, change):
     """Change a function's environment variables and timeout, and restore them afterwards."""
-    name = aws.outputs[FUNCTION]
-    settings = aws.functions.get_function_configuration(FunctionName=name)
-    own = settings["Environment"]["Variables"]
-
-    def put(variables, timeout):
-        aws.functions.update_function_configuration(
-            FunctionName=name, Environment={"Variables": variables}, Timeout=timeout
-        )
-        # The new settings are in effect once the function answers.
-        aws.functions.invoke(FunctionName=name, Payload=b'{"Records": []}')
-
-    put(change(own), 6)
-    try:
+    settings = aws.functions.get_function_configuration(FunctionName=aws.outputs[FUNCTION])
+    variables = change(settings["Environment"]["Variables"])
+    with configured(aws, "PlaceOrders", Environment={"Variables": variables}, Timeout=6):
         yield
-    finally:
-        put(own, settings["Timeout"])
 
 
 @contextmanager

@@ -52,6 +52,7 @@ from tests.soak.changes import Change, demanded, read_changes  # noqa: E402
 from tests.soak.customer import Customers, differences  # noqa: E402
 from tests.soak.workload import Workload, workload  # noqa: E402
 from tests.support.faults import BrownOut, Fault, FaultyBus, FaultyProxy, Shares  # noqa: E402
+from tests.support.stack import configure  # noqa: E402
 from tests.support.streams import overtaken  # noqa: E402
 
 SUMMARY = ROOT / ".local" / "soak.json"
@@ -144,14 +145,11 @@ def prepare(aws: Aws, proxy: FaultyProxy, bus: FaultyBus) -> None:
         function = aws.outputs[f"{name}FunctionName"]
         settings = aws.functions.get_function_configuration(FunctionName=function)
         variables = settings["Environment"]["Variables"]
-        aws.functions.update_function_configuration(
-            FunctionName=function,
+        configure(
+            *(aws, name),
             Timeout=FUNCTION_TIMEOUT_SECONDS,
             Environment={"Variables": variables | endpoints},
         )
-        # The new settings are in effect once the function answers.
-        event: dict[str, Any] = {"action": "sweep"} if name == "Sweep" else {"Records": []}
-        aws.functions.invoke(FunctionName=function, Payload=json.dumps(event).encode())
     for queue in queues.QUEUES:
         aws.sqs.set_queue_attributes(
             QueueUrl=aws.outputs[queue], Attributes={"VisibilityTimeout": str(VISIBILITY_SECONDS)}
@@ -161,9 +159,7 @@ def prepare(aws: Aws, proxy: FaultyProxy, bus: FaultyBus) -> None:
 def sweep(aws: Aws, over: threading.Event) -> None:
     """Sweep again and again until it is over. A sweeper may be killed, or say that something failed."""
     while not over.wait(SECONDS_BETWEEN_SWEEPS):
-        aws.functions.invoke(
-            FunctionName=aws.outputs["SweepFunctionName"], Payload=b'{"action": "sweep"}'
-        )
+        aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=b'{"action": "sweep"}')
 
 
 def soak(

@@ -13,7 +13,7 @@ from typing import Any
 from local import ROOT
 from local.invoke import invoke_deployed
 from operations import queues
-from operations.aws import Aws
+from operations.aws import LIVE, Aws
 from operations.orders_file import OrderMessage
 
 QUIET_SECONDS = 90
@@ -77,6 +77,30 @@ def unscheduled(aws: Aws) -> Iterator[dict[str, Any]]:
         yield own
     finally:
         schedules.update_schedule(**own, State="ENABLED")
+
+
+def configure(aws: Aws, function: str, **changes: Any) -> None:
+    """Change settings of a function as a deployment does: publish a version with them, and move the alias to it."""
+    place: Any = {"FunctionName": aws.outputs[f"{function}FunctionName"]}
+    aws.functions.update_function_configuration(**place, **changes)
+    version = aws.functions.publish_version(**place)["Version"]
+    aws.functions.update_alias(**place, Name=LIVE, FunctionVersion=version)
+
+
+@contextmanager
+def configured(aws: Aws, function: str, **changes: Any) -> Iterator[None]:
+    """Change settings of a function for a while."""
+    place: Any = {"FunctionName": aws.outputs[f"{function}FunctionName"]}
+    own: Any = aws.functions.get_function_configuration(**place)
+    version = aws.functions.get_alias(**place, Name=LIVE)["FunctionVersion"]
+    configure(aws, function, **changes)
+    try:
+        yield
+    finally:
+        aws.functions.update_alias(**place, Name=LIVE, FunctionVersion=version)
+        aws.functions.update_function_configuration(
+            **place, **{name: own[name] for name in changes}
+        )
 
 
 def create(aws: Aws, product_id: str, stock: int, **more: Any) -> Any:

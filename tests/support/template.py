@@ -15,14 +15,15 @@ from infra.settings import Settings
 from infra.stack import InventoryOrdersStack
 from local import ROOT
 
-SETTINGS = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
+CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
+SETTINGS = CONTEXT["settings"]
 
 
 def stack_of(
     stage: str, context: Mapping[str, Any] | None = None, **changes: Any
 ) -> InventoryOrdersStack:
     settings = Settings.from_context(stage, SETTINGS | changes)
-    app = cdk.App(context={"@aws-cdk/aws-iam:minimizePolicies": True} | dict(context or {}))
+    app = cdk.App(context=CONTEXT | dict(context or {}))
     return InventoryOrdersStack(app, settings.stack_name, settings=settings)
 
 

@@ -215,6 +215,41 @@ def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     assert len(cdk) == 1
 
 
+FAILED = {"StackStatus": "ROLLBACK_COMPLETE", "EnableTerminationProtection": True}
+LEFT = [
+    {"ResourceStatus": "DELETE_SKIPPED", "PhysicalResourceId": "Shop-Orders"},
+    {"ResourceStatus": "DELETE_COMPLETE", "PhysicalResourceId": "Shop-Queue"},
+]
+
+
+@pytest.mark.parametrize(
+    ("stage", "stack", "answer", "said"),
+    [
+        (
+            "prod",
+            FAILED,
+            {},
+            "Its tables stay, empty and protected, until you delete them: Shop-Orders",
+        ),
+        ("prod", FAILED, refusal("AccessDenied"), "--no-enable-termination-protection"),
+        ("prod", FAILED | {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}, AssertionError(), None),
+        ("prod", FAILED | {"EnableTerminationProtection": False}, AssertionError(), None),
+        ("prod", refusal("ValidationError", "Stack with id X does not exist"), {}, None),
+        ("dev", FAILED, AssertionError(), None),
+    ],
+)
+def test_a_first_deployment_of_production_that_failed_can_be_repeated(
+    cdk, account, stage, stack, answer, said
+):
+    account["describe_stacks"] = stack if isinstance(stack, Exception) else {"Stacks": [stack]}
+    account["describe_stack_resources"] = {"StackResources": LEFT}
+    account["update_termination_protection"] = answer
+    done = CliRunner().invoke(app, ["deploy", "--stage", stage], catch_exceptions=False)
+    assert len(cdk) == 1
+    assert (said or "deploy: ") in done.stderr
+    assert ("Note:" in done.stderr) is (said is not None)
+
+
 def test_a_wrong_setting_is_said_before_the_cdk_begins(cdk, account, monkeypatch):
     def wrong(stage, settings):
         raise SettingsError("settings.queues is wrong")

@@ -256,7 +256,7 @@ def test_orders_that_nobody_pays_are_held_for_seconds_and_the_sweep_is_told():
     for row in rows:
         held = datetime.fromisoformat(row["expiresAt"]) - datetime.fromisoformat(row["createdAt"])
         assert (row["status"], held.total_seconds()) == ("PENDING", sample_orders.HOLD_SECONDS)
-    assert invoked == [{"FunctionName": "sweep", "Payload": '{"action": "sweep"}'}]
+    assert invoked == [{"FunctionName": "sweep:live", "Payload": '{"action": "sweep"}'}]
 
 
 def test_an_order_that_did_not_expire_is_a_difference_and_no_success():

@@ -1,0 +1,17 @@
+"""What becomes of queues and logs that leave the stack."""
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy
+
+from infra.settings import Settings
+
+
+def kept_in_production(settings: Settings) -> RemovalPolicy:
+    """Keep a resource of production, unless the deployment that creates it fails: then nothing is in it.
+
+    docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-deletionpolicy.html
+    """
+    if settings.is_production:
+        return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+    return RemovalPolicy.DESTROY

@@ -1,0 +1,168 @@
+"""An upgrade and the way back while orders flow: no call fails, and books and events are right."""
+
+import json
+import re
+import shutil
+import threading
+import uuid
+
+import aws_cdk as cdk
+import pytest
+
+from infra import assets
+from infra.settings import Settings
+from infra.stack import InventoryOrdersStack
+from inventory_orders.store.rows import Table
+from local import ROOT, stack
+from local.endpoint import embedded_environment
+from operations import queues
+from operations.audit import read_books, read_rows
+from operations.aws import LIVE
+from operations.follow import listening
+from tests.support.api import api_of
+from tests.support.messages import order_body
+from tests.support.stack import create, wait_until, wait_until_settled
+from tests.support.template import CONTEXT, SETTINGS
+
+STOCK = 100_000
+PAUSE = 0.3
+
+
+@pytest.fixture
+def next_version(tmp_path, monkeypatch):
+    """The service with another name for a module of the layer that every handler imports, and with another setting.
+
+    With the layer of one version and the handler of the other, no function can be imported.
+    """
+    source = tmp_path / "source"
+    for room in ("layers", "functions"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / room, source / room, ignore=ignored)
+    (module,) = source.rglob("invocation/runtime.py")
+    module.rename(module.with_name("renamed.py"))
+    for file in source.rglob("*.py"):
+        file.write_text(re.sub(r"\bruntime\b", "renamed", file.read_text("utf-8")), "utf-8")
+    monkeypatch.setattr(assets, "ROOT", source)
+    monkeypatch.setattr(assets, "_CORE", source / "layers" / "core")
+    context = CONTEXT | {"aws:cdk:enable-path-metadata": True}
+    app = cdk.App(outdir=str(tmp_path / "assembly"), context=context, analytics_reporting=False)
+    settings = Settings.from_context("dev", SETTINGS | {"lanes": 4})
+    InventoryOrdersStack(app, settings.stack_name, settings=settings)
+    app.synth()
+    return tmp_path / "assembly"
+
+
+class Customers(threading.Thread):
+    """Who places orders in every way, until told to stop.
+
+    Attributes:
+        sent: Ids of the orders.
+        problems: What was not answered as it has to be.
+        versions: Versions of the functions that answered a direct invocation.
+    """
+
+    def __init__(self, aws, product):
+        super().__init__()
+        self.aws, self.product, self.api = aws, product, api_of(aws)
+        self.sent, self.problems, self.versions = [], [], set()
+        self.over = threading.Event()
+
+    def run(self):
+        try:
+            while not self.over.wait(PAUSE):
+                self.by_queue(queues.STANDARD)
+                self.by_queue(queues.FIFO, MessageGroupId=self.product)
+                self.by_invocation()
+                self.by_http()
+        except Exception as error:
+            self.problems.append(repr(error))
+
+    def new_order(self):
+        self.sent.append(f"{self.product}-{len(self.sent)}")
+        return order_body(self.sent[-1], {self.product: 1})
+
+    def by_queue(self, queue, **more):
+        body = self.new_order()
+        if more:
+            more["MessageDeduplicationId"] = body["orderId"]
+        url = self.aws.outputs[queue]
+        self.aws.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body), **more)
+
+    def by_invocation(self):
+        event = json.dumps({"action": "place", **self.new_order()})
+        done = self.aws.functions.invoke(FunctionName=self.aws.live("PlaceOrders"), Payload=event)
+        answer = json.loads(done["Payload"].read())
+        self.versions.add(done["ExecutedVersion"])
+        if "FunctionError" in done or answer.get("status") != "PENDING":
+            self.problems.append(answer)
+
+    def by_http(self):
+        said = self.api("POST", "/orders", self.new_order())
+        if said.status not in (201, 202):
+            self.problems.append(said)
+
+
+def version_of(aws):
+    name = aws.outputs["PlaceOrdersFunctionName"]
+    live = aws.functions.get_alias(FunctionName=name, Name=LIVE)["FunctionVersion"]
+    found = aws.functions.get_function_configuration(FunctionName=name, Qualifier=live)
+    return live, found["CodeSha256"], found["Environment"]
+
+
+def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_version):
+    aws, emulator = embedded_aws
+    product = f"upgrade-{uuid.uuid4().hex[:8]}"
+    create(aws, product, STOCK)
+    before = version_of(aws)
+    customers = Customers(aws, product)
+
+    def goes_on():
+        """Wait until each way was gone once more, from the beginning."""
+        enough = len(customers.sent) + 8
+        wait_until(aws, lambda: len(customers.sent) >= enough or customers.problems)
+        assert customers.problems == []
+
+    with listening(aws) as listen:
+        customers.start()
+        try:
+            goes_on()
+            stack.deploy(emulator, next_version)
+            after = version_of(aws)
+            goes_on()
+            former = stack._synthesise(
+                stack.cdk_environment(embedded_environment(emulator.endpoint))
+            )
+            stack.deploy(emulator, former)
+            goes_on()
+        finally:
+            customers.over.set()
+            customers.join()
+        # A message whose invocation failed comes back after minutes, and this does not wait so long.
+        wait_until_settled(aws)
+        waiting = set(customers.sent)
+        for heard in listen(60):
+            if heard.event["detail-type"] == "OrderPlaced":
+                waiting.discard(heard.event["detail"]["data"]["orderId"])
+            if not waiting:
+                break
+    assert customers.problems == []
+    assert waiting == set(), "not announced"
+    back = version_of(aws)
+    versions = [before[0], after[0], back[0]]
+    assert customers.versions == set(versions)
+    assert after[1:] != before[1:] == back[1:]
+    placed = {
+        row["orderId"]
+        for row in read_rows(aws, Table.ORDERS)
+        if row["orderId"].startswith(product) and row["status"] == "PENDING"
+    }
+    assert placed == set(customers.sent)
+    (account,) = [a for a in read_books(aws).accounts if a.product_id == product]
+    assert not account.is_wrong
+    assert account.on_hand == STOCK - len(placed)
+    pages = aws.logs.get_paginator("describe_log_streams").paginate(
+        logGroupName=aws.outputs["PublishEventsLogGroupName"]
+    )
+    streams = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+    served = {re.search(r"\[(.+)\]", name)[1] for name in streams}
+    assert served >= set(versions), "the mapping too invokes what the alias names"
