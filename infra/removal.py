@@ -10,7 +10,7 @@ from infra.settings import Settings
 def kept_in_production(settings: Settings) -> RemovalPolicy:
     """Keep a resource of production, unless the deployment that creates it fails: then nothing is in it.
 
-    docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-deletionpolicy.html
+    docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
     """
     if settings.is_production:
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
