@@ -133,7 +133,9 @@ def replay(
     mutant: Annotated[str, typer.Option(help="Replay it with this mutant of the code.")] = "",
 ) -> None:
     """Replay one schedule, in the form that a failure prints."""
-    clocks = {name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())}
+    clocks = {
+        name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())
+    }
     with multiprocessing.get_context("fork").Pool(1) as pool:
         trace, failure = pool.apply(
             workers.replay, (scenario, schedule, rivals, faults, clocks, mutant)

@@ -1049,9 +1049,7 @@ SCENARIOS = {
         ),
         Scenario("announcing stock", _announced_stock, faults=_OF_A_PUBLISHER),
         Scenario("order by hand against itself from the queue", _by_hand_and_from_the_queue),
-        _with_lanes(
-            "draw against order by row", _draw_and_row, faults=(*_TORN, "late", "clocks")
-        ),
+        _with_lanes("draw against order by row", _draw_and_row, faults=(*_TORN, "late", "clocks")),
         _with_lanes("last unit to draw", _last_unit_to_draw),
         _with_lanes("two visits that both have the depot", _two_visits, line_works=False),
         _with_lanes(
