@@ -779,7 +779,11 @@ def follow(
     aws = aws_of(account, aside)
     seen: set[str] = set()
     with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
-        aside.print(f"[dim]Listening to {aws.outputs['EventBusName']}. Ctrl-C ends it.[/]")
+        bus = aws.outputs["EventBusName"]
+        aside.print(
+            f"[dim]Listening to {bus}. On AWS a new rule may miss what happens in its first minute. Ctrl-C ends it.[/]",
+            soft_wrap=True,
+        )
         for heard in listen(float("inf") if seconds is None else seconds):
             if as_json:
                 screen.out(json.dumps(heard.event))

@@ -8,10 +8,10 @@ from typing import Any
 
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT
 from inventory_orders.store.rows import Table
-from local.http_api import LocalApi, Reply
 from local.sample_orders import catalogue
 from operations.aws import Aws
 from operations.follow import listening
+from operations.http_api import HttpApi, Reply
 
 _BEAT_SECONDS = 1.0
 
@@ -35,7 +35,7 @@ class Trial:
         Raises:
             UserError: There is none, or nothing answers.
         """
-        return LocalApi.of(self._stack()).send(method, path, headers, body)
+        return HttpApi.of(self._stack()).send(method, path, headers, body)
 
     def shelf(self) -> list[str]:
         """List ids of products, the samples first, as many as the API shows at once. Some samples may not be listed.

@@ -64,6 +64,7 @@ class Run:
         products: Ids of its products that may be listed.
         order_ids: Ids of its orders.
         placed: How many of them were seen to be placed.
+        held: Row of its order whose hold nobody confirms.
         dead_letters: Message ids that will be in a dead-letter queue, by output of the queue.
         figures: What was measured.
     """
@@ -82,6 +83,7 @@ class Run:
     products: list[str] = field(default_factory=list)
     order_ids: list[str] = field(default_factory=list)
     placed: int = 0
+    held: Row | None = None
     dead_letters: dict[str, set[str]] = field(default_factory=dict)
     figures: dict[str, float | None] = field(default_factory=dict)
     _sent: int = 0
@@ -170,12 +172,12 @@ class Run:
             raise CheckFailedError(f"{product_id} is gone")
         return units
 
-    def order(self, name: str, lines: Mapping[str, int]) -> dict[str, Any]:
-        """Make an order of this run."""
+    def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
+        """Make an order of this run, with `more` of its fields."""
         order_id = f"{self.name}-{name}"
         self.order_ids.append(order_id)
         items = [{"productId": p, "quantity": quantity} for p, quantity in lines.items()]
-        return {"orderId": order_id, "userId": f"{self.name}-user", "items": items}
+        return {"orderId": order_id, "userId": f"{self.name}-user", "items": items, **more}
 
     def send(self, queue: str, *bodies: Mapping[str, Any] | str, group: str = "") -> list[str]:
         """Send messages to a queue. Returns their ids.
@@ -214,15 +216,28 @@ class Run:
         """Read an order's row, strongly consistent."""
         return read_orders(self.aws, [order["orderId"]]).get(order["orderId"])
 
-    def answer(self, order: Mapping[str, Any], queue: str = "OrderQueue") -> dict[str, Any]:
+    def answer(
+        self,
+        order: Mapping[str, Any],
+        queue: str = "OrderQueue",
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> dict[str, Any]:
         """Wait for an order's row.
+
+        Args:
+            order: As it was sent.
+            queue: To which queue.
+            meanwhile: Called before each look.
 
         Raises:
             CheckFailedError: There is none in time.
         """
-        row = self.wait(
-            lambda: self.row(order), f"no answer to an order through {queue}, see its mapping"
-        )
+
+        def look() -> dict[str, Any] | None:
+            meanwhile()
+            return self.row(order)
+
+        row = self.wait(look, f"no answer to an order through {queue}, see its mapping")
         self.placed += row["status"] == "PENDING"
         return row
 

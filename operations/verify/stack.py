@@ -385,8 +385,10 @@ def _alarms_to_be_off(wrong: Mapping[str, str]) -> str:
 def _wrong_state(alarm: Mapping[str, Any]) -> str:
     if alarm["StateValue"] == "ALARM":
         return f"is on: {alarm['StateReason']}"
-    # Such an alarm keeps its state when data is missing, so before its metric's first value it has none.
+    # Such an alarm keeps its state when data is missing, so before its metric's first value it has none. So does any alarm
+    # on DynamoDB's metrics, whatever is set: docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing")
+    keeps = keeps or alarm.get("Namespace") == "AWS/DynamoDB"
     if alarm["StateValue"] == "INSUFFICIENT_DATA" and not keeps:
         return "has never seen its metric"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import time
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,9 +21,10 @@ from inventory_orders.store.actions import TransactionCancelledError
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
 from operations.follow import Heard, listening
+from operations.http_api import HttpApi
 from operations.logs import Event, Tail
 from operations.orders_file import OrderMessage
-from operations.verify.report import CheckFailedError, Line, judged, passed
+from operations.verify.report import CheckFailedError, Line, judged, not_here, passed
 from operations.verify.run import Run, expect, names
 from operations.words import counted
 
@@ -29,6 +32,9 @@ _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 _EVENT_ORDERS, _LISTEN_SECONDS = 24, 5
 # Shorter than an invocation, so that the handler waits for its end and need not return the order.
 _COUNT_SECONDS = 20
+# The shortest that an order may ask for.
+_HOLD_SECONDS = 60
+_SWEEP_SECONDS = 60
 # So long the order that waits is seen to wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
@@ -80,6 +86,150 @@ def _of_user(run: Run, user: str) -> list[Any]:
         ExpressionAttributeNames={"#userId": "userId"},
         ExpressionAttributeValues={":user": {"S": user}},
     )["Items"]
+
+
+def holds(run: Run) -> list[Line]:
+    """An order with a hold takes its stock. Its end is looked at by `expires`, after the other traffic."""
+    product = run.list_product("holds", 5)
+    order = run.order("holds", {product: 2}, holdSeconds=_HOLD_SECONDS)
+    run.send(queues.STANDARD, order)
+    row = run.answer(order)
+    expect("expiresAt" in row, f"the order is {row['status']}, and its row has no end of its hold")
+    stock = run.stock(product)
+    expect(stock == 3, f"2 of 5 units are held, and {stock} are left, not 3")
+    run.held = row
+    return [passed("an order is held", f"for {_HOLD_SECONDS} s; stock 5 to 3")]
+
+
+def expires(run: Run) -> list[Line]:
+    """A hold that nobody confirms ends after the stage's grace, and gives its stock back."""
+    if run.held is None:
+        holds(run)
+    held: Any = run.held
+    grace = _grace(run)
+    due = datetime.fromisoformat(held["expiresAt"]) + timedelta(seconds=grace)
+
+    def left() -> float:
+        return (due - SystemClock().now()).total_seconds()
+
+    def look() -> dict[str, Any] | None:
+        seconds = left()
+        run.say(
+            f"a hold to expire, in {math.ceil(seconds)} s"
+            if seconds > 0
+            else "a hold to expire, which is due"
+        )
+        row = run.row(held)
+        return row if row is not None and row["status"] != "PENDING" else None
+
+    # The sweep that sends it may have been the first one after its end.
+    seconds = max(0.0, left()) + _SWEEP_SECONDS + run.patience
+    row = run.wait(look, "a hold did not expire, see Sweep and the mapping of ExpiryQueue", seconds)
+    expect(row["status"] == "EXPIRED", f"an order that was not confirmed is {row['status']}")
+    late = (datetime.fromisoformat(row["lastUpdatedAt"]) - due).total_seconds()
+    expect(late >= 0, f"a hold expired {-late:.1f} s before its end and the grace of {grace} s")
+    (line,) = held["items"]
+    stock = run.stock(line["productId"])
+    expect(stock == 5, f"2 of 5 units were held, the hold expired, and {stock} are left, not 5")
+    saw = f"EXPIRED {late:.1f} s after its end and the grace of {grace} s; stock back to 5"
+    return [passed("a hold expires", saw)]
+
+
+def _grace(run: Run) -> int:
+    """Seconds between the end of a hold and its expiry, as deployed."""
+    (grace,) = {
+        int(variables["HOLD_GRACE_SECONDS"])
+        for properties in run.deployed.of_type("AWS::Lambda::Function").values()
+        if "HOLD_GRACE_SECONDS" in (variables := properties["Environment"]["Variables"])
+    }
+    return grace
+
+
+def confirms(run: Run) -> list[Line]:
+    """A paid order is confirmed through its queue, handed over, and returned, each once."""
+    product = run.list_product("confirms", 5)
+    order = run.order("confirms", {product: 2}, holdSeconds=900)
+    run.send(queues.STANDARD, order)
+    run.answer(order)
+    confirm = {"action": "confirm", "orderId": order["orderId"]}
+    run.send(queues.COMMANDS, confirm, confirm)
+    run.wait(
+        lambda: (run.row(order) or {}).get("status") == "CONFIRMED",
+        "an order was not confirmed through OrderCommandQueue, see its mapping",
+    )
+    run.command("ChangeOrders", confirm, "REPLAYED")
+    run.command("ChangeOrders", confirm | {"action": "fulfil"}, "APPLIED")
+    back = {"action": "return", "orderId": order["orderId"], "returnId": f"{run.name}-return"}
+    back |= {"items": [{"productId": product, "quantity": 1}], "restock": True}
+    for wanted in ("APPLIED", "REPLAYED"):
+        run.command("ChangeOrders", back, wanted)
+    status = (run.row(order) or {}).get("status")
+    stock = run.stock(product)
+    expect(
+        (status, stock) == ("FULFILLED", 4),
+        f"2 of 5 units were ordered and 1 came back: the order is {status} and {stock} are left, not 4",
+    )
+    saw = "CONFIRMED through OrderCommandQueue, then FULFILLED; 1 of 2 units came back; stock 5 to 4"
+    return [passed("an order is confirmed", saw)]
+
+
+def api(run: Run) -> list[Line]:
+    """The HTTP API places, shows, lists and confirms an order for a signature of yours, and nothing without one."""
+    name = "the HTTP API"
+    routes = run.deployed.of_type("AWS::ApiGatewayV2::Route").values()
+    if not routes:
+        return [not_here(name, "the stack has none: `api` is false in cdk.json")]
+    ask = partial(_ask, HttpApi.of(run.aws))
+    orders = f"/orders?limit=10&userId={run.name}-user"
+    status, _ = ask("GET", orders, signed=False)
+    expect(status in (401, 403), f"the API answered {status} to somebody unknown")
+    if any(route["AuthorizationType"] != "AWS_IAM" for route in routes):
+        why = f"it takes tokens only (`jwt` in cdk.json): {status} without one"
+        return [not_here(name, f"{why}; place an order with a token of yours")]
+    product = run.list_product("api", 5)
+    order = run.order("api", {product: 2})
+    one, began = f"/orders/{order['orderId']}", time.monotonic()
+    placed = ask("POST", "/orders", order)
+    expect(
+        placed[0] in (201, 202),
+        f"POST /orders was answered {placed}; you need execute-api:Invoke on the API",
+    )
+    shown = run.wait(
+        lambda: _found(ask("GET", one)),
+        "no answer to an order through the API, see the mapping of OrderQueue",
+    )
+    seconds = time.monotonic() - began
+    expect(shown["status"] == "PENDING", f"GET {one} shows {shown}")
+    run.wait(
+        lambda: any(
+            listed["orderId"] == order["orderId"]
+            for listed in (_found(ask("GET", orders)) or {}).get("orders", ())
+        ),
+        f"GET {orders} does not list the order",
+    )
+    _, confirmed = ask("POST", f"{one}/confirm")
+    expect(confirmed.get("status") == "CONFIRMED", f"POST {one}/confirm answered {confirmed}")
+    _, shelf = ask("GET", f"/products/{product}")
+    expect(shelf.get("availability") == "IN_STOCK", f"GET /products/{product} shows {shelf}")
+    stock = run.stock(product)
+    expect(stock == 3, f"2 of 5 units were ordered, and {stock} are left, not 3")
+    saw = f"{placed[0]}, PENDING after {seconds:.1f} s, listed, CONFIRMED; {status} without a signature"
+    return [passed(name, saw)]
+
+
+def _ask(api: HttpApi, method: str, path: str, body: Any = None, *, signed: bool = True) -> Any:
+    """Send a request. Returns the answer's status and document."""
+    headers, data = {}, None
+    if body is not None:
+        headers = {"Content-Type": "application/json", "Prefer": "wait=20"}
+        data = json.dumps(body).encode()
+    reply = api.send(method, path, headers, data, signed=signed)
+    return reply.status, reply.said
+
+
+def _found(answer: Any) -> Any:
+    status, said = answer
+    return said if status == 200 else None
 
 
 def rejects(run: Run) -> list[Line]:
@@ -218,11 +368,22 @@ def counts(run: Run) -> list[Line]:
     product, other = run.list_product("counts", 10), run.list_product("counts-other", 5)
     acquire = {"action": "acquire", "productId": product, "seconds": _COUNT_SECONDS}
     acquire |= {"holder": run.name, "outliveInvocation": True}
+    held = renewed = time.monotonic()
     lease = run.command("CountStock", acquire, "ACQUIRED")["lease"]
-    held = time.monotonic()
+
+    def renew(every: float = _COUNT_SECONDS / 2) -> None:
+        nonlocal lease, renewed
+        if (now := time.monotonic()) >= renewed + every:
+            more = {"action": "renew", "lease": lease, "seconds": _COUNT_SECONDS}
+            more["outliveInvocation"] = True
+            lease = run.command("CountStock", more, "RENEWED")["lease"]
+            renewed = now
+
     order, marker = run.order("counts", {product: 1}), run.order("counts-other", {other: 1})
     run.send(queues.STANDARD, order, marker)
-    run.answer(marker)
+    # A quiet queue with a window may wait as long as the lease lasts.
+    run.answer(marker, meanwhile=renew)
+    renew(0)
     while time.monotonic() < held + _HELD_SECONDS:
         expect(run.row(order) is None, "an order did not wait for the stock count")
         time.sleep(run.pause)
@@ -539,8 +700,8 @@ def cleans_up(run: Run) -> list[Line]:
 CHECKS = {
     check.__name__.replace("_", "-"): check
     for check in (
-        *(leftovers, places, rejects, replays, poison, cancels, receives, counts),
-        *(catalogue, events, fifo, hot, token, books, cleans_up),
+        *(leftovers, holds, places, rejects, replays, poison, cancels, confirms, api),
+        *(receives, counts, catalogue, events, fifo, hot, token, expires, books, cleans_up),
     )
 }
 """By name, in the order in which they run."""

@@ -11,8 +11,10 @@ from datetime import timedelta
 import boto3
 import pytest
 
+from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store.rows import Table
 from local import ROOT, STATE, stack
+from local.invoke import invoke_deployed
 from operations import queues, verify
 from operations.audit import read_rows
 from operations.aws import Aws
@@ -70,10 +72,10 @@ def wait_for_answers(monkeypatch, run):
     """Be patient for the answers to orders, and for nothing else."""
     answer = run.answer
 
-    def patiently(*order):
+    def patiently(*order, **how):
         patience, run.patience = run.patience, 60.0
         try:
-            return answer(*order)
+            return answer(*order, **how)
         finally:
             run.patience = patience
 
@@ -88,12 +90,32 @@ def listed(aws):
     ]
 
 
+def end_the_hold(aws, run):
+    """Let the hold of a run end now, and not in a minute; and sweep."""
+    end = timestamp(SystemClock().now())
+    aws.dynamodb.update_item(
+        TableName=aws.outputs["OrdersTableName"],
+        Key={"orderId": {"S": run.held["orderId"]}},
+        UpdateExpression="SET expiresAt = :end",
+        ExpressionAttributeValues={":end": {"S": end}},
+    )
+    run.held = {**run.held, "expiresAt": end}
+    invoke_deployed(aws, "sweep", {"action": "sweep"})
+
+
 def dead_letters(aws):
     return {name: queues.depth(aws, name).total for name in queues.DEAD_LETTERS}
 
 
-def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run):
+def test_all_checks_are_green_and_leave_nothing_but_orders(aws, run, monkeypatch):
     run.patience = 60.0
+
+    def holds(run):
+        lines = traffic.holds(run)
+        end_the_hold(aws, run)
+        return lines
+
+    monkeypatch.setitem(verify.CHECKS, "holds", holds)
     of_others = dead_letters(aws)
     assert sum(of_others.values()) == 1
     report = Report({"stack": run.stack_name}, run.name, run.started_at)
@@ -170,6 +192,7 @@ def denied(aws, function, action, resource):
         ("poison", "ChangeOrders", queues.EXPIRIES),
         ("fifo", "PlaceOrders", queues.FIFO),
         ("cancels", "CancelOrders", queues.CANCELLATIONS),
+        ("confirms", "ChangeOrders", queues.COMMANDS),
         ("receives", "AdjustStock", queues.STOCK),
         ("catalogue", "ManageProducts", queues.CATALOGUE),
     ],
@@ -177,12 +200,21 @@ def denied(aws, function, action, resource):
 def test_a_queue_that_is_cut_off_is_seen_by_its_traffic(
     aws, run, monkeypatch, check, function, queue
 ):
-    if check == "cancels":
+    if check in ("cancels", "confirms"):
         wait_for_answers(monkeypatch, run)
     with disabled(aws, function, queue):
         said = red(check, run)
         assert queue.removesuffix("Url") in said
         assert "see its mapping" in said
+
+
+def test_a_hold_that_never_expires_is_seen(aws, run, monkeypatch):
+    monkeypatch.setattr(traffic, "_SWEEP_SECONDS", 0)
+    wait_for_answers(monkeypatch, run)
+    traffic.holds(run)
+    with disabled(aws, "ChangeOrders", queues.EXPIRIES):
+        end_the_hold(aws, run)
+        assert "see Sweep and the mapping of ExpiryQueue" in red("expires", run)
 
 
 def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, monkeypatch):
@@ -202,6 +234,10 @@ def test_a_stream_that_is_cut_off_is_seen_by_its_traffic(aws, run, monkeypatch):
         (
             *("counts", "count_stock", "dynamodb:UpdateItem", "ProductsTable"),
             "CountStock answered acquire with",
+        ),
+        (
+            *("api", "api", "dynamodb:GetItem", "OrdersTable"),
+            "no answer to an order through the API",
         ),
         (
             *("cleans-up", "manage_products", "dynamodb:DeleteItem", "ProductsTable"),

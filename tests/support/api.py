@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from local.http_api import LocalApi
+import boto3
+
 from operations.aws import Aws
+from operations.http_api import HttpApi
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Said:
     document: Any
 
 
-class JsonApi(LocalApi):
+class JsonApi(HttpApi):
     """The HTTP API of a stack, as tests call it."""
 
     def __call__(
@@ -37,7 +39,7 @@ class JsonApi(LocalApi):
         headers: Mapping[str, str] | None = None,
         *,
         signed: bool = True,
-        keys: tuple[str, str] = ("test", "test"),
+        keys: tuple[str, str] | None = None,
     ) -> Said:
         """Send a request.
 
@@ -47,13 +49,14 @@ class JsonApi(LocalApi):
             body: Sent as JSON; None: nothing.
             headers: One of them may be `Authorization`: then it is not signed.
             signed: Whether it is signed.
-            keys: With which access key and secret.
+            keys: With which access key and secret; None: with those of the environment.
         """
         data = None if body is None else json.dumps(body).encode()
         given = {"Content-Type": "application/json"} if data is not None else {}
         given |= headers or {}
         signed = signed and "Authorization" not in given
-        reply = self.send(method, path, given, data, keys if signed else None)
+        sender = self if keys is None else replace(self, session=boto3.Session(*keys))
+        reply = sender.send(method, path, given, data, signed=signed)
         return Said(reply.status, reply.headers, json.loads(reply.body) if reply.body else None)
 
 

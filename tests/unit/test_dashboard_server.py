@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from types import SimpleNamespace
 
+import boto3
 import pytest
 
 from local.dashboard import trial
@@ -42,6 +43,7 @@ class FakeAws:
         self.tables = {"Products": "products"}
         self.answer = (201, "application/json", b'{"status": "PENDING"}')
         self.dynamodb = SimpleNamespace(scan=self.scan, meta=SimpleNamespace(endpoint_url=""))
+        self.session = boto3.Session("test", "test", region_name="us-east-1")
 
     def scan(self, **how):
         self.scans.append(how)
@@ -168,9 +170,9 @@ def test_what_cannot_be_reached_is_said_in_words(aws, tried, port):
     aws.dynamodb.meta.endpoint_url = "http://127.0.0.1:1"
     status, text = send(port, "GET", "/api/products?ids=a")
     assert status == 503
-    assert text.startswith("the embedded AWS does not answer: ")
+    assert text.startswith("the HTTP API does not answer: ")
     del aws.outputs["ApiUrl"]
-    assert "set api to true in cdk.json" in send(port, "GET", "/api/products?ids=a")[1]
+    assert "set `api` to true in cdk.json" in send(port, "GET", "/api/products?ids=a")[1]
 
     def no_stack():
         raise UserError("the stack is not read yet")

@@ -80,5 +80,16 @@ def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
     assert cited <= listed
 
 
+def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
+    """curl before 8.3 signs a query as it stands, and AWS sorts it first."""
+    found = []
+    for document in [*DOCUMENTS, ROOT / "docs" / "openapi.yaml"]:
+        found += re.findall(r"[?&](\w+=[^\s`\"'|)&]*(?:&\w+=[^\s`\"'|)&]*)+)", document.read_text("utf-8"))
+    assert found
+    for query in found:
+        names = [pair.split("=")[0] for pair in query.split("&")]
+        assert names == sorted(names), query
+
+
 def test_the_readme_is_read_to_the_end():
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 1000

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from inventory_orders.store.actions import CancellationReason, TransactionCancel
 from local import ROOT
 from operations import account, queues, verify
 from operations.errors import UserError
+from operations.follow import Heard
 from operations.verify import stack, traffic
 from operations.verify.deployed import Deployed, differences
 from operations.verify.report import Line, Report, State, judged, what_went_wrong
@@ -286,6 +288,7 @@ def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
         ({"StateValue": "ALARM"}, "Alarm is on: 1 > 0"),
         ({"StateValue": "INSUFFICIENT_DATA"}, "Alarm has never seen its metric"),
         ({"StateValue": "INSUFFICIENT_DATA", "TreatMissingData": "ignore"}, None),
+        ({"StateValue": "INSUFFICIENT_DATA", "Namespace": "AWS/DynamoDB"}, None),
         ({"StateValue": "OK"}, None),
     ],
 )
@@ -588,3 +591,106 @@ def test_what_could_not_be_cleaned_up_is_said(monkeypatch, run, of_live):
     assert done.exit_code == 1
     assert "Left: verify-1-hot: denied" in done.output
     assert run.products == ["verify-1-hot"]
+
+
+def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(monkeypatch, run):
+    """Lambda may wait for 20 s before it hands over what is in a quiet queue, and then the order itself takes a while."""
+    rows, ends, actions = {}, [0.0], []
+
+    def command(function, command, wanted):
+        action = command["action"]
+        if function == "CountStock":
+            actions.append(action)
+            assert action == "acquire" or time.monotonic() < ends[0], "the lease was over"
+            ends[0] = time.monotonic() + command.get("seconds", 0)
+        return {"lease": {}}
+
+    def send(queue, order, marker):
+        rows[marker["orderId"]] = time.monotonic() + 45
+
+    def row(order):
+        if order["orderId"] in rows:
+            is_there = time.monotonic() >= rows[order["orderId"]]
+        else:
+            is_there = "commit" in actions
+        return {"status": "PENDING"} if is_there else None
+
+    for name, double in {"command": command, "send": send, "row": row}.items():
+        monkeypatch.setattr(run, name, double)
+    monkeypatch.setattr(run, "stock", lambda product: 6)
+    assert states(traffic.counts(run)) == [State.PASSED]
+    assert actions == ["acquire", *["renew"] * 5, "commit"]
+
+
+@pytest.fixture
+def held(monkeypatch, run):
+    """An order whose hold ended at 12:01:00, with a grace of 60 s; its row is what the test makes of it."""
+    functions = run.deployed.resources["Place"]["Properties"]
+    functions["Environment"]["Variables"]["HOLD_GRACE_SECONDS"] = "60"
+    line = {"productId": "p", "quantity": 2}
+    run.held = {"orderId": "o", "items": [line], "expiresAt": "2026-01-01T12:01:00.000000+00:00"}
+    row = {"status": "PENDING", "lastUpdatedAt": "2026-01-01T12:00:00.000000+00:00"}
+    monkeypatch.setattr(run, "row", lambda order: row)
+    monkeypatch.setattr(run, "stock", lambda product: 5)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("status", "second", "says"),
+    [
+        ("EXPIRED", "02:03", None),
+        ("EXPIRED", "01:59", "expired 1.0 s before its end and the grace of 60 s"),
+        ("CONFIRMED", "02:03", "an order that was not confirmed is CONFIRMED"),
+        ("PENDING", "00:00", "a hold did not expire, see Sweep and the mapping of ExpiryQueue"),
+    ],
+)
+def test_a_hold_has_to_expire_after_its_grace(run, held, status, second, says):
+    held |= {"status": status, "lastUpdatedAt": f"2026-01-01T12:{second}.000000+00:00"}
+    (line,) = verify.run_check("expires", run)
+    assert line.state is (State.FAILED if says else State.PASSED)
+    assert (says or "EXPIRED 3.0 s after its end and the grace of 60 s") in line.saw
+
+
+@pytest.mark.parametrize(
+    ("routes", "status", "state", "says"),
+    [
+        ([], None, State.NOT_HERE, "the stack has none"),
+        (["JWT"], 401, State.NOT_HERE, "it takes tokens only (`jwt` in cdk.json): 401 without one"),
+        (["JWT"], 200, State.FAILED, "answered 200 to somebody unknown"),
+        (["AWS_IAM"], 403, State.FAILED, "you need execute-api:Invoke on the API"),
+    ],
+)
+def test_an_api_that_signatures_do_not_open_is_told(
+    monkeypatch, run, routes, status, state, says
+):
+    for number, kind in enumerate(routes):
+        route = {"Type": "AWS::ApiGatewayV2::Route", "Properties": {"AuthorizationType": kind}}
+        run.deployed.resources[f"Route{number}"] = route
+    answer = SimpleNamespace(send=lambda *_, **__: SimpleNamespace(status=status, said={}))
+    monkeypatch.setattr(traffic.HttpApi, "of", lambda aws: answer)
+    monkeypatch.setattr(run, "list_product", lambda *_: "p")
+    (line,) = verify.run_check("api", run)
+    assert line.state is state
+    assert says in line.saw
+
+
+def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
+    """On AWS a new rule may hear nothing for a while, and what happened meanwhile never comes."""
+    sent = []
+
+    @contextmanager
+    def listening(aws):
+        def listen(seconds):
+            time.sleep(seconds)
+            if len(sent) == 13:
+                placed = {"detail-type": "OrderPlaced", "detail": {"data": sent[-1]}}
+                yield Heard(placed, delay=0.1)
+
+        yield listen
+
+    monkeypatch.setattr(traffic, "listening", listening)
+    monkeypatch.setattr(run, "list_product", lambda *_: "p")
+    monkeypatch.setattr(run, "send", lambda queue, order: sent.append(order))
+    monkeypatch.setattr(run, "row", lambda order: {"status": "PENDING"})
+    (line,) = verify.run_check("events", run)
+    assert (line.state, line.saw) == (State.PASSED, "OrderPlaced, 0.1 s after it occurred")

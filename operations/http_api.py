@@ -1,0 +1,118 @@
+"""The stack's HTTP API: where it is, and requests to it, signed as AWS wants them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from operations.aws import Aws, is_loopback
+from operations.errors import UserError
+
+# API Gateway gives up earlier.
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer.
+
+    Attributes:
+        status: Of HTTP.
+        headers: By name in lower case.
+        body: As it came.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def said(self) -> Any:
+        """The document; text, where the body is no JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return self.body.decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class HttpApi:
+    """The HTTP API of a stack.
+
+    Attributes:
+        id: Of the API.
+        url: Where it is.
+        session: Credentials and region.
+    """
+
+    id: str
+    url: str
+    session: boto3.Session
+
+    @classmethod
+    def of(cls, aws: Aws) -> Self:
+        """The API of a stack.
+
+        Raises:
+            UserError: It has none.
+        """
+        if "ApiUrl" not in aws.outputs:
+            raise UserError("the stack has no HTTP API: set `api` to true in cdk.json and deploy it")
+        url = aws.outputs["ApiUrl"]
+        api = urlsplit(url).netloc.split(".")[0]
+        endpoint = str(aws.dynamodb.meta.endpoint_url)
+        if is_loopback(endpoint):
+            # Under its own address, too: not every program finds names like ID.execute-api.localhost.
+            url = f"{endpoint}/_aws/execute-api/{api}/$default"
+        return cls(api, url, aws.session)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        signed: bool = True,
+    ) -> Reply:
+        """Send a request.
+
+        Args:
+            method: Of HTTP.
+            path: With its query.
+            headers: Beside the signature.
+            body: None: nothing.
+            signed: Whether it is signed.
+
+        Raises:
+            UserError: There are no credentials, or nothing answers.
+        """
+        request = AWSRequest(method, self.url + path, headers, body)
+        if signed:
+            credentials = self.session.get_credentials()
+            if credentials is None:
+                raise UserError("there are no AWS credentials to sign with")
+            keys = credentials.get_frozen_credentials()
+            SigV4Auth(keys, "execute-api", self.session.region_name).add_auth(request)
+        proxies = {} if is_loopback(self.url) else get_environ_proxies(self.url)
+        trusted: Any = os.environ.get("AWS_CA_BUNDLE", True)
+        http = URLLib3Session(verify=trusted, proxies=proxies, timeout=_TIMEOUT_SECONDS)
+        try:
+            answer = http.send(request.prepare())
+        except BotoCoreError as error:
+            raise UserError(f"the HTTP API does not answer: {error}") from error
+        finally:
+            http.close()
+        named = {name.lower(): value for name, value in answer.headers.items()}
+        return Reply(answer.status_code, named, answer.content)
