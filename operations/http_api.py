@@ -20,7 +20,7 @@ from operations.aws import Aws, is_loopback
 from operations.errors import UserError
 
 # API Gateway gives up earlier.
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ class HttpApi:
             UserError: It has none.
         """
         if "ApiUrl" not in aws.outputs:
-            raise UserError("the stack has no HTTP API: set `api` to true in cdk.json and deploy it")
+            raise UserError(
+                "the stack has no HTTP API: set `api` to true in cdk.json and deploy it"
+            )
         url = aws.outputs["ApiUrl"]
         api = urlsplit(url).netloc.split(".")[0]
         endpoint = str(aws.dynamodb.meta.endpoint_url)
@@ -106,7 +108,7 @@ class HttpApi:
             keys = credentials.get_frozen_credentials()
             SigV4Auth(keys, "execute-api", self.session.region_name).add_auth(request)
         proxies = {} if is_loopback(self.url) else get_environ_proxies(self.url)
-        trusted: Any = os.environ.get("AWS_CA_BUNDLE", True)
+        trusted: Any = os.environ.get("AWS_CA_BUNDLE") or True
         http = URLLib3Session(verify=trusted, proxies=proxies, timeout=_TIMEOUT_SECONDS)
         try:
             answer = http.send(request.prepare())

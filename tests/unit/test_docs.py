@@ -84,7 +84,9 @@ def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
     """curl before 8.3 signs a query as it stands, and AWS sorts it first."""
     found = []
     for document in [*DOCUMENTS, ROOT / "docs" / "openapi.yaml"]:
-        found += re.findall(r"[?&](\w+=[^\s`\"'|)&]*(?:&\w+=[^\s`\"'|)&]*)+)", document.read_text("utf-8"))
+        found += re.findall(
+            r"[?&](\w+=[^\s`\"'|)&]*(?:&\w+=[^\s`\"'|)&]*)+)", document.read_text("utf-8")
+        )
     assert found
     for query in found:
         names = [pair.split("=")[0] for pair in query.split("&")]

@@ -660,9 +660,7 @@ def test_a_hold_has_to_expire_after_its_grace(run, held, status, second, says):
         (["AWS_IAM"], 403, State.FAILED, "you need execute-api:Invoke on the API"),
     ],
 )
-def test_an_api_that_signatures_do_not_open_is_told(
-    monkeypatch, run, routes, status, state, says
-):
+def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, status, state, says):
     for number, kind in enumerate(routes):
         route = {"Type": "AWS::ApiGatewayV2::Route", "Properties": {"AuthorizationType": kind}}
         run.deployed.resources[f"Route{number}"] = route
