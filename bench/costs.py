@@ -24,6 +24,15 @@ PLATFORM_LOG_BYTES = 300
 LOG_BYTES_OF_AN_EVENT = 650
 """Logged where an invocation publishes one event, to 15 %. That each does is assumed, and on the safe side."""
 
+ACCESS_LOG_BYTES = 290
+"""Of one request of the HTTP API, to 15 %."""
+
+LOG_BYTES_OF_A_REQUEST = ACCESS_LOG_BYTES + 360 + PLATFORM_LOG_BYTES
+"""With what the function logs of it, to 15 %."""
+
+STORED_BYTES = (260, 90)
+"""Of an order of one product: its row, and its entry in the index byUser."""
+
 # A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
 # mappings here have, Lambda does not go below five. Its page says so of standard queues; of FIFO queues it is assumed.
 # docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
@@ -245,11 +254,7 @@ def tables() -> list[str]:
     def dollars(of: Callable[[int], float]) -> str:
         return " | ".join(f"${of(orders):,.2f}" for orders in MONTHS)
 
-    def log_dollars(one: Kind | Life) -> Callable[[int], float]:
-        """What the log of so many orders costs, kept for a month, as if CloudWatch did not compress it."""
-        gigabyte = prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH
-        return lambda orders: one.log_bytes_of_an_order * orders / 10**9 * gigabyte
-
+    shop = small_shop()
     return [
         _table(
             f"| order | write units | read units | {months} |",
@@ -273,7 +278,9 @@ def tables() -> list[str]:
             f"| order | log, bytes | {months} |",
             1 + len(MONTHS),
             [
-                f"| {one.title} | {one.log_bytes_of_an_order:,.0f} | {dollars(log_dollars(one))} |"
+                f"| {one.title} | {one.log_bytes_of_an_order:,.0f} | "
+                + dollars(lambda orders, one=one: log_dollars(one.log_bytes_of_an_order * orders))
+                + " |"
                 for one in (*KINDS, *LIVES)
             ],
         ),
@@ -286,6 +293,14 @@ def tables() -> list[str]:
                     for one in STANDING
                 ),
                 f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
+            ],
+        ),
+        _table(
+            "| a small shop's month | USD |",
+            1,
+            [
+                *(f"| {title} | ${dollars:.2f} |" for title, dollars in shop.items()),
+                f"| all of it | ${sum(shop.values()):.2f} |",
             ],
         ),
     ]
@@ -301,6 +316,11 @@ def updated(page: str) -> str:
             raise ValueError(f"the page has no table that begins with {head}")
         page = before + table + after[rows.end() :]
     return page
+
+
+def log_dollars(size: float) -> float:
+    """What so many bytes of logs cost, kept for a month, as if CloudWatch did not compress them."""
+    return size / 10**9 * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
 
 
 def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
@@ -325,6 +345,29 @@ def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 
     request = prices.HTTP_REQUEST + prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
     tables = write_units * prices.WRITE_UNIT + read_units * prices.READ_UNIT
     return requests * (request + tables)
+
+
+SHOP_ORDERS = 10_000
+"""Of a small shop in a month: one in four minutes."""
+
+REQUESTS_OF_AN_ORDER = 20
+"""Of the HTTP API: the order, and looks at products and orders, which read a unit each. Assumed."""
+
+
+def small_shop() -> dict[str, float]:
+    """What a small shop pays for a month after a year, by what it is for."""
+    life, requests = LIVES[0], SHOP_ORDERS * REQUESTS_OF_AN_ORDER
+    logged = SHOP_ORDERS * life.log_bytes_of_an_order + requests * LOG_BYTES_OF_A_REQUEST
+    kept = 12 * SHOP_ORDERS
+    return {
+        "all that does not depend on orders": sum(one.dollars for one in STANDING),
+        f"{SHOP_ORDERS:,} orders of one product, {life.title}": life.dollars(
+            SHOP_ORDERS, lambda bill: bill.dollars
+        ),
+        f"{requests:,} requests of the HTTP API": asking_dollars(requests, read_units=1.0),
+        "the logs of both": log_dollars(logged),
+        f"{kept:,} orders kept": storage_dollars(*STORED_BYTES) * kept / 10**6,
+    }
 
 
 UNITS_OF_A_WAITED_ORDER = (5.0, 1.5)

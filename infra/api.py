@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aws_cdk import ArnFormat, Stack
+from aws_cdk import ArnFormat, Aws, Fn, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -28,7 +28,7 @@ ROUTES = (
 """What may be called: whatever is no route never reaches the function."""
 
 # Nothing that tells of a person: no path, which has ids in it, no address, no caller.
-_LOGGED = {
+LOGGED = {
     "requestId": "$context.requestId",
     "requestTime": "$context.requestTime",
     "routeKey": "$context.routeKey",
@@ -97,6 +97,16 @@ class Api(Construct):
         self.access_log = logs.LogGroup(
             self,
             "AccessLog",
+            # Logs delivered to other names share an account's policy of 5,120 characters, and it may be full:
+            # docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end is the stack's own, since a group may stay
+            # when its stack goes.
+            log_group_name=Fn.join(
+                "/",
+                [
+                    f"/aws/vendedlogs/{settings.stack_name}",
+                    Fn.select(2, Fn.split("/", Aws.STACK_ID)),
+                ],
+            ),
             retention=log_retention,
             removal_policy=kept_in_production(settings),
         )
@@ -111,7 +121,7 @@ class Api(Construct):
                 throttling_burst_limit=settings.api_limits.burst,
             ),
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
-                destination_arn=self.access_log.log_group_arn, format=json.dumps(_LOGGED)
+                destination_arn=self.access_log.log_group_arn, format=json.dumps(LOGGED)
             ),
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 from bench import costs
 from bench.capacity import Call, Exchange, item_size
+from infra.api import LOGGED
 from inventory_orders.announcing.bus import Bus
 from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import SystemClock
@@ -200,7 +201,7 @@ def consumed(shop):
 
 def test_what_a_kept_order_costs():
     (said,) = re.findall(r"\$(\d+\.\d\d) a month for each million orders kept", PAGE)
-    assert float(said) == round(costs.storage_dollars(260, 90), 2)
+    assert float(said) == round(costs.storage_dollars(*costs.STORED_BYTES), 2)
 
 
 def test_what_the_api_costs(shop, monkeypatch):
@@ -223,6 +224,36 @@ def test_what_the_api_costs(shop, monkeypatch):
     assert handler(event, FakeContext("api"))["statusCode"] == 201
     now = consumed(shop)
     assert (now[0] - before[0], now[1] - before[1]) == pytest.approx(units)
+
+
+def test_what_the_logs_of_the_api_cost(shop, monkeypatch, capsys):
+    logged, of_access, dollars = re.search(
+        r"Its logs are (\S+) bytes a request, (\S+) of them the access log: \$(\S+) a million", PAGE
+    ).groups()
+    assert int(logged) == costs.LOG_BYTES_OF_A_REQUEST
+    assert int(of_access) == costs.ACCESS_LOG_BYTES
+    assert float(dollars) == round(costs.log_dollars(10**6 * costs.LOG_BYTES_OF_A_REQUEST), 2)
+    # With values of usual length, "-" where there is none.
+    values = {"requestId": "JKJaXmPLvHcESHA=", "requestTime": "10/Mar/2026:06:13:40 +0000"}
+    values |= {"routeKey": "GET /products/{productId}", "status": "200", "responseLength": "180"}
+    values |= {"responseLatency": "14", "integrationLatency": "11"}
+    line = json.dumps({name: values.get(name, "-") for name in LOGGED})
+    assert len(line) == pytest.approx(costs.ACCESS_LOG_BYTES, rel=0.15)
+    for name, value in {"CALLERS": "iam", "SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
+        monkeypatch.setenv(name, value)
+    shop.create(TEAS[0])
+    event = json.loads((ROOT / "events" / "api.json").read_text())
+    event["rawPath"] = f"/products/{TEAS[0]}"
+    event["requestContext"]["http"] |= {"method": "GET", "path": event["rawPath"]}
+    handler = load_handler("api")
+    handler.logger.registered_handler.stream = sys.stdout
+    before = consumed(shop)
+    capsys.readouterr()
+    answer = handler.lambda_handler(event, FakeContext("api"))
+    assert answer["statusCode"] == 200, answer
+    of_function = costs.LOG_BYTES_OF_A_REQUEST - costs.ACCESS_LOG_BYTES - costs.PLATFORM_LOG_BYTES
+    assert len(capsys.readouterr().out) == pytest.approx(of_function, rel=0.15)
+    assert consumed(shop)[1] - before[1] <= 1.0, "what a small shop's request reads"
 
 
 def test_what_a_million_events_cost():
