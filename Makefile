@@ -74,8 +74,8 @@ synth: setup ## write the CloudFormation template: STAGE=dev unless you name ano
 diff: setup ## show what a deployment would change on your AWS account: STAGE=dev, or a name of your own
 	@$(STAGED) diff --stage '$(STAGE)'
 
-deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of your own; STAGE=prod is protected
-	@$(STAGED) deploy --stage '$(STAGE)'
+deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of your own; STAGE=prod is protected; YES=1 asks nothing, for CI
+	@$(STAGED) deploy --stage '$(STAGE)'$(if $(YES), --yes)
 
 verify: setup ## convince yourself of a stack: of the embedded AWS, or STAGE=dev on your AWS account
 	@$(RUN) verify $(if $(STAGE),--stage '$(STAGE)')

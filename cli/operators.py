@@ -35,7 +35,7 @@ from cli.common import OnAccount, aside, aws_of, checked_stage, screen, stack_na
 from infra.settings import Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
-from operations import preflight, queues
+from operations import preflight, queues, remains
 from operations import redrive as redrives
 from operations.account import AwsAccount
 from operations.errors import UserError
@@ -842,7 +842,15 @@ def diff(stage: _Stage) -> None:
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
-def deploy(stage: _Stage) -> None:
+def deploy(
+    stage: _Stage,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", help="Do not ask before permissions change. For CI, where nobody is."
+        ),
+    ] = False,
+) -> None:
     """Deploy the stack to the AWS account of your environment.
 
     First looks whether the account has room for the settings in cdk.json, and whether a first deployment has failed.
@@ -853,21 +861,50 @@ def deploy(stage: _Stage) -> None:
     concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
     notes = (
         preflight.check_warm_throughput(account, settings.stack_name, warm),
-        preflight.check_concurrency(account, concurrency),
+        preflight.check_concurrency(
+            account,
+            settings.stack_name,
+            concurrency,
+            settings.api_limits.requestsPerSecond if settings.api else 0,
+            settings.api_limits.concurrentExecutions if settings.api else None,
+        ),
         preflight.release_failed_creation(account, settings.stack_name)
         if settings.is_production
         else None,
     )
     for note in filter(None, notes):
         aside.print(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)
-    _cdk(account, "deploy", "-c", f"stage={stage}")
+    approval = ("--require-approval", "never") if yes else ()
+    _cdk(account, "deploy", "-c", f"stage={stage}", *approval)
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def destroy(stage: _Stage) -> None:
-    """Remove the stack from the AWS account of your environment. Asks first."""
+    """Remove the stack from the AWS account of your environment. Asks first, and says at the end what stays."""
     account = _announced("destroy", stage, ask=True)
+    try:
+        stack_id = remains.stack_id(account, stack_name(stage))
+    except (BotoCoreError, ClientError):
+        # There is no stack, or the CDK says what is wrong.
+        stack_id = None
     _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
+    if stack_id is not None:
+        _show_what_is_left(account, stack_id)
+
+
+def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
+    try:
+        left = remains.kept(account, stack_id)
+    except (BotoCoreError, ClientError) as error:
+        left = [f"what a production stage keeps; it cannot be listed: {error}"]
+    left += [
+        "backups that DynamoDB makes of tables as they are deleted, for 35 days",
+        "metrics, for 15 months",
+        "CDKToolkit with the code that was deployed, for other stacks too",
+    ]
+    screen.print("What stays on the account:")
+    for one in left:
+        screen.print(f"  {one}", markup=False, soft_wrap=True)
 
 
 def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
@@ -898,7 +935,7 @@ def _settings(stage: str) -> Settings:
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:
-    """Run the CDK, and end with its exit status."""
+    """Run the CDK. If it fails, end with its exit status."""
     region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
     done = subprocess.run(
         [*_CDK, *arguments],
@@ -906,4 +943,5 @@ def _cdk(account: AwsAccount, *arguments: str) -> None:
         env=stack.cdk_environment({**os.environ, **region}),
         check=False,
     )
-    raise typer.Exit(done.returncode)
+    if done.returncode:
+        raise typer.Exit(done.returncode)

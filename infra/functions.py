@@ -224,7 +224,8 @@ class Functions(Construct):
 
     def _api(self, queues: Queues) -> lambda_.Function:
         settings, tables = self._settings, self._tables
-        function = self._function("api", "Api", "Answers the HTTP API", {})
+        reserved = settings.api_limits.concurrentExecutions
+        function = self._function("api", "Api", "Answers the HTTP API", {}, reserved)
         function.add_environment("ORDER_QUEUE_URL", queues.orders.queue.queue_url)
         function.add_environment("CALLERS", "iam" if settings.jwt is None else "jwt")
         function.add_environment("SHOW_STOCK", settings.show_stock)
@@ -249,6 +250,7 @@ class Functions(Construct):
         construct_id: str,
         description: str,
         sources: Mapping[str, QueuePair],
+        reserved: int | None = None,
     ) -> lambda_.Function:
         settings = self._settings.functions[name]
         log_group = logs.LogGroup(
@@ -278,6 +280,7 @@ class Functions(Construct):
             log_group=log_group,
             memory_size=settings.memoryMegabytes,
             timeout=Duration.seconds(settings.timeoutSeconds),
+            reserved_concurrent_executions=reserved,
             # With it, the CDK lets the role send its segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
             tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
             environment={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
@@ -98,7 +99,7 @@ class Queues(Construct):
         visibility: Duration | None = None,
         dead_letters: sqs.DeadLetterQueue | None = None,
     ) -> sqs.Queue:
-        return sqs.Queue(
+        queue = sqs.Queue(
             self,
             name,
             # High throughput mode: ordering and deduplication apply within a group, not within the queue.
@@ -112,3 +113,7 @@ class Queues(Construct):
             dead_letter_queue=dead_letters,
             removal_policy=kept_in_production(self._settings),
         )
+        # A queue that stays goes on refusing messages without TLS.
+        policy = cast("sqs.QueuePolicy", queue.node.find_child("Policy"))
+        policy.apply_removal_policy(kept_in_production(self._settings))
+        return queue

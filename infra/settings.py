@@ -77,17 +77,24 @@ class WarmThroughput:
 class ApiLimits:
     """How often the HTTP API may be called, by all callers together.
 
+    API Gateway keeps the first two by best effort: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-throttling.html
+
     Attributes:
         requestsPerSecond: For long.
         burst: At once.
+        concurrentExecutions: Most requests that are answered at a time, reserved for the API; None: as many as the account
+            allows.
     """
 
     requestsPerSecond: int = 200  # noqa: N815
     burst: int = 400
+    concurrentExecutions: int | None = None  # noqa: N815
 
     def __post_init__(self) -> None:
         _check("requestsPerSecond", self.requestsPerSecond, 1, 10_000)
         _check("burst", self.burst, 1, 5_000)
+        if self.concurrentExecutions is not None:
+            _check("concurrentExecutions", self.concurrentExecutions, 1, 10_000)
 
 
 @dataclass(frozen=True)
@@ -122,12 +129,13 @@ class Settings:
         hold_seconds: How long an order that does not say so itself waits for its confirmation; None for ever.
         hold_grace_seconds: How long after the end of its hold an order still waits for it.
         warm_throughput: By table; usually empty.
+        table_key: ARN of the KMS key that encrypts the tables; None for the one that DynamoDB owns.
         alarm_email: Address for alarms; None for no mail.
         tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
         api: Whether there is an HTTP API.
         api_limits: How often it may be called.
         jwt: Whose tokens open it; None: it is opened by signatures (IAM).
-        cors: Origins of web pages that may call it; usually empty.
+        cors: Origins of web pages that may call it, with tokens; usually empty.
         show_stock: `numbers`, or only the `availability` of products.
     """
 
@@ -143,6 +151,7 @@ class Settings:
     warm_throughput: Mapping[str, WarmThroughput]
     hold_seconds: int | None = None
     hold_grace_seconds: int = 60
+    table_key: str | None = None
     alarm_email: str | None = None
     tracing: bool = False
     api: bool = True
@@ -186,7 +195,7 @@ class Settings:
             top,
             known
             | {"production", "lanes", "holdSeconds", "holdGraceSeconds", "warmThroughput"}
-            | {"alarmEmail", "tracing", "api", "apiLimits", "jwt", "cors", "showStock"},
+            | {"tableKey", "alarmEmail", "tracing", "api", "apiLimits", "jwt", "cors", "showStock"},
             known,
         )
         runtime = top["runtime"]
@@ -233,6 +242,16 @@ class Settings:
         if hold_grace is not None:
             hold_grace_seconds = int(hold_grace) if hold_grace.isdecimal() else hold_grace
         _check("settings.holdGraceSeconds", hold_grace_seconds, 0, 600)
+        table_key = top.get("tableKey")
+        if table_key is not None:
+            _texts("settings.tableKey", [table_key], _KEY, "the ARN of a key of KMS")
+        jwt = _jwt(top.get("jwt"))
+        cors = _texts("settings.cors", top.get("cors", []), _ORIGIN, "an origin")
+        if cors and jwt is None:
+            raise SettingsError(
+                "settings.cors needs settings.jwt: without tokens callers sign with keys that open every route, and these do "
+                "not belong in a web page"
+            )
         return cls(
             stage=stage,
             is_production=_is_production(stage, top.get("production", {})),
@@ -246,12 +265,13 @@ class Settings:
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
             hold_seconds=hold_seconds,
             hold_grace_seconds=hold_grace_seconds,
+            table_key=table_key,
             alarm_email=_email(top.get("alarmEmail")),
             tracing=tracing,
             api=api,
             api_limits=_api_limits(top.get("apiLimits", {})),
-            jwt=_jwt(top.get("jwt")),
-            cors=_texts("settings.cors", top.get("cors", []), _ORIGIN, "an origin"),
+            jwt=jwt,
+            cors=cors,
             show_stock=show_stock,
         )
 
@@ -264,6 +284,7 @@ MOST_LANES = 95
 
 _STAGE = re.compile("[a-z0-9-]{1,20}")
 _ORIGIN = re.compile(r"https?://[^\s/*]+")
+_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+")
 _ISSUER = re.compile(r"https://\S+")
 _TEXT = re.compile(r"\S(.*\S)?")
 _WORD = re.compile(r"[^\s,\[\]]+")
@@ -313,7 +334,7 @@ def _email(value: object) -> str | None:
 
 def _api_limits(value: object) -> ApiLimits:
     limits = _object("settings.apiLimits", value)
-    _only("settings.apiLimits", limits, {"requestsPerSecond", "burst"}, set())
+    _only("settings.apiLimits", limits, {field.name for field in fields(ApiLimits)}, set())
     try:
         return ApiLimits(**limits)
     except SettingsError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
@@ -55,13 +57,15 @@ class Tables(Construct):
         indexes: list[dynamodb.GlobalSecondaryIndexPropsV2] | None = None,
     ) -> dynamodb.TableV2:
         protected = self._settings.is_production
-        return dynamodb.TableV2(
+        table = dynamodb.TableV2(
             self,
             name,
             partition_key=_string(partition_key),
             sort_key=_string(sort_key) if sort_key else None,
             billing=dynamodb.Billing.on_demand(),
-            encryption=dynamodb.TableEncryptionV2.aws_managed_key(),
+            # KMS bills every other key:
+            # docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.tutorial.html
+            encryption=dynamodb.TableEncryptionV2.dynamo_owned_key(),
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
@@ -72,6 +76,16 @@ class Tables(Construct):
             global_secondary_indexes=indexes,
             warm_throughput=self._warm(name),
         )
+        if self._settings.table_key is not None:
+            # The CDK's own way wants the stack to name its region.
+            resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
+            resource.sse_specification = dynamodb.CfnGlobalTable.SSESpecificationProperty(
+                sse_enabled=True, sse_type="KMS"
+            )
+            resource.add_property_override(
+                "Replicas.0.SSESpecification", {"KMSMasterKeyId": self._settings.table_key}
+            )
+        return table
 
     def _warm(self, table: str) -> dynamodb.WarmThroughput | None:
         warm = self._settings.warm_throughput.get(table)

@@ -19,10 +19,22 @@ if TYPE_CHECKING:
 _UNITS = ("readUnitsPerSecond", "writeUnitsPerSecond")
 
 
+LONGEST_WAIT_SECONDS = 25
+"""How long a caller of the HTTP API may wait: `MOST_WAIT_SECONDS` of the layer, which is slow to import."""
+
+_NEVER_RESERVED = 100
+"""Lambda keeps them for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
+
+_ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)"
+
+
 def check_warm_throughput(
     account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
 ) -> str | None:
-    """Check that no table would have to give up warm throughput: DynamoDB refuses that, and the deployment rolls back.
+    """Check that DynamoDB takes the warm throughput: what it refuses fails in the middle of a deployment.
+
+    A table's quota bounds what it serves, on demand as well:
+    docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
 
     Args:
         account: Where the stack is, or will be.
@@ -33,7 +45,7 @@ def check_warm_throughput(
         Why it could not be checked; None if it was, or if nothing is wanted.
 
     Raises:
-        UserError: A table or an index has more than the settings want.
+        UserError: A table or an index has more than the settings want, or the account allows less.
     """
     if not wanted:
         return None
@@ -42,6 +54,7 @@ def check_warm_throughput(
         names = {output["OutputKey"]: output["OutputValue"] for output in outputs}
         tables = {name: names.get(f"{name}TableName") for name in wanted}
         dynamodb: DynamoDBClient = account.client("dynamodb")
+        limits = dynamodb.describe_limits()
         described = {
             name: dynamodb.describe_table(TableName=physical)["Table"]
             for name, physical in tables.items()
@@ -49,6 +62,21 @@ def check_warm_throughput(
         }
     except (BotoCoreError, ClientError) as error:
         return f"whether warmThroughput fits the tables cannot be checked: {error}"
+    most = {
+        "readUnitsPerSecond": limits["TableMaxReadCapacityUnits"],
+        "writeUnitsPerSecond": limits["TableMaxWriteCapacityUnits"],
+    }
+    too_much = [
+        f"warmThroughput.{name}.{unit} is {units[unit]:,} in cdk.json, but the account allows a table {most[unit]:,}"
+        for name, units in wanted.items()
+        for unit in _UNITS
+        if units[unit] > most[unit]
+    ]
+    if too_much:
+        raise UserError(
+            f"{'; '.join(too_much)}. Lower it, or ask for more (Service Quotas, Amazon DynamoDB, Table-level read "
+            "throughput limit, Table-level write throughput limit)"
+        )
     lowered = [
         f"warmThroughput.{name}.{unit} is {wanted[name][unit]:,} in cdk.json, but {place} has {has:,}"
         for name, table in described.items()
@@ -122,32 +150,71 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
     )
 
 
-def check_concurrency(account: AwsAccount, wanted: Mapping[str, int]) -> str | None:
-    """Compare the account's limit of concurrent executions with what the queues' functions may use.
+def check_concurrency(
+    account: AwsAccount,
+    stack_name: str,
+    queues: Mapping[str, int],
+    callers: int,
+    reserved: int | None,
+) -> str | None:
+    """Compare the account's limit of concurrent executions with what the functions may use.
 
     Args:
         account: Where the stack will be.
-        wanted: `maximumConcurrency` by queue.
+        stack_name: Its name.
+        queues: `maximumConcurrency` by queue.
+        callers: Callers of the HTTP API who may arrive in a second and wait; 0 without an API.
+        reserved: Concurrent executions to reserve for the API; None for no reservation.
 
     Returns:
         What is too little and what to do, or why it could not be checked; None if there is enough.
+
+    Raises:
+        UserError: Lambda would refuse the reservation, in the middle of the deployment.
     """
-    total = sum(wanted.values())
-    functions: LambdaClient = account.client("lambda")
+    total = sum(queues.values())
     try:
-        limits = functions.get_account_settings()["AccountLimit"]
+        limits = account.client("lambda").get_account_settings()["AccountLimit"]
+        limit, free = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
+        if reserved is not None:
+            free += _reserved_now(account, stack_name)
     except (BotoCoreError, ClientError) as error:
         return (
             f"whether the account has room for {total} concurrent executions of Lambda (the sum of "
-            f"maximumConcurrency in cdk.json) cannot be checked: {error}"
+            f"maximumConcurrency in cdk.json) and for the callers of the API cannot be checked: {error}"
         )
-    limit, free = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
-    if total <= free:
-        return None
-    each = ", ".join(f"{queue} {count}" for queue, count in wanted.items())
-    return (
-        f"the account allows {limit} concurrent executions of Lambda in {account.region}, {free} of them unreserved, "
-        f"but the queues may use {total} ({each}). Under load Lambda then throttles every function without reserved "
-        "concurrency, this stack's and others': messages wait longer, and nothing is lost. Ask for more (Service Quotas, "
-        "AWS Lambda, Concurrent executions: L-B99A9384), or lower maximumConcurrency in cdk.json"
-    )
+    if reserved is not None:
+        if free - reserved < _NEVER_RESERVED:
+            raise UserError(
+                f"apiLimits.concurrentExecutions is {reserved} in cdk.json, but {free} of the account's concurrent "
+                f"executions of Lambda in {account.region} are unreserved, and {_NEVER_RESERVED} of them must stay so. "
+                f"Lower it, leave it out, or ask for more {_ASK_FOR_MORE}"
+            )
+        free -= reserved
+    if total > free:
+        each = ", ".join(f"{queue} {count}" for queue, count in queues.items())
+        return (
+            f"the account allows {limit} concurrent executions of Lambda in {account.region}, {free} of them unreserved, "
+            f"but the queues may use {total} ({each}). Under load Lambda then throttles every function without reserved "
+            "concurrency, this stack's and others': messages wait longer, and nothing is lost. Ask for more "
+            f"{_ASK_FOR_MORE}, or lower maximumConcurrency in cdk.json"
+        )
+    waiting = callers * LONGEST_WAIT_SECONDS
+    if reserved is None and total + waiting > free:
+        return (
+            f"callers of the API who wait may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
+            f"{LONGEST_WAIT_SECONDS} s each), the queues {total}, and {free:,} are unreserved. Such callers can starve the "
+            "workers that they wait for. Reserve a part for the API (apiLimits.concurrentExecutions in cdk.json), lower "
+            f"apiLimits.requestsPerSecond, or ask for more {_ASK_FOR_MORE}"
+        )
+    return None
+
+
+def _reserved_now(account: AwsAccount, stack_name: str) -> int:
+    """Concurrent executions that the API's function has reserved; 0 if it does not exist yet."""
+    name = _outputs(account, stack_name).get("ApiFunctionName")
+    if name is None:
+        return 0
+    functions: LambdaClient = account.client("lambda")
+    found = functions.get_function_concurrency(FunctionName=name)
+    return found.get("ReservedConcurrentExecutions", 0)

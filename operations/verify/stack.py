@@ -243,10 +243,14 @@ def tables(run: Run) -> list[Line]:
 def _protection(
     run: Run, title: str, name: str, properties: Mapping[str, Any], actual: Mapping[str, Any]
 ) -> Iterator[str]:
-    if properties.get("SSESpecification", {}).get("SSEEnabled"):
-        wanted = {"Status": "ENABLED", "SSEType": properties["SSESpecification"]["SSEType"]}
-        yield from differences(f"{title} encryption", wanted, actual.get("SSEDescription"))
     replica = properties["Replicas"][0]
+    key = replica.get("SSESpecification", {}).get("KMSMasterKeyId")
+    # The key that DynamoDB owns has no description.
+    wanted = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": key} if key else {}
+    described = actual.get("SSEDescription", {})
+    if not key and described.get("Status", "DISABLED") != "DISABLED":
+        yield f"{title} is encrypted with {described.get('KMSMasterKeyArn')}, not with the key that DynamoDB owns"
+    yield from differences(f"{title} encryption", wanted, described)
     protected = {"DeletionProtectionEnabled": replica.get("DeletionProtectionEnabled", False)}
     yield from differences(title, protected, actual)
     backups = run.aws.dynamodb.describe_continuous_backups(TableName=name)

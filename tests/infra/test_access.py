@@ -11,8 +11,8 @@ What needs no permission, and so has no line:
   docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html
 - SQS moves messages to a dead-letter queue of the same account without a redrive allow policy: the default is `allowAll`.
   docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
-- Nobody needs permissions of KMS. The keys of SQS belong to SQS (SSE-SQS). The policy of the AWS managed key of DynamoDB
-  lets all who may use DynamoDB in this account use the key through it. A customer managed key would need lines here.
+- Nobody needs permissions of KMS. The keys of SQS belong to SQS (SSE-SQS), that of the tables to DynamoDB. With the setting
+  `tableKey` the key's own policy lets this account use it through DynamoDB: docs/reference.md.
   docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-server-side-encryption.html,
   docs.aws.amazon.com/amazondynamodb/latest/developerguide/EncryptionAtRest.html
 - DynamoDB writes the index and the stream of a table by itself.
@@ -157,7 +157,7 @@ everybody                | NOT sqs:*               | every queue             | q
 everybody                | NOT sns:Publish         | Alarms                  | topic policy, without TLS
 # Data at rest.
 SQS                      | encrypts                | every queue             | SSE-SQS, keys of SQS
-DynamoDB                 | encrypts                | every table             | SSE, AWS managed key
+DynamoDB                 | encrypts                | every table             | the key that it owns
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains a stream      | Orders                  | stream specification
@@ -300,8 +300,8 @@ class Access:
         self.others(name, properties, "RedriveAllowPolicy")
 
     def table(self, name, properties):
-        managed = properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
-        self.add("DynamoDB", "encrypts", name, "SSE, AWS managed key" if managed else "otherwise")
+        owned = properties["SSESpecification"] == {"SSEEnabled": False}
+        self.add("DynamoDB", "encrypts", name, "the key that it owns" if owned else "otherwise")
         for index in properties.get("GlobalSecondaryIndexes", []):
             self.add("DynamoDB", f"maintains {index['IndexName']}", name, "global secondary index")
         if "StreamSpecification" in properties:

@@ -142,3 +142,8 @@ def test_a_target_uses_its_stage_or_refuses_it(target):
 def test_lanes_of_an_account_are_not_emptied_without_a_yes():
     assert "--yes" in dry_run("lanes", "EMPTY=1")[-1]
     assert "--yes" not in dry_run("lanes", "EMPTY=1", "STAGE=team-a")[-1]
+
+
+def test_make_deploys_without_a_question_if_it_is_told_to():
+    line = dry_run("deploy", "STAGE=prod", "YES=1")[-1]
+    assert line.endswith(" deploy --stage 'prod' --yes")

@@ -48,8 +48,9 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         keys = [key["AttributeName"] for key in properties["KeySchema"]]
         assert keys == list(KEYS[table])
         assert properties["BillingMode"] == "PAY_PER_REQUEST"
-        assert properties["SSESpecification"]["SSEEnabled"] is True
+        assert properties["SSESpecification"] == {"SSEEnabled": False}, "the key of DynamoDB"
         (replica,) = properties["Replicas"]
+        assert "SSESpecification" not in replica
         recovery = replica["PointInTimeRecoverySpecification"]
         assert recovery["PointInTimeRecoveryEnabled"] is True
         assert replica["DeletionProtectionEnabled"] is protected
@@ -75,6 +76,16 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
         "byUser": (["userId", "createdAt"], status),
         "byExpiry": (["expiryShard", "expiresAt"], {"ProjectionType": "KEYS_ONLY"}),
     }
+
+
+def test_the_tables_may_have_a_key_of_the_accounts_own():
+    key = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    template = synthesise("dev", tableKey=key)
+    for table in resources(template, "AWS::DynamoDB::GlobalTable").values():
+        properties = table["Properties"]
+        assert properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
+        (replica,) = properties["Replicas"]
+        assert replica["SSESpecification"] == {"KMSMasterKeyId": key}
 
 
 @pytest.mark.parametrize("table", list(Table))
@@ -351,6 +362,14 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     assert SETTINGS["functions"]["api"]["timeoutSeconds"] == 30, "the most that API Gateway waits"
 
 
+def test_the_access_log_is_delivered_without_the_policy_that_others_fill(dev):
+    properties = by_name(dev, "AWS::Logs::LogGroup", "ApiAccessLog")["Properties"]
+    separator, (prefix, incarnation) = properties["LogGroupName"]["Fn::Join"]
+    assert (separator, prefix) == ("/", "/aws/vendedlogs/InventoryOrders-dev")
+    stack_id = {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}
+    assert incarnation == {"Fn::Select": [2, stack_id]}, "or a stack made anew finds it taken"
+
+
 def test_what_the_api_logs_tells_nothing_of_a_person(dev):
     (stage,) = api_of(dev)("Stage")
     logged = set(json.loads(stage["AccessLogSettings"]["Format"]).values())
@@ -369,7 +388,7 @@ def test_with_the_setting_jwt_customers_and_operators_come_with_a_token():
         },
         cors=["https://shop.example.com"],
         showStock="numbers",
-        apiLimits={"requestsPerSecond": 10},
+        apiLimits={"requestsPerSecond": 10, "concurrentExecutions": 20},
         holdSeconds=900,
     )
     only = api_of(template)
@@ -390,6 +409,9 @@ def test_with_the_setting_jwt_customers_and_operators_come_with_a_token():
     assert stage["DefaultRouteSettings"] == limits
     (api,) = only("Api")
     assert api["CorsConfiguration"]["AllowOrigins"] == ["https://shop.example.com"]
+    functions = resources(template, "AWS::Lambda::Function").values()
+    reserved = [f["Properties"].get("ReservedConcurrentExecutions") for f in functions]
+    assert [number for number in reserved if number] == [20], "the API's own"
 
 
 def test_the_api_can_be_left_out():
@@ -431,7 +453,7 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
 
 
 def test_production_keeps_queues_and_logs_but_not_those_of_a_deployment_that_fails(prod):
-    for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup"):
+    for kind in ("AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::Logs::LogGroup"):
         for resource in resources(prod, kind).values():
             assert resource["DeletionPolicy"] == "RetainExceptOnCreate"
             assert resource["UpdateReplacePolicy"] == "Retain"
@@ -511,7 +533,8 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(live
             assert len(logical_id) <= 255
             kind = resource["Type"]
             assert kind in NAMES.keys() | NAMELESS, f"may two stacks collide in {kind}? Look at it"
-            assert NAMES.get(kind) not in resource.get("Properties", {})
+            named = resource.get("Properties", {}).get(NAMES.get(kind))
+            assert named is None or "AWS::StackId" in json.dumps(named)
         assert not [
             output for output in template.to_json()["Outputs"].values() if "Export" in output
         ]

@@ -14,7 +14,9 @@ from cli import operators
 from cli.common import checked_stage, stack_name
 from cli.main import app
 from infra.settings import Settings, SettingsError
+from inventory_orders.api.orders import MOST_WAIT_SECONDS
 from inventory_orders.store.rows import Table
+from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
@@ -117,11 +119,21 @@ def account(monkeypatch):
     answers = {
         "get_caller_identity": {"Account": "123456789012"},
         "get_account_settings": {
-            "AccountLimit": {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 900}
+            "AccountLimit": {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
+        },
+        "get_function_concurrency": {},
+        "describe_limits": {
+            "TableMaxReadCapacityUnits": 40_000,
+            "TableMaxWriteCapacityUnits": 40_000,
         },
         "describe_stacks": {
             "Stacks": [
-                {"Outputs": [{"OutputKey": "OrdersTableName", "OutputValue": "Shop-Orders"}]}
+                {
+                    "Outputs": [
+                        {"OutputKey": "OrdersTableName", "OutputValue": "Shop-Orders"},
+                        {"OutputKey": "ApiFunctionName", "OutputValue": "Shop-Api"},
+                    ]
+                }
             ]
         },
         "describe_table": {"Table": ORDERS},
@@ -140,11 +152,14 @@ def account(monkeypatch):
     return answers
 
 
+def with_settings(monkeypatch, **changes):
+    wanted = Settings.from_context("dev", SETTINGS | changes)
+    monkeypatch.setattr(operators, "_settings", lambda stage: wanted)
+
+
 def with_warm_throughput(monkeypatch, read, write):
     units = {"readUnitsPerSecond": read, "writeUnitsPerSecond": write}
-    settings = {**SETTINGS, "warmThroughput": {"Orders": units}}
-    wanted = Settings.from_context("dev", settings)
-    monkeypatch.setattr(operators, "_settings", lambda stage: wanted)
+    with_settings(monkeypatch, warmThroughput={"Orders": units})
 
 
 def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, account, monkeypatch):
@@ -161,10 +176,21 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
     assert cdk == []
 
 
+def test_deploy_refuses_warm_throughput_above_the_quota_before_the_cdk_begins(
+    cdk, account, monkeypatch
+):
+    with_warm_throughput(monkeypatch, 40_000, 40_001)
+    assert refused(["deploy", "--stage", "dev"]).startswith(
+        "warmThroughput.Orders.writeUnitsPerSecond is 40,001 in cdk.json, but the account allows a table 40,000. Lower it, or "
+    )
+    assert cdk == []
+
+
 @pytest.mark.parametrize(
     ("operation", "answer", "note"),
     [
         ("describe_table", {"Table": ORDERS}, None),
+        ("describe_limits", refusal("AccessDeniedException"), "warmThroughput fits the tables"),
         ("describe_table", {"Table": {"TableName": "Shop-Orders"}}, None),
         (
             "describe_table",
@@ -205,6 +231,49 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
         "the queues may use 68 (OrderQueue 5, OrderQueueFifo 50, "
     )
     assert (note in done.stderr) is said
+
+
+@pytest.mark.parametrize(("free", "said"), [(5067, True), (5068, False)])
+def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, said):
+    assert preflight.LONGEST_WAIT_SECONDS == MOST_WAIT_SECONDS
+    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = free
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1
+    note = (
+        "Note: callers of the API who wait may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), the "
+        "queues 68, and 5,067 are unreserved. Such callers can starve the workers"
+    )
+    assert (note in done.stderr) is said
+    assert ("Note:" in done.stderr) is said
+
+
+@pytest.mark.parametrize(
+    ("api", "deployed"),
+    [
+        ({"apiLimits": {"concurrentExecutions": 50}}, {}),
+        ({"apiLimits": {"concurrentExecutions": 90}}, {"ReservedConcurrentExecutions": 50}),
+        ({"api": False}, {}),
+    ],
+)
+def test_callers_who_have_their_own_executions_starve_nobody(
+    cdk, account, monkeypatch, api, deployed
+):
+    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
+    account["get_function_concurrency"] = deployed
+    with_settings(monkeypatch, **api)
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert "Note:" not in done.stderr
+    assert len(cdk) == 1
+
+
+def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, monkeypatch):
+    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
+    with_settings(monkeypatch, apiLimits={"concurrentExecutions": 51})
+    assert (
+        "apiLimits.concurrentExecutions is 51 in cdk.json, but 150 of the account's concurrent executions of Lambda in "
+        "us-east-1 are unreserved, and 100 of them must stay so."
+    ) in refused(["deploy", "--stage", "dev"])
+    assert cdk == []
 
 
 def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
@@ -268,6 +337,12 @@ def test_account_and_region_are_shown_and_the_cdk_gets_the_same_region(cdk, acco
     assert environment["AWS_REGION"] == environment["AWS_DEFAULT_REGION"] == "eu-west-1"
 
 
+def test_without_a_terminal_deploy_is_told_that_no_approval_is_needed(cdk, account):
+    CliRunner().invoke(app, ["deploy", "--stage", "dev", "--yes"], catch_exceptions=False)
+    ((arguments, _),) = cdk
+    assert arguments[1:] == ["deploy", "-c", "stage=dev", "--require-approval", "never"]
+
+
 @mock_aws
 def test_bootstrap_names_its_place_and_synthesises_nothing(cdk):
     assert CliRunner().invoke(app, ["bootstrap"]).exit_code == 0
@@ -275,12 +350,54 @@ def test_bootstrap_names_its_place_and_synthesises_nothing(cdk):
     assert arguments[1:] == ["bootstrap", "aws://123456789012/us-east-1", "--app", ""]
 
 
-@mock_aws
 @pytest.mark.parametrize(("answer", "called"), [("n\n", 0), ("y\n", 1)])
-def test_destroy_asks_first_and_says_what(cdk, answer, called):
+def test_destroy_asks_first_and_says_what(cdk, account, answer, called):
+    account["describe_stacks"] = refusal("ValidationError", "Stack with id X does not exist")
     done = CliRunner().invoke(app, ["destroy", "--stage", "live"], input=answer)
     assert "Destroy InventoryOrders-live on account 123456789012, us-east-1?" in done.stdout
     assert len(cdk) == called
+    assert "What stays" not in done.stdout, "nothing was there"
+
+
+def destroyed(monkeypatch, cloudformation):
+    monkeypatch.setattr(AwsAccount, "number", lambda self: "123456789012")
+    monkeypatch.setattr(AwsAccount, "client", lambda self, service: cloudformation)
+    return CliRunner().invoke(app, ["destroy", "--stage", "live"], input="y\n")
+
+
+@pytest.mark.parametrize("status", ["DELETE_SKIPPED", "DELETE_COMPLETE"])
+def test_destroy_says_at_the_end_what_stays(cdk, monkeypatch, status):
+    def resources(*, StackName):
+        assert StackName == "arn:live", "the name of a deleted stack finds nothing"
+        table = {"ResourceType": "AWS::DynamoDB::GlobalTable", "PhysicalResourceId": "live-Orders"}
+        version = {"ResourceType": "AWS::Lambda::Version", "PhysicalResourceId": "live-Api:1"}
+        return [
+            {
+                "StackResourceSummaries": [
+                    {**one, "ResourceStatus": status} for one in (table, version)
+                ]
+            }
+        ]
+
+    cloudformation = SimpleNamespace(
+        describe_stacks=lambda **_: {"Stacks": [{"StackId": "arn:live"}]},
+        get_paginator=lambda _: SimpleNamespace(paginate=resources),
+    )
+    done = destroyed(monkeypatch, cloudformation)
+    assert done.exit_code == 0
+    said = done.stdout.partition("What stays on the account:\n")[2]
+    assert ("  AWS::DynamoDB::GlobalTable live-Orders\n" in said) is (status == "DELETE_SKIPPED")
+    assert "live-Api:1" not in said, "it goes with its function"
+    assert "  backups that DynamoDB makes of tables as they are deleted, for 35 days\n" in said
+
+
+def test_a_destroy_that_fails_says_nothing_of_what_stays(monkeypatch):
+    failed = subprocess.CompletedProcess([], 3)
+    monkeypatch.setattr(operators.subprocess, "run", lambda *_, **__: failed)
+    found = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [{"StackId": "arn:live"}]})
+    done = destroyed(monkeypatch, found)
+    assert done.exit_code == 3
+    assert "What stays" not in done.stdout
 
 
 def test_synth_needs_no_account(cdk, monkeypatch):

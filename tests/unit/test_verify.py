@@ -63,7 +63,7 @@ def template():
                 "Type": "AWS::DynamoDB::GlobalTable",
                 "Properties": {
                     "KeySchema": [],
-                    "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS"},
+                    "SSESpecification": {"SSEEnabled": False},
                     "Replicas": [{"DeletionProtectionEnabled": True}],
                 },
             },
@@ -331,7 +331,11 @@ def test_a_metric_that_never_arrives_is_red_after_fifteen_minutes(monkeypatch, r
     ("change", "says"),
     [
         ({}, None),
-        ({"SSEDescription": {}}, "Orders encryption Status is None, deployed was ENABLED"),
+        ({"SSEDescription": {"Status": "DISABLED"}}, None),
+        (
+            {"SSEDescription": {"Status": "ENABLED", "KMSMasterKeyArn": "arn:k"}},
+            "Orders is encrypted with arn:k, not with the key that DynamoDB owns",
+        ),
         (
             {"DeletionProtectionEnabled": False},
             "Orders DeletionProtectionEnabled is False, deployed was True",
@@ -343,7 +347,6 @@ def test_a_table_without_protection_is_red(run, change, says):
     table = {
         "TableStatus": "ACTIVE",
         "KeySchema": [],
-        "SSEDescription": {"Status": "ENABLED", "SSEType": "KMS"},
         "DeletionProtectionEnabled": True,
     }
     recovery = {"PointInTimeRecoveryStatus": change.get("recovery", "ENABLED")}
