@@ -422,6 +422,13 @@ def test_the_api_can_be_left_out():
     assert len(functions) == len(SETTINGS["functions"]) - 1
 
 
+def test_the_role_that_deploys_is_told_of_every_service(dev):
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    told = set(re.findall(r"`([a-z]+):\*`", page.partition("## Deploy from CI")[2]))
+    used = {r["Type"].split("::")[1].lower() for r in dev.to_json()["Resources"].values()}
+    assert told == {service.replace("apigatewayv2", "apigateway") for service in used | {"sns"}}
+
+
 def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     outputs = set(dev.to_json()["Outputs"])
     assert outputs >= {
