@@ -254,6 +254,9 @@ def tables() -> list[str]:
     def dollars(of: Callable[[int], float]) -> str:
         return " | ".join(f"${of(orders):,.2f}" for orders in MONTHS)
 
+    def of_log(size: float) -> Callable[[int], float]:
+        return lambda orders: log_dollars(size * orders)
+
     shop = small_shop()
     return [
         _table(
@@ -279,8 +282,7 @@ def tables() -> list[str]:
             1 + len(MONTHS),
             [
                 f"| {one.title} | {one.log_bytes_of_an_order:,.0f} | "
-                + dollars(lambda orders, one=one: log_dollars(one.log_bytes_of_an_order * orders))
-                + " |"
+                f"{dollars(of_log(one.log_bytes_of_an_order))} |"
                 for one in (*KINDS, *LIVES)
             ],
         ),

@@ -50,8 +50,7 @@ def check_warm_throughput(
     if not wanted:
         return None
     try:
-        outputs = _stack(account.client("cloudformation"), stack_name).get("Outputs", ())
-        names = {output["OutputKey"]: output["OutputValue"] for output in outputs}
+        names = _outputs(account, stack_name)
         tables = {name: names.get(f"{name}TableName") for name in wanted}
         dynamodb: DynamoDBClient = account.client("dynamodb")
         limits = dynamodb.describe_limits()
@@ -114,6 +113,12 @@ def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str
             return {}
         raise
     return cast("Mapping[str, Any]", stack)
+
+
+def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
+    """The outputs of a stack; none if it does not exist."""
+    stack = _stack(account.client("cloudformation"), stack_name)
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
 
 
 def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
