@@ -93,6 +93,7 @@ LAST_IN_LANE = "last units in a lane"
 TAKEN_OVER = "lane taken over against its woken owner"
 FILLED_AGAIN = "page emptied and filled again"
 MADE_AGAIN = "page made again"
+RESTORED = "page restored while its owner slept"
 LANE_AND_ROW = "order from lane and row against recall"
 SWEEP = "sweep against visit"
 SWEEP_IN_USE = "sweep against a lane in use"
@@ -794,6 +795,12 @@ MUTANTS = (
         *("engine/consequences.py", "if self._lanes is not None and failed.pages:"),
         "if False:",
         TAKEN_OVER,
+    ),
+    _mutant(
+        "lane remembered past its own lease",
+        *("engine/lanes.py", "        if not kept or self._lease is None:\n"),
+        "        if self._lease is None:\n",
+        RESTORED,
     ),
     _mutant(
         "line that names a version that it did not make",

@@ -1084,7 +1084,7 @@ SCENARIOS = {
         ),
         _with_lanes("page emptied and filled again", _page_filled_again, lanes=1),
         _with_lanes("page made again", _page_made_again),
-        _with_lanes("page restored while its owner slept", _page_restored),
+        _with_lanes("page restored while its owner slept", _page_restored, faults=()),
         _with_lanes("order from lane and row against recall", _lane_and_row),
         _with_lanes("sweep against visit", _swept),
         _with_lanes("sweep against a lane in use", _swept_in_use),
