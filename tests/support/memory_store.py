@@ -165,7 +165,8 @@ class MemoryStore:
 
     def write(self, actions: list[Action], token: str) -> None:
         with self._one_at_a_time:
-            self._write(*cast(Any, actions[0].request), token)
+            transaction, claims = cast(Any, actions[0].request)
+            self._write(transaction, claims, token)
 
     def _write(self, transaction: Transaction, claims: dict[str, ClaimUse], token: str) -> None:
         self.writes.append((transaction, token))
