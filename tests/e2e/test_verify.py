@@ -2,9 +2,7 @@
 
 import copy
 import json
-import os
 import signal
-import subprocess
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -13,7 +11,7 @@ import pytest
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store.rows import Table
-from local import ROOT, STATE, stack
+from local import STATE, stack
 from local.invoke import invoke_deployed
 from operations import queues, verify
 from operations.audit import read_rows
@@ -26,8 +24,8 @@ from tests.support.by_hand import add_by_hand
 from tests.support.roles import allow, name_of, permissions
 from tests.support.stack import (
     COMMAND,
-    IN_THE_BACKGROUND,
     create,
+    in_the_background,
     wait_until,
     wait_until_settled,
 )
@@ -527,15 +525,8 @@ def test_an_alarm_without_its_action_is_seen(run):
 
 def test_after_an_interruption_no_product_is_left(aws):
     # It waits for an answer that does not come.
-    with disabled(aws, "PlaceOrders", queues.STANDARD):
-        started = subprocess.Popen(
-            [*IN_THE_BACKGROUND, COMMAND, "verify", "--only", "leftovers", "--only", "places"],
-            cwd=ROOT,
-            env={**os.environ, "COLUMNS": "200"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    verify = (COMMAND, "verify", "--only", "leftovers", "--only", "places")
+    with disabled(aws, "PlaceOrders", queues.STANDARD), in_the_background(*verify) as started:
         wait_until(aws, lambda: queues.depth(aws, queues.STANDARD).total)
         assert len(listed(aws)) == 1
         started.send_signal(signal.SIGTERM)

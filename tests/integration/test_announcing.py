@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import time
 import uuid
 
@@ -15,7 +14,7 @@ from operations.announce import announce, rows_of
 from operations.errors import UserError
 from operations.follow import listening
 from tests.support.messages import order_body
-from tests.support.stack import COMMAND, IN_THE_BACKGROUND, cli, create, wait_until
+from tests.support.stack import COMMAND, cli, create, in_the_background, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +65,7 @@ def next_of(follower, subject, count=1):
 
 def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    with subprocess.Popen(
-        [*IN_THE_BACKGROUND, COMMAND, "follow", "--json", "--seconds", "600"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as follower:
+    with in_the_background(COMMAND, "follow", "--json", "--seconds", "600") as follower:
         create(aws, new_id, 6, lowStockThreshold=2)
         assert any("Listening to" in line for line in follower.stderr)
         # Orders and products have streams of their own, so nothing is said of the order of these two.
@@ -81,7 +75,7 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         heard = next_of(follower, new_id, 2)
         assert set(heard) == {"OrderCancelled", "ProductBackInStock"}
         assert announced(aws, new_id, send=False).events == 1
-        assert " events announced." in cli("announce", "--since", since, "--send").stdout
+        assert " announced." in cli("announce", "--since", since, "--send").stdout
         again = next_of(follower, new_id)
         assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
         follower.send_signal(signal.SIGTERM)

@@ -1,20 +1,18 @@
 """A catalogue is loaded on the embedded AWS: interrupted twice, and complete and exact in the end."""
 
 import signal
-import subprocess
 import time
 
 import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import NewProduct
-from local import ROOT
 from local.examples import lose_responses
 from operations.audit import read_books
 from operations.catalogue_file import CatalogueFile, Line, read_catalogue
 from operations.load import Done, Load
 from tests.support.parallel import in_threads
-from tests.support.stack import COMMAND, IN_THE_BACKGROUND, cli
+from tests.support.stack import COMMAND, cli, in_the_background
 
 COUNT = 240
 
@@ -41,17 +39,12 @@ def catalogue(tmp_path):
 
 def interrupt(shop, path, by, after):
     """Load slowly, and send a signal once so many products are there. Returns the exit status."""
-    process = subprocess.Popen(
-        [*IN_THE_BACKGROUND, COMMAND, "load", str(path), "--rate", "40"],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while shop.product(f"load-{after:04}") is None:
-        assert process.poll() is None, "it was through before it was interrupted"
-        time.sleep(0.02)
-    process.send_signal(by)
-    return process.wait(30)
+    with in_the_background(COMMAND, "load", str(path), "--rate", "40") as process:
+        while shop.product(f"load-{after:04}") is None:
+            assert process.poll() is None, "it was through before it was interrupted"
+            time.sleep(0.02)
+        process.send_signal(by)
+        return process.wait(60)
 
 
 def test_a_load_that_is_interrupted_twice_is_complete_and_exact(shop, catalogue):

@@ -20,9 +20,6 @@ QUIET_SECONDS = 90
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
-IN_THE_BACKGROUND = ("sh", "-c", """trap '' INT; exec "$0" "$@" """)
-"""Starts a command as a shell's `&` does: with SIGINT ignored."""
-
 
 def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the command line on the tests' embedded AWS."""
@@ -63,6 +60,23 @@ def message(body: Any, group: str = "g", deduplication_id: str = "d") -> OrderMe
     return OrderMessage(
         body if isinstance(body, str) else json.dumps(body), None, group, deduplication_id
     )
+
+
+@contextmanager
+def in_the_background(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command as a shell's `&` does, with SIGINT ignored. Kill it at the end if it is still there."""
+    with subprocess.Popen(
+        ["sh", "-c", """trap '' INT; exec "$0" "$@" """, *command],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager

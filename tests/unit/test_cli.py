@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -25,7 +24,7 @@ from operations.orders_file import count_orders, read_baskets, read_orders
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
 from tests.support.messages import order_body
-from tests.support.stack import IN_THE_BACKGROUND
+from tests.support.stack import in_the_background
 
 RUNNER = CliRunner()
 
@@ -335,9 +334,8 @@ main.main()
 
 
 def test_sigterm_ends_a_command_like_ctrl_c_also_where_ctrl_c_is_ignored():
-    begin = [*IN_THE_BACKGROUND, sys.executable, "-c", A_LONG_COMMAND]
-    with subprocess.Popen(begin, cwd=ROOT, stdout=subprocess.PIPE, text=True) as command:
+    with in_the_background(sys.executable, "-c", A_LONG_COMMAND) as command:
         assert command.stdout.readline() == "SIG_IGN\n"
         command.send_signal(signal.SIGTERM)
         assert command.stdout.read() == "tidied up\n"
-    assert command.returncode == 0
+        assert command.wait() == 0
