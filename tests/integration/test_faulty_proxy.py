@@ -87,9 +87,40 @@ def test_a_lost_response_was_applied(shop, proxy):
     remove(shop, "proxy-lost")
 
 
+def test_a_late_request_is_executed_after_its_sender_has_given_it_up(shop, proxy):
+    proxy.shares = Shares(late=1.0)
+    with pytest.raises(ConnectionClosedError):
+        client(proxy).transact_write_items(
+            TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-late")
+        )
+    assert not stored(shop, "proxy-late")
+    client(proxy).list_tables()
+    proxy.wait_for_late_requests()
+    assert stored(shop, "proxy-late")
+    assert proxy.counts == {Fault.LATE: 1}, "only writes are late"
+    remove(shop, "proxy-late")
+
+
+def test_a_torn_read_finds_half_of_its_items_as_they_are_later(shop, proxy):
+    proxy.shares = Shares(torn=1.0)
+    names = [f"proxy-torn-{number}" for number in range(3)]
+    for name in names:
+        shop.create(name, 1)
+    (table, *_) = shop.tables.values()
+    requests, forward = [], proxy.forward
+    proxy.forward = lambda *request: requests.append(request) or forward(*request)
+    keys = [{"productId": {"S": name}} for name in [*names, "proxy-none"]]
+    found = client(proxy).batch_get_item(RequestItems={table: {"Keys": keys}})["Responses"][table]
+    assert sorted(item["productId"]["S"] for item in found) == names
+    assert len(requests) == 2
+    assert proxy.counts == {Fault.TORN: 1}
+
+
 def test_the_engine_succeeds_despite_faults(shop, proxy):
     shop.create("proxy-engine", 15)
-    proxy.shares = Shares(throttled=0.2, server_error=0.1, conflict=0.2, lost_response=0.2)
+    proxy.shares = Shares(
+        throttled=0.2, server_error=0.1, conflict=0.1, lost_response=0.1, late=0.1, torn=0.5
+    )
     committer = Committer(Store(client(proxy, CLIENT_CONFIG), shop.tables), clock=HurriedClock())
     for number in range(15):
         order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})

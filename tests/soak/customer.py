@@ -88,11 +88,6 @@ class Customers:
             if "productId" in heard.event["detail"]["data"]
         }
 
-    @property
-    def delays(self) -> list[float]:
-        """Seconds from each occurrence until its event was in the queue, the shortest first."""
-        return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
-
 
 def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
     command = {"action": action, "orderId": order["orderId"]}

@@ -13,6 +13,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class Fault(Enum):
     SERVER_ERROR = "server error"
     CONFLICT = "transaction conflict"
     LOST_RESPONSE = "lost response"
+    LATE = "late request"
+    TORN = "torn read"
 
 
 class BrownOut(Enum):
@@ -54,12 +57,16 @@ class Shares:
         server_error: Fail with InternalServerError.
         conflict: Transactions that are cancelled with TransactionConflict; other requests pass.
         lost_response: Are executed, but the connection is closed without a response.
+        late: Writes whose connection is closed, and that are executed seconds later: their repetition overtakes them.
+        torn: BatchGetItems of which one half is read a moment after the other one.
     """
 
     throttled: float = 0.0
     server_error: float = 0.0
     conflict: float = 0.0
     lost_response: float = 0.0
+    late: float = 0.0
+    torn: float = 0.0
 
 
 class _Server(ThreadingHTTPServer):
@@ -187,27 +194,79 @@ class FaultyProxy(_Proxy):
         super().__init__(endpoint, seed)
         self.shares = shares
         self.counts: Counter[Fault] = Counter()
+        self._late: list[threading.Timer] = []
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        self.wait_for_late_requests()
+
+    def wait_for_late_requests(self) -> None:
+        """Wait until all late requests were executed."""
+        for late in self._late:
+            late.join()
 
     def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
-        target = headers.get("X-Amz-Target", "")
-        fault = self.fate(is_transaction=target.endswith("TransactWriteItems"))
+        fault = self.fate(headers.get("X-Amz-Target", "").rpartition(".")[2])
         if fault is None:
             return self.forward(path, headers, body)
         if fault is Fault.LOST_RESPONSE:
             self.forward(path, headers, body)
             return None
+        if fault is Fault.LATE:
+            self._send_late(path, headers, body)
+            return None
+        if fault is Fault.TORN:
+            return self._read_torn(path, headers, json.loads(body))
         return self.error_response(fault, body)
 
-    def fate(self, *, is_transaction: bool) -> Fault | None:
+    def _send_late(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        def send() -> None:
+            self.forward(path, headers, body)
+            self.hang_up()
+
+        with self._lock:
+            late = threading.Timer(self._chance.uniform(*_LATE_SECONDS), send)
+            self._late.append(late)
+        late.start()
+
+    def _read_torn(self, path: str, headers: Mapping[str, str], request: Any) -> Answer:
+        """Read the keys of a BatchGetItem in two halves, one after the other, and join the answers."""
+        entries = request["RequestItems"]
+        keys = [(table, key) for table, entry in entries.items() for key in entry["Keys"]]
+        joined: dict[str, dict[str, Any]] = {"Responses": {}, "UnprocessedKeys": {}}
+        for half in filter(None, (keys[::2], keys[1::2])):
+            part: dict[str, Any] = {}
+            for table, key in half:
+                part.setdefault(table, entries[table] | {"Keys": []})["Keys"].append(key)
+            body = json.dumps(request | {"RequestItems": part}).encode()
+            status, kept, content = self.forward(path, headers, body)
+            if status != 200:
+                return status, kept, content
+            answer = json.loads(content)
+            for table, items in answer["Responses"].items():
+                joined["Responses"].setdefault(table, []).extend(items)
+            for table, entry in answer.get("UnprocessedKeys", {}).items():
+                left = joined["UnprocessedKeys"].setdefault(table, entry | {"Keys": []})
+                left["Keys"] += entry["Keys"]
+            time.sleep(_TEAR_SECONDS)
+        return 200, _JSON, json.dumps(joined).encode()
+
+    def fate(self, operation: str) -> Fault | None:
         """Draw what happens to the next request, and count it."""
+        shares = self.shares
+        of_operation = [
+            (Fault.CONFLICT, shares.conflict, operation == "TransactWriteItems"),
+            (Fault.LATE, shares.late, operation in _WRITES),
+            (Fault.TORN, shares.torn, operation == "BatchGetItem"),
+        ]
         with self._lock:
             self.requests += 1
             draw = self._chance.random()
             for fault, share in (
-                (Fault.THROTTLED, self.shares.throttled),
-                (Fault.SERVER_ERROR, self.shares.server_error),
-                (Fault.CONFLICT, self.shares.conflict if is_transaction else 0.0),
-                (Fault.LOST_RESPONSE, self.shares.lost_response),
+                (Fault.THROTTLED, shares.throttled),
+                (Fault.SERVER_ERROR, shares.server_error),
+                (Fault.LOST_RESPONSE, shares.lost_response),
+                *((fault, share) for fault, share, may_happen in of_operation if may_happen),
             ):
                 if draw < share:
                     self.counts[fault] += 1
@@ -226,6 +285,10 @@ class FaultyProxy(_Proxy):
         codes = ("ProvisionedThroughputExceededException", "ThrottlingException")
         return _error(400, codes[self.counts[Fault.THROTTLED] % 2])
 
+
+_WRITES = {"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem"}
+_LATE_SECONDS = (0.2, 4.0)
+_TEAR_SECONDS = 0.03
 
 _SHARE_OF_FAILURES = 0.7
 _REQUESTS_OF_A_PERIOD = 30

@@ -269,10 +269,10 @@ def test_customers_answer_each_event_once_and_remember_what_they_asked():
     assert len({message.body for message in asked}) < len(asked)
 
 
-def product_told(version, kind, delay):
+def product_told(version, kind):
     event_id = f"tea@{CREATED}#{version}#{kind}"
     metadata, data = {"eventId": event_id}, {"productId": "tea", "version": version}
-    return Heard({"detail-type": kind, "detail": {"metadata": metadata, "data": data}}, delay)
+    return Heard({"detail-type": kind, "detail": {"metadata": metadata, "data": data}}, None)
 
 
 TEA = product_row()
@@ -285,8 +285,8 @@ ITS_CHANGES = [
     change(OUT, None),
 ]
 LOW_NEWS, OUT_NEWS = (
-    product_told(8, "ProductLowOnStock", 0.5),
-    product_told(10, "ProductOutOfStock", 0.25),
+    product_told(8, "ProductLowOnStock"),
+    product_told(10, "ProductOutOfStock"),
 )
 
 
@@ -295,7 +295,6 @@ def test_changes_of_products_demand_what_customers_hear_of_them():
     customers.hear([LOW_NEWS, Heard(told(1, "OrderPlaced"), None), OUT_NEWS, LOW_NEWS])
     ids = {f"tea@{CREATED}#8#ProductLowOnStock", f"tea@{CREATED}#10#ProductOutOfStock"}
     assert demanded(ITS_CHANGES) == customers.news_of_products == ids
-    assert customers.delays == [0.25, 0.5]
 
 
 SHARDS = {"a": ITS_CHANGES[:3], "b": ITS_CHANGES[3:]}
