@@ -580,8 +580,10 @@ def _is_swept(world: World) -> None:
     status = _row(world)["status"]
     # What a sweeper could not send is sent with the next sweep, in a minute.
     allowed = {"EXPIRED", "PENDING"} if world.faults_used else {"EXPIRED"}
+    # The third rival pays: it may come first.
+    allowed |= {"CONFIRMED"} if "C" in world.processes else set()
     require(status in allowed, f"it ended as {status}")
-    _check_units_of(world, "PENDING")
+    _check_units_of(world, "PENDING", "CONFIRMED")
 
 
 def _sweep_and_confirm(world: World, rivals: int) -> None:
