@@ -464,10 +464,11 @@ def aws(embedded_aws):
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_sweep(aws):
-    """What is to be swept here stays until it is. In the end nobody has to wait for the ends of holds of 60 seconds."""
+    """What is to be swept here stays until it is. In the end nobody has to wait for holds, or for copies of early messages."""
     with unscheduled(aws):
         yield
-        aws.sqs.purge_queue(QueueUrl=aws.outputs[queues.EXPIRIES])
+        for queue in queues.QUEUES:
+            aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
 
 
 @pytest.fixture(scope="module")
