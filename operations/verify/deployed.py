@@ -127,6 +127,8 @@ class Deployed:
         return {name: self.fill_in(item) for name, item in value.items()}
 
     def _ref(self, name: str) -> str:
+        if name == "AWS::StackId":
+            return str(self.stack["StackId"])
         pseudo = {
             "AWS::Partition": "partition",
             "AWS::Region": "region",

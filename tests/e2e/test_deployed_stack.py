@@ -193,7 +193,7 @@ def test_an_error_says_what_to_do(embedded_aws):
     assert unknown.returncode == 1
     assert "the functions are adjust_stock, api, cancel_orders" in unknown.stderr
     missing = cli("invoke", "place_orders", "events/none.json", check=False)
-    assert "samples are" in missing.stderr
+    assert "samples for place_orders:" in missing.stderr
     assert "Traceback" not in unknown.stderr + missing.stderr
 
 

@@ -16,7 +16,8 @@ from operations import queues
 from operations.aws import LIVE, Aws
 from operations.orders_file import OrderMessage
 
-QUIET_SECONDS = 90
+# Longer than the visibility timeout of a queue: what a dead invocation held comes back after it.
+QUIET_SECONDS = 240
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 

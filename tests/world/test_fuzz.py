@@ -86,6 +86,7 @@ class StrictSqs:
     def __init__(self):
         self.fails = False
         self.dead_letters = []
+        self.copies = []
         self.parked = []
 
     def send_message(self, QueueUrl, MessageBody, MessageAttributes):
@@ -99,6 +100,8 @@ class StrictSqs:
         taken = [entry for entry in Entries if not self.fails and self.accepts(entry)]
         if QueueUrl.startswith("dead_letters"):
             self.dead_letters += [(QueueUrl, entry) for entry in taken]
+        elif any("originalMessageId" in entry.get("MessageAttributes", {}) for entry in taken):
+            self.copies += [(QueueUrl, entry) for entry in taken]
         return {
             "Successful": [{"Id": entry["Id"]} for entry in taken],
             "Failed": [{"Id": entry["Id"]} for entry in Entries if entry not in taken],
@@ -162,7 +165,7 @@ class World:
         """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
         for table, items in self._start.items():
             self._tables[table].items = copy.deepcopy(items)
-        self.sqs.dead_letters, self.sqs.fails = [], sqs_fails
+        self.sqs.dead_letters, self.sqs.copies, self.sqs.fails = [], [], sqs_fails
         self.sqs.parked, self.bridge.taken = [], []
         logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
         function = "change_orders" if name == "expire_orders" else name
@@ -572,7 +575,13 @@ def check_batch(world, function, event, answer, *, sqs_fails):
         assert re.fullmatch("[ -~]{1,512}", texts["errorMessage"])
         assert texts["originalMessageId"] not in dead_letters
         dead_letters[texts["originalMessageId"]] = entry["MessageBody"], texts
-    assert len(dead_letters) + len(returned) <= len(records)
+    copies = {}
+    for url, entry in world.sqs.copies:
+        original = entry["MessageAttributes"]["originalMessageId"]["StringValue"]
+        assert url == ("queue" if ours == "dead_letters" else "expiries")
+        assert original not in copies
+        copies[original] = entry["MessageBody"]
+    assert len(dead_letters) + len(copies) + len(returned) <= len(records)
     for record in records:
         message_id, body = record["messageId"], record["body"]
         document = strictly(body)
@@ -585,6 +594,10 @@ def check_batch(world, function, event, answer, *, sqs_fails):
                 check_reason(document, wrong, body, texts)
             else:
                 assert texts["errorCode"] != "INVALID_JSON"
+        elif message_id in copies:
+            assert message_id not in returned
+            assert copies[message_id] == body
+            assert not wrong, body
         elif message_id not in returned:
             assert not wrong, body
             assert not is_nonsense(function, document)
