@@ -499,15 +499,18 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, acti
         if name == action and name_of(aws, arn) == resource
     }
     assert len(taken) == 1
+    denials = [
+        f"not authorized to perform: {name}"
+        for name in (action, EMBEDDED_NAMES.get(action, action))
+    ]
+    may_fail = function in ("sweep", "publish_events")
     try:
         allow(aws, function, deployed[function] - taken)
-        without = said(
-            invoke_deployed(aws, function, event), may_fail=function in ("sweep", "publish_events")
-        )
+        # On a busy machine the embedded AWS may hand over a log without its end: then it is denied once more.
+        without = (said(invoke_deployed(aws, function, event), may_fail=may_fail) for _ in range(5))
+        assert any(denial in log for log in without for denial in denials)
     finally:
         allow(aws, function, deployed[function])
-    names = {action, EMBEDDED_NAMES.get(action, action)}
-    assert any(f"not authorized to perform: {name}" in without for name in names)
     assert "not authorized" not in said(invoke_deployed(aws, function, event))
 
 
