@@ -95,7 +95,7 @@ def test_every_unit_is_explained_after_all_kinds_of_messages_at_once(embedded_aw
     acquired = invoke_deployed(
         aws,
         "count_stock",
-        {"action": "acquire", "productId": COUNTED, "seconds": 100, "outliveInvocation": True},
+        {"action": "acquire", "productId": COUNTED, "seconds": 45, "outliveInvocation": True},
     ).answer
     assert acquired["result"] == "ACQUIRED"
     time.sleep(1.0)
