@@ -104,7 +104,7 @@ COUNT_LANE = "count against lane"
 RELISTED_FILL = "delist and relist against fill"
 DISCONTINUED = "discontinue against lane"
 LOSS = "loss against lane"
-SWEEP_FIFO = "sweep against a FIFO group"
+TWO_GROUPS = "two FIFO groups that recall"
 CANCELLED_RECALL = "cancellation against recall"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
@@ -337,7 +337,7 @@ MUTANTS = (
         "lease acquired whatever the version",
         *("products/lease.py", 'f"{AS_READ} AND {NO_LIVE_LEASE}"'),
         'f"#_version >= :version AND #createdAt = :createdAt AND {NO_LIVE_LEASE}"',
-        *(LEASE, SUCCESSOR),
+        SUCCESSOR,
         kind="late",
     ),
     _mutant(
@@ -732,7 +732,7 @@ MUTANTS = (
         "            if units < max(change.wanted.get(product_id, 0) for change in self._pending):\n"
         "                self._known.note(product_id, replace(row, stock_count=units, lent_to=frozenset()))\n"
         "                return\n",
-        SWEEP_FIFO,
+        TWO_GROUPS,
         kind="torn",
     ),
     Mutant(

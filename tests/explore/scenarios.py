@@ -812,15 +812,15 @@ def _swept(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=2))
 
 
-def _swept_and_group(world: World, rivals: int) -> None:
+def _two_groups(world: World, rivals: int) -> None:
     world.product("p", 8)
-    _lent(world, "A", p=1)
-    # Nobody has used the lane for long, and without its units there is too little.
-    world.clock.seconds += IDLE_SECONDS + 1.0
-    row = world.row("Products", "p") or {}
-    wanted = row["stockCount"] + world.units_in_lane(0, "p") + 1
-    world.deliver("A", "place_orders", order("g", p=wanted), group="p")
-    world.client("B", "sweeps", _asks("sweep", {"action": "sweep"}))
+    _lent(world, "idle", p=1)
+    # Both bring home what is in lanes. Without the units of the idle lane there is too little for A, with them there is
+    # enough for both.
+    row = (world.row("Products", "p") or {})["stockCount"]
+    wanted = row + world.units_in_lane(0, "p") + 1
+    world.deliver("A", "place_orders", order("a", p=wanted), group="a")
+    world.deliver("B", "place_orders", order("b", p=row), group="b")
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=2))
 
@@ -1090,7 +1090,7 @@ SCENARIOS = {
         _with_lanes("order from lane and row against recall", _lane_and_row),
         _with_lanes("sweep against visit", _swept),
         _with_lanes("sweep against a lane in use", _swept_in_use),
-        _with_lanes("sweep against a FIFO group", _swept_and_group, faults=("torn",)),
+        _with_lanes("two FIFO groups that recall", _two_groups, switches=2, faults=("torn",)),
         _with_lanes("FIFO group against lane", _fifo_and_lane, switches=3),
         _with_lanes(
             "count against draw",
