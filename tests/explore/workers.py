@@ -32,7 +32,7 @@ KINDS = (
     *("refused", "stale", "torn", "again", "time", CLOCKS),
 )
 # AWS refuses requests that were signed more than five minutes ago, or ahead: a clock that is further off does nothing.
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
 _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
 _MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
 
