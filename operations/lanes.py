@@ -12,10 +12,10 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
-from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError
+from inventory_orders.lanes.recall import bring_home
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Item, Table, decode, key_item, read_lease, read_page
@@ -249,7 +249,7 @@ def empty_lanes(
         left += [key for key in snapshot.unprocessed if isinstance(key, str)]
         rows = [row for row in snapshot.products.values() if row is not None]
         try:
-            bring_home(client, None, rows, deadline, stats)
+            bring_home(client, rows, deadline, stats)
         except CorruptItemError as error:
             problems.append(str(error))
         on_progress(len(now) - len(snapshot.unprocessed))

@@ -297,7 +297,7 @@ class _Worker:
             StoreError: DynamoDB failed.
         """
         deadline = self._deadline(_PATIENCE_SECONDS)
-        snapshot = read(self._client, None, keys, deadline, CommitStats())
+        snapshot = read(self._client, keys, deadline, CommitStats())
         if snapshot.unprocessed:
             raise ThrottledError("UNPROCESSED_KEYS", "reads were left out")
         return snapshot

@@ -37,8 +37,8 @@ from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_eve
 from infra.settings import MOST_LANES
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import Holding, Page, PageKey
-from inventory_orders.engine.demand import Demand
 from inventory_orders.invocation import runtime
+from inventory_orders.lanes.demand import Demand
 from inventory_orders.store.rows import KEYS, Table, decode, page_units, read_page
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.holds import HoldsReport, send_ending_holds
-from inventory_orders.engine.sweep import SweepError, sweep
 from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.lanes.sweep import SweepError, sweep
 from inventory_orders.messages.parse import parse_command
 
 if TYPE_CHECKING:

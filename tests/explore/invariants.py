@@ -9,9 +9,10 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.engine.claims import CLAIM_SECONDS
+
 from inventory_orders.domain.allotments import DEPOT, Holding, Page
 from inventory_orders.domain.product import ProductStatus, stock_status
-from inventory_orders.engine.claims import CLAIM_SECONDS
 from inventory_orders.store.rows import read_page
 from operations.audit import add_up
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inventory_orders.engine.lanes import LANE_SECONDS
-from inventory_orders.engine.sweep import IDLE_SECONDS
+from inventory_orders.lanes.lane import LANE_SECONDS
+from inventory_orders.lanes.sweep import IDLE_SECONDS
+
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import (
     GRACE_SECONDS,

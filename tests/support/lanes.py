@@ -49,7 +49,7 @@ def _ledger(store: Store, product_id: str, lanes: Collection[int]) -> Ledger:
 
 
 def _write(store: Store, ledger: Ledger) -> None:
-    updates, pages = ledger.changes()
+    updates, pages, _ = ledger.changes()
     transaction = Transaction(updates, (), pages)
     store.write(store.transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
 

@@ -5,12 +5,12 @@ import random
 from dataclasses import replace
 
 import pytest
+from inventory_orders.engine.claims import CLAIM_SECONDS, Claims, outwait_claims
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits
-from inventory_orders.engine.claims import CLAIM_SECONDS, Claims, outwait_claims
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.outcomes import ChangeStatus

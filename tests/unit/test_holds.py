@@ -5,13 +5,13 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from inventory_orders.lanes.sweep import SweepError
 
 from bench import costs
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.change import OrderRecord, OrderStatus
 from inventory_orders.engine import holds
 from inventory_orders.engine.holds import AHEAD_SECONDS
-from inventory_orders.engine.sweep import SweepError
 from inventory_orders.invocation import runtime
 from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
+from inventory_orders.lanes.lane import LANE_SECONDS
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, MOST_PRODUCTS, PAGES, Holding, Page, PageKey
@@ -18,8 +19,6 @@ from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
-from inventory_orders.engine.lanes import LANE_SECONDS
-from inventory_orders.engine.line import DEPOT_LINE
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
@@ -40,6 +39,7 @@ class Shop:
     def __init__(self, tables):
         self.tables = tables
         self.opening = {}
+        self.quiet = {"warm-up"}
         self.orders = 0
         self.store = tables.store
         self.create("warm-up", 1000)
@@ -62,6 +62,8 @@ class Shop:
         """A worker that has its lane, if one is left: a new one asks for it when it visits the depot."""
         worker = self.tables.worker(lanes=lanes, **more)
         worker.lanes.take(Deadline.after(5.0, worker.client.clock), CommitStats())
+        # It has met rivals on all rows but these.
+        worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
         self.sell(worker, self.order("warm-up"))
         return worker
 
@@ -161,7 +163,7 @@ class Shop:
 
 
 def _of(ledger):
-    updates, pages = ledger.changes()
+    updates, pages, _ = ledger.changes()
     return updates, (), pages
 
 
@@ -761,7 +763,7 @@ def visit_and_more(shop, *, crowded=False):
     shop.lend("scarce", {}, depot=20, reach=0)
     shop.sell(worker, shop.order("new"), shop.order("last"))
     if crowded:
-        worker.client.contention.observe_conflict(DEPOT_LINE, 0.5)
+        worker.client.line.observe(0.5)
     return worker, [shop.order(p) for p in ("deep", "new", "scarce", "last")]
 
 
@@ -852,19 +854,6 @@ def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(s
         assert report.outcomes[0].status is RETURNED
         assert report.outcomes[0].cause == "LEASED"
         assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
-
-
-@pytest.mark.parametrize("batches", [1, 2])
-def test_a_product_under_a_claim_is_waited_for(shop, batches):
-    shop.create("p", 100)
-    shop.create("q", 100)
-    worker = shop.worker()
-    for _ in range(batches - 1):
-        shop.sell(worker, shop.order("p"), shop.order("q"))
-    now = worker.client.clock.now()
-    shop.store.claim("p", "rival", now, now.timestamp() + 2.0, 0.0)
-    assert shop.statuses(worker, shop.order("p"), shop.order("q")) == [APPLIED, APPLIED]
-    assert shop.tables.clock.seconds - now.timestamp() < 4.0
 
 
 # ---------------------------------------------------------------------- much at once

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
+from inventory_orders.lanes.recall import Homecoming, bring_home, recall
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
@@ -18,12 +19,10 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
-from inventory_orders.engine import recall as recall_module
-from inventory_orders.engine.claims import CLAIM_SECONDS
+from inventory_orders.lanes import recall as recall_module
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.recall import bring_home, recall
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, LeaseLostError, ThrottledError
 from inventory_orders.products.catalogue import Products
@@ -83,11 +82,11 @@ class Lanes:
 
     def ledger(self, product_id, lanes):
         keys = [PageKey.of(lane, product_id) for lane in sorted(lanes)]
-        snapshot = read(self.client, None, [product_id, *keys], self.soon(), CommitStats())
+        snapshot = read(self.client, [product_id, *keys], self.soon(), CommitStats())
         return Ledger(snapshot.products, snapshot.pages.values())
 
     def write(self, ledger):
-        updates, pages = ledger.changes()
+        updates, pages, _ = ledger.changes()
         transaction = Transaction(updates, (), pages)
         request = self.client.store.transaction_actions(transaction, self.client.clock.now())
         self.client.write(request, self.soon(), CommitStats())
@@ -121,14 +120,14 @@ class Lanes:
     def recall(self, *product_ids, home=False, lanes=range(1, 9)):
         self.tables.calls.clear()
         if not home:
-            return recall(self.client, None, product_ids, self.soon(), self.stats, lanes)
-        visit = recall_module._Visit(self.client, None, self.soon(), self.stats, home=True)
-        return visit.run(product_ids, lanes)
+            return recall(self.client, product_ids, self.soon(), self.stats, lanes)
+        home = recall_module._Recall(self.client, self.soon(), self.stats, Homecoming())
+        return home.run(product_ids, lanes)
 
     def bring_home(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
         self.tables.calls.clear()
-        return bring_home(self.client, None, rows, self.soon(seconds), self.stats)
+        return bring_home(self.client, rows, self.soon(seconds), self.stats)
 
     def before_each(self, operation, action):
         """Do something before each call of an operation, but for the calls of the action itself."""
@@ -422,7 +421,7 @@ def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy)
             lose(called, request)
 
         lanes.tables.before = before
-    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, [row], lanes.soon(), lanes.stats)
     lanes.tables.before = lambda *_: None
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
     assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
@@ -511,7 +510,7 @@ def test_what_is_home_already_releases_the_depot_at_once(lanes):
     row = lanes.row()
     lanes.recall("p", home=True)
     lanes.tables.calls.clear()
-    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, [row], lanes.soon(), lanes.stats)
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
@@ -541,14 +540,6 @@ def test_a_lane_that_never_rests_is_waited_for_until_the_deadline(lanes):
     assert lanes.total() == 2000
 
 
-def test_a_claim_on_the_row_is_outwaited(lanes):
-    lanes.list_and_lend()
-    row, clock = lanes.row(), lanes.client.clock
-    lanes.client.store.claim("p", "claim-1", clock.now(), clock.now().timestamp() + 1.0, 0.0)
-    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
-    assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
-
-
 def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
     lanes.list_and_lend()
     store, clock = lanes.client.store, lanes.client.clock
@@ -559,7 +550,7 @@ def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
-    bring_home(lanes.client, None, [row], lanes.soon(), lanes.stats)
+    bring_home(lanes.client, [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert lease["lockedBy"] == {"S": "next"}
@@ -674,15 +665,6 @@ def test_nothing_is_brought_home_on_the_word_of_a_cache(lanes):
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
     assert outcomes(report) == [(APPLIED, "")]
     assert "UpdateItem" not in lanes.tables.calls
-
-
-def test_what_a_batch_has_claimed_comes_home_under_the_claim(lanes):
-    lanes.list_and_lend()
-    lanes.engine.client.contention.observe_conflict("p", 0.01)
-    began = lanes.client.clock.monotonic()
-    report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 90}))
-    assert (outcomes(report), report.stats.claims) == ([(APPLIED, "")], 2)
-    assert lanes.client.clock.monotonic() - began < CLAIM_SECONDS
 
 
 def test_a_process_that_brings_home_what_its_own_lane_holds_forgets_that_lane(lanes):
@@ -942,7 +924,6 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     owner = lanes.row().locked_by
     home = bring_home(
         lanes.client,
-        None,
         [lanes.row()],
         lanes.soon(),
         lanes.stats,

@@ -2,6 +2,7 @@
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
+from inventory_orders.lanes.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
 
 from bench import costs
 from inventory_orders.clock import Deadline, SystemClock
@@ -9,7 +10,6 @@ from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.rows import Table
@@ -48,7 +48,7 @@ class Shop(Tables):
         return Ledger(found.products, found.pages.values())
 
     def write(self, ledger):
-        updates, pages = ledger.changes()
+        updates, pages, _ = ledger.changes()
         transaction = Transaction(updates, (), pages)
         request = self.store.transaction_actions(transaction, SystemClock().now())
         self.store.write(request, f"write-at-{self.clock.now()}")
@@ -159,7 +159,8 @@ def test_a_leased_product_waits_and_the_others_go_home(shop):
         shop.create(product_id, 100)
         shop.lend(product_id, 50)
     shop.clock.sleep(IDLE_SECONDS)
-    shop.store.claim(counted, "counter", SystemClock().now(), shop.clock.now() + 60, 0.0)
+    lock = encode({"lockedBy": "counter", "lockTime": int(shop.clock.now()) + 60})
+    shop.tables.aws.dynamodb.tables["Products"].items[counted,].update(lock)
     assert shop.sweep() == SweepReport(products=1)
     assert shop.where(counted) == (50, {0: 50}, {0})
     shop.clock.sleep(IDLE_SECONDS)

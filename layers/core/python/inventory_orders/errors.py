@@ -95,13 +95,11 @@ class LeaseHeldError(InventoryOrdersError):
 
     Attributes:
         seconds_left: How long it still lasts, unless it is released early or renewed.
-        is_claim: Whether it is a claim: a batch holds it for one commit.
     """
 
-    def __init__(self, product_id: str, seconds_left: float, *, is_claim: bool = False) -> None:
+    def __init__(self, product_id: str, seconds_left: float) -> None:
         super().__init__(f"{product_id} is under a lease for another {seconds_left:.1f} s")
         self.seconds_left = seconds_left
-        self.is_claim = is_claim
 
 
 class LeaseLostError(InventoryOrdersError):

@@ -77,7 +77,7 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
 
 
 def _read(ids: Sequence[str], client: RetryingClient) -> Snapshot:
-    snapshot = read(client, None, ids, soon(client.clock), CommitStats())
+    snapshot = read(client, ids, soon(client.clock), CommitStats())
     if snapshot.unprocessed:
         raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product")
     return snapshot

@@ -53,6 +53,7 @@ class Ledger:
         self._touched_rows: dict[str, None] = {}
         self._touched_pages: dict[PageKey, None] = {}
         self._sold_from: set[PageKey] = set()
+        self._drawn: dict[str, int] = {}
 
     # ------------------------------------------------------------------ what is where
 
@@ -129,6 +130,7 @@ class Ledger:
         reach = max(reach, held.reach if held is not None else 0)
         self._set_row(replace(row, lent_to=row.lent_to | frozenset(range(reach + 1))))
         self._move(product_id, units, None, DEPOT)
+        self._drawn[product_id] = self._drawn.get(product_id, 0) + units
         self._set_reach(product_id, reach)
 
     def fill(self, lane: int, product_id: str, units: int) -> None:
@@ -231,8 +233,11 @@ class Ledger:
         """The rows and pages that the next transaction writes or checks."""
         return [*self._touched_rows, *self._touched_pages]
 
-    def changes(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...]]:
+    def changes(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...], dict[str, int]]:
         """What was changed since the last call, for one transaction; from now on it counts as stored.
+
+        Returns:
+            The rows, the pages, and the units of each product that were drawn.
 
         Raises:
             ValueError: A row with `lent_to` would not stay above its threshold.
@@ -256,5 +261,6 @@ class Ledger:
                 written = replace(page, version=page.version + 1, holdings=dict(self._in(key)))
                 pages.append(PageUpdate(page, written))
                 self._pages_stored[key] = written
+        drawn, self._drawn = self._drawn, {}
         self._touched_rows, self._touched_pages, self._sold_from = {}, {}, set()
-        return tuple(updates), tuple(pages)
+        return tuple(updates), tuple(pages), drawn

@@ -65,6 +65,7 @@ class Transaction:
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
         from_pages: The products that it sells from pages, by id, as it leaves them there.
+        drawn: Units by product id that it moves from rows to the depot.
         release: A lane's lease that ends with it.
     """
 
@@ -72,6 +73,7 @@ class Transaction:
     decisions: tuple[Decision, ...]
     pages: tuple[PageUpdate, ...] = ()
     from_pages: Mapping[str, Product] = field(default_factory=dict)
+    drawn: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
 
     @property
@@ -84,19 +86,51 @@ class Transaction:
         """The products by id, as it leaves them where it sells them: rows and pages."""
         return {**self.after, **self.from_pages}
 
-    @property
-    def drawn(self) -> dict[str, int]:
-        """Units by product id that it moves from rows to the depot."""
-        if not self.pages or not self.updates:
-            return {}
-        taken = {
-            u.after.product_id: u.before.stock_count - u.after.stock_count for u in self.updates
-        }
-        for decision in self.decisions:
-            for product_id, delta in decision.touched.items():
-                if product_id not in self.from_pages:
-                    taken[product_id] += delta
-        return {product_id: units for product_id, units in taken.items() if units > 0}
+    @classmethod
+    def of(cls, ledger: Ledger, decisions: Sequence[Decision] = ()) -> Transaction:
+        """What was changed in a ledger since the transaction before."""
+        updates, pages, drawn = ledger.changes()
+        return cls(updates, tuple(decisions), pages, drawn=drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Where the products of a batch are sold from in one round.
+
+    Attributes:
+        ledger: The rows and pages that it is about, with what was moved and is not written yet. The plan changes it.
+        sources: The lanes from which products are sold, by id; all others are sold from their rows.
+        blocked: Products that cannot be written at the moment.
+        release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
+            depot ends it, if it has room for one more action.
+        alone: Whether nobody waits for the depot. Then transactions are as full as can be; else what needs the depot
+            comes first.
+    """
+
+    ledger: Ledger
+    sources: Mapping[str, int] = field(default_factory=dict)
+    blocked: Collection[str] = ()
+    release: LaneLease | None = None
+    alone: bool = True
+
+    def as_sold(self, product_id: str) -> Product | None:
+        """A product as it can be sold."""
+        return self.ledger.as_sold(product_id, self.sources.get(product_id))
+
+    def place(self, product_id: str) -> str | PageKey:
+        """What is written when a product is sold: its row or a page."""
+        lane = self.sources.get(product_id)
+        return product_id if lane is None else PageKey.of(lane, product_id)
+
+    def size(self, place: str | PageKey) -> int:
+        """Bytes of a row or a page."""
+        if isinstance(place, PageKey):
+            return self.ledger.page(place).size
+        return product.size if (product := self.ledger.rows[place]) is not None else 0
+
+    def is_own(self, decision: Decision) -> bool:
+        """Whether a decision is about nothing but what one's own lane holds."""
+        return all(self.sources.get(p, DEPOT) != DEPOT for p in decision.touched)
 
 
 Step = tuple[Transaction, ...]
@@ -127,34 +161,6 @@ class Plan:
         return (transaction for chain in self.chains for step in chain for transaction in step)
 
 
-class _Shelves:
-    """Where each product is sold from.
-
-    Args:
-        ledger: Where its units are.
-        sources: The lanes from which products are sold, by id; the others are sold from their rows.
-    """
-
-    def __init__(self, ledger: Ledger, sources: Mapping[str, int]) -> None:
-        self.ledger = ledger
-        self.sources = sources
-
-    def as_sold(self, product_id: str) -> Product | None:
-        """A product as it can be sold."""
-        return self.ledger.as_sold(product_id, self.sources.get(product_id))
-
-    def place(self, product_id: str) -> str | PageKey:
-        """What is written when a product is sold: its row or a page."""
-        lane = self.sources.get(product_id)
-        return product_id if lane is None else PageKey.of(lane, product_id)
-
-    def size(self, place: str | PageKey) -> int:
-        """Bytes of a row or a page."""
-        if isinstance(place, PageKey):
-            return self.ledger.page(place).size
-        return product.size if (product := self.ledger.rows[place]) is not None else 0
-
-
 @dataclass(slots=True, eq=False)
 class _Draft:
     """A transaction that is still being filled."""
@@ -165,36 +171,36 @@ class _Draft:
     actions: int = 0
     size: int = 0
 
-    def cost(self, decision: Decision, shelves: _Shelves) -> tuple[int, int]:
+    def cost(self, decision: Decision, supply: Supply) -> tuple[int, int]:
         """Actions and bytes that a decision would add."""
-        places = {shelves.place(product_id) for product_id in decision.touched} - self.places
-        actions, size = len(places), sum(shelves.size(place) for place in places)
+        places = {supply.place(product_id) for product_id in decision.touched} - self.places
+        actions, size = len(places), sum(supply.size(place) for place in places)
         if decision.has_record:
             return actions + 1, size + decision.change.record_size
         return actions, size
 
-    def has_room(self, decision: Decision, shelves: _Shelves, limits: Limits) -> bool:
+    def has_room(self, decision: Decision, supply: Supply, limits: Limits) -> bool:
         """Whether a decision fits."""
-        actions, size = self.cost(decision, shelves)
+        actions, size = self.cost(decision, supply)
         return (
             self.actions + actions <= limits.actions
             and self.size + size <= limits.size
             and len(self.decisions) < limits.changes
         )
 
-    def add(self, decision: Decision, keys: Iterable[object], shelves: _Shelves) -> None:
+    def add(self, decision: Decision, keys: Iterable[object], supply: Supply) -> None:
         """Put a decision into the transaction."""
-        actions, size = self.cost(decision, shelves)
+        actions, size = self.cost(decision, supply)
         self.actions += actions
         self.size += size
         self.decisions.append(decision)
         self.keys.update(keys)
-        self.places.update(shelves.place(product_id) for product_id in decision.touched)
+        self.places.update(supply.place(product_id) for product_id in decision.touched)
 
 
 def plan(
     changes: Sequence[Change],
-    products: Products,
+    supply: Supply,
     blocked: Collection[str] = (),
     limits: Limits = Limits(),
 ) -> Plan:
@@ -202,73 +208,51 @@ def plan(
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
-        products: Every product that the changes name, as read.
-        blocked: Ids of products that cannot be written at the moment.
+        supply: Every product that the changes name, and where it is sold from.
+        blocked: Ids of further products that cannot be written at the moment.
         limits: What one transaction may hold. A change that exceeds them by itself gets a transaction of its
             own, for DynamoDB to judge.
 
     Returns:
         Transactions in which each accepted change appears once, and each rejection stands in or after the last
-        transaction that it depends on.
+        transaction that it depends on. Where products are sold from lanes they are one chain, because all share the
+        lane's few pages; what was moved goes into the first of them.
     """
-    shelves = _Shelves(Ledger(products), {})
-    decisions, held, short = _decide(changes, shelves, blocked)
-    packed = _pack(decisions, shelves, limits)
-    return Plan(_chains(_write_down(packed, shelves)), tuple(held), short)
-
-
-def plan_with_lanes(
-    changes: Sequence[Change],
-    ledger: Ledger,
-    sources: Mapping[str, int],
-    blocked: Collection[str] = (),
-    limits: Limits = Limits(),
-    *,
-    release: LaneLease | None = None,
-    alone: bool = False,
-) -> Plan:
-    """Decide each change where products are sold from lanes, and pack what was moved with the decisions.
-
-    Args:
-        changes: In the order in which they arrived, with distinct record keys, all of them orders.
-        ledger: Every product that the changes name: its row, or the page that it is sold from. What was moved goes into
-            the first transaction. The plan changes it.
-        sources: The lanes from which products are sold, by id; the others are sold from their rows.
-        blocked: Ids of products that cannot be written at the moment.
-        limits: What one transaction may hold.
-        release: The lease of the depot, if it is held. The last transaction that needs the depot ends it, if it has
-            room for one more action.
-        alone: Whether nobody waits for the depot. Then transactions are as full as can be; else what needs the depot,
-            or rows, comes first.
-
-    Returns:
-        One chain.
-    """
-    shelves = _Shelves(ledger, sources)
-    decisions, held, short = _decide(changes, shelves, blocked)
-    moved = frozenset(ledger.touched)
+    decisions, held, short = _decide(changes, supply, {*blocked, *supply.blocked})
+    moved, release = frozenset(supply.ledger.touched), supply.release
+    if not moved and release is None and not supply.sources:
+        transactions = _write_down(_pack(decisions, supply, limits), supply)
+        return Plan(_chains(transactions), tuple(held), short)
     one_by_one = replace(limits, side_by_side=1)
-    first, rest = decisions, []
-    if release is not None and not alone:
-        first = [d for d in decisions if d.rejection or not _is_own(d, sources)]
-        rest = [d for d in decisions if not d.rejection and _is_own(d, sources)]
-    packed = _pack(first, shelves, one_by_one, moved, reserved=int(release is not None))
+    first, rest = decisions, list[Decision]()
+    if release is not None and not supply.alone:
+        first, rest = _depot_first(decisions, supply)
+    packed = _pack(first, supply, one_by_one, moved, reserved=int(release is not None))
     last = len(packed) - 1
-    packed += _pack(rest, shelves, one_by_one)
-    transactions = _write_down(packed, shelves)
+    packed += _pack(rest, supply, one_by_one)
+    transactions = _write_down(packed, supply)
     if release is not None and packed[last].actions < limits.actions:
         transactions[last] = replace(transactions[last], release=release)
     chain = tuple((transaction,) for transaction in transactions)
     return Plan((chain,) if chain else (), tuple(held), short)
 
 
-def _is_own(decision: Decision, sources: Mapping[str, int]) -> bool:
-    """Whether a decision is about nothing but what one's own lane holds."""
-    return all(sources.get(product_id, DEPOT) != DEPOT for product_id in decision.touched)
+def _depot_first(
+    decisions: Sequence[Decision], supply: Supply
+) -> tuple[list[Decision], list[Decision]]:
+    """What needs the depot, and the rest. A group is not torn: of its changes none is written before an earlier one."""
+    needs = [d.rejection is not None or not supply.is_own(d) for d in decisions]
+    groups = {d.change.group for d, it_does in zip(decisions, needs, strict=True) if it_does}
+    first: list[Decision] = []
+    rest: list[Decision] = []
+    for decision, it_does in zip(decisions, needs, strict=True):
+        group = decision.change.group
+        (first if it_does or (group is not None and group in groups) else rest).append(decision)
+    return first, rest
 
 
 def _decide(
-    changes: Iterable[Change], shelves: _Shelves, blocked: Collection[str]
+    changes: Iterable[Change], supply: Supply, blocked: Collection[str]
 ) -> tuple[list[Decision], list[Change], frozenset[str]]:
     """Decide each change as if all before it had been served one by one.
 
@@ -286,7 +270,7 @@ def _decide(
         else:
             for product_id in change.product_ids:
                 if product_id not in working:
-                    working[product_id] = shelves.as_sold(product_id)
+                    working[product_id] = supply.as_sold(product_id)
             rejection = change.rejection(working)
             touched = change.deltas(working) if rejection is None else {}
             short = _short(rejection, touched, working)
@@ -326,7 +310,7 @@ def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Pro
 
 def _pack(
     decisions: Sequence[Decision],
-    shelves: _Shelves,
+    supply: Supply,
     limits: Limits,
     moved: Collection[str | PageKey] = (),
     *,
@@ -353,7 +337,7 @@ def _pack(
     packed: list[_Draft] = []
     drafts: list[_Draft] = []
     if moved or reserved:
-        size = sum(shelves.size(place) for place in moved)
+        size = sum(supply.size(place) for place in moved)
         drafts = [_Draft(places=set(moved), actions=len(moved), size=size)]
         if not left:
             return drafts
@@ -364,12 +348,12 @@ def _pack(
         for decision, keys in left:
             draft = None
             if passed_over.isdisjoint(keys):
-                draft = _draft_for(decision, keys, drafts, most, shelves, limits)
+                draft = _draft_for(decision, keys, drafts, most, supply, limits)
             if draft is None:
                 later.append((decision, keys))
                 passed_over.update(strict.intersection(keys))
             else:
-                draft.add(decision, keys, shelves)
+                draft.add(decision, keys, supply)
         packed += (draft for draft in drafts if draft.decisions or draft.places)
         drafts, left = [], later
     return packed
@@ -380,7 +364,7 @@ def _draft_for(
     keys: Collection[object],
     drafts: list[_Draft],
     most: int,
-    shelves: _Shelves,
+    supply: Supply,
     limits: Limits,
 ) -> _Draft | None:
     """The draft to put a decision into, so that no two drafts share anything; None if it has to wait."""
@@ -390,7 +374,7 @@ def _draft_for(
     if not sharing and len(drafts) < most:
         drafts.append(_Draft())
         return drafts[-1]
-    fitting = [d for d in sharing or drafts if d.has_room(decision, shelves, limits)]
+    fitting = [d for d in sharing or drafts if d.has_room(decision, supply, limits)]
     return min(fitting, key=lambda draft: draft.actions, default=None)
 
 
@@ -420,9 +404,9 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
     return strict
 
 
-def _write_down(drafts: Iterable[_Draft], shelves: _Shelves) -> list[Transaction]:
+def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
     """Each transaction finds rows and pages as those before it leave them."""
-    ledger, sources = shelves.ledger, shelves.sources
+    ledger, sources = supply.ledger, supply.sources
     transactions = []
     for draft in drafts:
         from_pages: dict[str, Product] = {}
@@ -432,13 +416,13 @@ def _write_down(drafts: Iterable[_Draft], shelves: _Shelves) -> list[Transaction
                 if lane is not None and product_id not in from_pages:
                     from_pages[product_id] = ledger.from_page(product_id, lane)
                 ledger.take(product_id, delta, lane)
-        updates, pages = ledger.changes()
+        transaction = Transaction.of(ledger, draft.decisions)
         for product_id, before in from_pages.items():
             after = ledger.from_page(product_id, sources[product_id])
             from_pages[product_id] = replace(
                 before, stock_count=after.stock_count, version=after.version
             )
-        transactions.append(Transaction(updates, tuple(draft.decisions), pages, from_pages))
+        transactions.append(replace(transaction, from_pages=from_pages))
     return transactions
 
 

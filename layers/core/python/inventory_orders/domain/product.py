@@ -39,8 +39,7 @@ class Product:
         last_updated_at: Time of the last change; empty if the row has none.
         locked_by: Owner of the lease on it; None if there is none.
         lock_time: Unix second at which the lease ends; None if there is none.
-        lock_version: The version that the owner's last write made; None if there is no lease, or it is a claim.
-        lock_wait: Seconds for which the owner of a claim waited for it; None if there is no claim.
+        lock_version: The version that the owner's last write made; None if there is no lease.
         lent_to: The lanes that may hold more of it. While there are any, it is `ACTIVE`.
         page: The page that a plan sells it from: then `stock_count` and `version` are the page's. None: its row.
         other: Attributes that are not the service's own. They are kept as they are.
@@ -63,7 +62,6 @@ class Product:
     locked_by: str | None = None
     lock_time: float | None = None
     lock_version: int | None = None
-    lock_wait: float | None = None
     lent_to: frozenset[int] = frozenset()
     page: PageKey | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -104,11 +102,6 @@ class Product:
         """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
-    @property
-    def is_claimed(self) -> bool:
-        """Whether the lease on it, if it is still live, is a claim: a batch holds it for one commit."""
-        return self.lock_wait is not None
-
     def with_stock(self, stock_count: int, version: int) -> Product:
         """The product after a write that leaves this stock and makes this version."""
         return replace(
@@ -119,10 +112,6 @@ class Product:
                 stock_count, self.backorder_limit, self.low_stock_threshold, self.status
             ),
         )
-
-    def unlocked(self) -> Product:
-        """The product without any lease."""
-        return replace(self, locked_by=None, lock_time=None, lock_version=None, lock_wait=None)
 
     def is_written_as(self, other: Product) -> bool:
         """Whether both are the same incarnation at the same version."""

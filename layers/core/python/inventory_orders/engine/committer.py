@@ -1,17 +1,18 @@
-"""The engine: makes a plan durable, and plans again where a rival was faster.
+"""The engine: makes changes of stock durable, each exactly once, and plans again where a rival was faster.
 
-A batch goes through it in rounds. Each plans what is pending (`pending.py`) on what is known of the products
-(`read_set.py`), commits the chains of the plan (`chains.py`), and draws the consequences for the next one
-(`consequences.py`). What takes units and gives none back is for the rounds by lane (`lane_rounds.py`), if this process
-uses lanes; all else is for those by row (`row_rounds.py`).
+One loop, until each change of a batch has its outcome:
 
-The rules:
+- supply: where is each product sold from? (`lanes/supply.py`)
+- plan: which changes are accepted, and in which transactions? (`domain/planner.py`, without I/O)
+- commit: send the transactions. (`transactions.py`)
+- learn: what is durable has its outcome; what failed changes what is known for the next round.
+
+What the batch knows is in one object (`batch.py`). The rules:
 
 - Nothing is answered before it is durable. A rejection stands in or after the transaction that it depends on.
 - A transaction that lost is planned again from what came back with its cancellation, without another read; what was
   committed before it stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
-- A contested product is claimed before the next attempt on its row (`claims.py`).
 - What is throttled waits until all others are through, and is tried without them.
 - Every wait is bounded by the number of attempts and by the time that the invocation has left.
 """
@@ -23,22 +24,27 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
+from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
-from inventory_orders.domain.planner import Limits
-from inventory_orders.engine.chains import ChainRunner
-from inventory_orders.engine.claims import Claims
-from inventory_orders.engine.consequences import Consequences
-from inventory_orders.engine.lane_rounds import LaneRounds
-from inventory_orders.engine.lanes import Lanes
-from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, in_turns, joined, returned
+from inventory_orders.domain.planner import Chain, Plan, Transaction, plan
+from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.outcomes import (
+    ChangeOutcome,
+    ChangeStatus,
+    CommitReport,
+    in_turns,
+    joined,
+    returned,
+)
 from inventory_orders.engine.pending import PendingChanges
 from inventory_orders.engine.product_cache import ProductCache
-from inventory_orders.engine.read_set import ReadSet
 from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.row_rounds import RowRounds
-from inventory_orders.engine.stats import CommitStats
-from inventory_orders.retry import RetryPolicy
+from inventory_orders.engine.transactions import Attempt, Failure, FailureKind, classify, send
+from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.lanes.lane import Lanes
+from inventory_orders.lanes.supply import leave, supply
+from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import Store
 
 
@@ -50,19 +56,13 @@ class Committer:
         policy: How to wait between attempts.
         clock: Source of time.
         executor: Runs reads and transactions side by side; None runs them one after the other.
-        limits: What one transaction may hold.
-        lanes: How many lanes stock may be set aside in; 0: none.
+        lanes: How many lanes stock may be set aside in; 0: this process sells from rows alone.
         patient: Whether it waits where a rival is faster. If not, it makes one attempt of each request, and returns
-            what would have to wait: it claims nothing, brings nothing home, and stays away from what is fought over.
+            what would have to wait: it brings nothing home, and stays away from what is fought over.
 
     Attributes:
         client: Sends the requests.
-        cache: The products as this process left them.
-        replays: Whether replays were met lately.
-        limits: What one transaction may hold.
-        executor: As given.
-        lanes: What this process knows of lanes; None if it uses none.
-        patient: As given.
+        lanes: What this process knows of lanes.
     """
 
     def __init__(
@@ -71,7 +71,6 @@ class Committer:
         policy: RetryPolicy | None = None,
         clock: Clock | None = None,
         executor: Executor | None = None,
-        limits: Limits | None = None,
         lanes: int = 0,
         *,
         patient: bool = True,
@@ -79,13 +78,11 @@ class Committer:
         policy = policy or RetryPolicy()
         if not patient:
             policy = replace(policy, max_attempts=1)
-        self.client = RetryingClient(store, policy, clock or SystemClock())
-        self.patient = patient
-        self.cache = ProductCache(self.client.clock)
-        self.replays = RecentReplays()
-        self.limits = limits or Limits()
-        self.executor = executor
-        self.lanes = Lanes(self.client, lanes) if lanes else None
+        self.client = RetryingClient(store, policy, clock or SystemClock(), executor)
+        self.lanes = Lanes(self.client, lanes)
+        self._patient = patient
+        self._cache = ProductCache(self.client.clock)
+        self._replays = RecentReplays()
 
     def apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0
@@ -98,7 +95,7 @@ class Committer:
             age: Seconds for which the first of them has been waiting: what has waited longer comes first.
 
         Returns:
-            What became of each. Whatever goes wrong with DynamoDB is in there too; it raises nothing.
+            What became of each. Never raises; DynamoDB errors become outcomes in the report.
         """
         turns = in_turns(changes)
         if len(turns) == 1:
@@ -121,63 +118,217 @@ class Committer:
             is_open |= {changes[number].record_key for number in now if outcomes[number].is_open}
         return joined(outcomes, reports)
 
+    # ------------------------------------------------------------------ the loop
+
     def _apply(self, changes: Sequence[Change], deadline: Deadline, age: float) -> CommitReport:
         """Apply the changes of one turn: begin, then round after round until each has its outcome."""
-        client, executor, stats = self.client, self.executor, CommitStats()
-        pending = PendingChanges(changes, self.replays)
-        claims = Claims(client, self.cache, deadline, stats, age)
-        known = ReadSet(client, executor, self.cache, claims, pending, deadline, stats)
-        chains = ChainRunner(client, executor, claims, pending, deadline, stats)
-        consequences = Consequences(
-            client, self.cache, self.lanes, claims, pending, known, self.limits, deadline, stats
-        )
-        by_row = RowRounds(
-            client,
-            executor,
-            self.lanes,
-            claims,
-            pending,
-            known,
-            chains,
-            consequences,
-            deadline,
-            stats,
-            patient=self.patient,
-        )
-        by_lane = None
-        if self.lanes is not None:
-            by_lane = LaneRounds(
-                client,
-                executor,
-                self.lanes,
-                pending,
-                known,
-                chains,
-                consequences,
-                age,
-                deadline,
-                stats,
-            )
+        pending = PendingChanges(changes, self._replays)
+        batch = Batch(self.client, self._cache, pending, deadline, age)
+        self._replays.observe_batch()
+        self._begin(batch)
+        while pending:
+            self._round(batch)
+        return pending.report(batch.stats)
 
-        def rounds() -> RowRounds | LaneRounds:
-            return by_lane if by_lane is not None and _are_for_lanes(pending) else by_row
+    def _begin(self, batch: Batch) -> None:
+        """Take over what is known already, and read records where they decide what is to be done."""
+        pending, changes = batch.pending, batch.pending.first_by_key
+        if not self._patient:
+            if any(self.client.rivals.are_met_on(p) for p in pending.product_ids):
+                pending.give_up_all("CONTENTION", "rivals were met on a product a moment ago")
+            else:
+                # A copy that is stale would cost the only attempt.
+                batch.read([*pending.product_ids, *changes])
+            return
+        if self.lanes.most:
+            self.lanes.demand.see(change.wanted for change in changes.values())
+        batch.take_from_cache(pending.product_ids)
+        # What a command may do hangs on where its order stands, so it must not be told by a stale copy.
+        about_records_alone = not all(change.product_ids for change in changes.values())
+        if about_records_alone or pending.may_be_replays:
+            batch.read([*changes], records_too=about_records_alone)
 
-        self.replays.observe_batch()
+    def _round(self, batch: Batch) -> None:
+        """Plan what is pending with what there is, commit it, and learn from the answers."""
+        pending = batch.pending
+        if not self._keep_pace(batch):
+            pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
+            return
+        if not any(batch.throttled.isdisjoint(change.product_ids) for change in pending):
+            # All others are through.
+            batch.throttled.clear()
+        planned, attempts, has_lost = None, list[Attempt](), True
         try:
-            rounds().begin()
-            while pending:
-                # Asked again for each round: a change that took another's place may have to go the other way.
-                rounds().round()
+            found = supply(self.client, self.lanes, batch, lambda c: self._move(batch, c))
+            if found is not None:
+                out_of_reach = batch.leased - found.sources.keys()
+                blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
+                planned = plan(list(pending), found, blocked, batch.limits)
+                if batch.rests_on_cache and (planned.short or _rejects(planned)):
+                    # Nothing is rejected or brought home on the word of a cache.
+                    batch.read_cached()
+                    return
+                attempts = self._send(batch, planned.chains)
+                has_lost = self._learn(batch, attempts)
+                batch.return_undecidable(planned.held)
+        except (ThrottledError, OutcomeUnknownError) as error:
+            pending.give_up_all(error.code, str(error))
+        except StoreError as error:
+            pending.fail(error)
         finally:
-            claims.release()
-        return pending.report(stats)
+            leave(self.client, self.lanes, batch)
+        if has_lost:
+            self._back_off(batch)
+        elif not any(attempt.transaction.decisions for attempt in attempts):
+            self._make_way(batch, planned)
+
+    def _keep_pace(self, batch: Batch) -> bool:
+        """Slow down while a table is short of capacity. Returns whether time is left."""
+        pace = self.client.pace.wait if self._patient else 0.0
+        is_in_time = not pace or self.client.pause(pace, batch.deadline)
+        return is_in_time and batch.deadline.remaining() > 0
+
+    def _make_way(self, batch: Batch, planned: Plan | None) -> None:
+        """Nothing could be decided: bring home what is short, or wait for what is in the way."""
+        pending = batch.pending
+        if not pending:
+            return
+        short = planned.short - batch.to_bring_home if planned is not None else frozenset()
+        if not self._patient:
+            pending.give_up_all("CONTENTION", "it would have to wait for others")
+        elif short and not short.issubset(pending.need if self.lanes.most else {}):
+            batch.to_bring_home |= short
+        elif batch.throttled:
+            batch.throttled.clear()
+            self._back_off(batch)
+        elif leased := batch.leased:
+            self._wait_for_lease(batch, leased)
+        else:
+            self._back_off(batch)
+
+    def _wait_for_lease(self, batch: Batch, leased: set[str]) -> None:
+        shortest = min(
+            (left for change in batch.pending if (left := batch.lease_left(change)) > 0),
+            default=0.0,
+        )
+        delay = min(shortest, LEASE_POLL_SECONDS)
+        if self.client.pause(delay, batch.deadline):
+            batch.stats.lease_wait += delay
+            batch.read(sorted(leased))
+        else:
+            batch.pending.give_up_all("LEASED", "no time left to wait for a lease")
+
+    def _back_off(self, batch: Batch) -> None:
+        """Wait after a round that came to nothing, the longer the more did. What was tried too often is returned."""
+        batch.losses += 1
+        batch.pending.return_out_of_attempts(self.client.policy.max_attempts)
+        if not batch.pending:
+            return
+        delay = self.client.policy.backoff(batch.losses)
+        if self.client.pause(delay, batch.deadline):
+            batch.stats.backoffs.append(delay)
+        else:
+            batch.pending.give_up_all("CONTENTION", "no time left for another attempt")
+
+    # ------------------------------------------------------------------ committing, and learning
+
+    def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
+        apart = not batch.pending.is_about_one_product
+        attempts = send(self.client, chains, batch.deadline, apart=apart)
+        for attempt in attempts:
+            batch.stats.add(attempt.stats)
+            if repeated := len(attempt.stats.backoffs):
+                for decision in attempt.transaction.decisions:
+                    batch.pending.count_retries(decision.change, repeated)
+        return attempts
+
+    def _move(self, batch: Batch, chains: Sequence[Chain]) -> bool:
+        """Commit moves of a visit. Returns whether all of them are durable."""
+        attempts = self._send(batch, chains)
+        self._learn(batch, attempts)
+        return all(attempt.error is None for attempt in attempts)
+
+    def _learn(self, batch: Batch, attempts: Sequence[Attempt]) -> bool:
+        """Take over what was committed, and act on what was not. Returns whether something lost against rivals."""
+        # First what is durable: an error of one chain must not be taken for the end of another's changes.
+        for attempt in attempts:
+            if attempt.error is None:
+                self._take_over(batch, attempt.transaction, attempt.at)
+        lost = [
+            self._act_on(batch, attempt.transaction, classify(attempt.transaction, attempt.error))
+            for attempt in attempts
+            if attempt.error is not None
+        ]
+        return any(lost)
+
+    def _take_over(self, batch: Batch, committed: Transaction, at: str) -> None:
+        """Take over what was committed."""
+        as_sold = committed.as_sold
+        self.lanes.observe_commit(committed)
+        for product_id, product in committed.after.items():
+            batch.observe(product_id, product)
+            self._cache.observe_write(product)
+        for decision in committed.decisions:
+            change = decision.change
+            if decision.rejection is not None:
+                outcome = ChangeOutcome(
+                    ChangeStatus.REJECTED,
+                    decision.rejection,
+                    is_written_rejection=decision.has_record,
+                )
+            else:
+                changed = {product_id: as_sold[product_id] for product_id in decision.touched}
+                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed, at=at)
+                if self.lanes.most:
+                    own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
+                    batch.stats.from_lanes.append(all(own))
+            batch.pending.settle(change, outcome)
+
+    def _act_on(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
+        """Draw the consequences of a failure. Returns whether it lost against rivals, and so should wait."""
+        pending = batch.pending
+        for product_id in failed.after:
+            self._cache.forget(product_id)
+        if failed.pages:
+            # Another has written a page, or it is not known whether this transaction has.
+            self.lanes.forget()
+        for product_id in (*failure.rivals, *failure.throttled):
+            self.client.rivals.observe(product_id)
+        for product_id in failure.rivals:
+            batch.forget(product_id)
+        for product_id, found in failure.found_products:
+            batch.observe(product_id, found)
+        for product_id, why in failure.refused:
+            batch.refuse(product_id, why)
+        batch.throttled.update(failure.throttled)
+        replaced = [pending.recognise(change, record) for change, record in failure.found_records]
+        undecided = pending.still_pending(decision.change for decision in failed.decisions)
+        if failure.kind is FailureKind.EXHAUSTED:
+            pending.give_up(undecided, failure.code, str(failure.error))
+            return False
+        if failure.kind is FailureKind.UNAVAILABLE:
+            pending.fail(failure.error)
+            return False
+        for change in undecided:
+            pending.count_retries(change, 1)
+        if failure.kind is FailureKind.INVALID:
+            self._isolate(batch, undecided, failure)
+        return failure.contended or any(replaced)
+
+    def _isolate(self, batch: Batch, changes: Sequence[Change], failure: Failure) -> None:
+        """Halve the transactions until the offending change stands alone."""
+        if len(changes) == 1:
+            outcome = ChangeOutcome(
+                ChangeStatus.INVALID, cause=failure.code, detail=str(failure.error)
+            )
+            batch.pending.settle(changes[0], outcome)
+        elif changes:
+            batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)
 
 
-def _are_for_lanes(pending: PendingChanges) -> bool:
-    """Whether what is pending takes units, and gives none back: that is for the rows.
-
-    Groups are served by the rows, too: first come, first served ends where some are served by a lane.
-    """
-    return any(change.wanted for change in pending) and all(
-        change.group is None and (change.wanted or not change.product_ids) for change in pending
+def _rejects(planned: Plan) -> bool:
+    return any(
+        decision.rejection is not None
+        for transaction in planned.transactions
+        for decision in transaction.decisions
     )

@@ -61,12 +61,18 @@ class PendingChanges:
 
     @property
     def need(self) -> dict[str, int]:
-        """Units of each product that the pending changes want."""
+        """Units of each product that the pending changes want, and that may be sold from lanes.
+
+        What a change for the rows is about is sold from its row alone: in one round a product has one source.
+        """
         need: dict[str, int] = {}
+        by_row: set[str] = set()
         for change in self._pending.values():
+            if not change.wanted:
+                by_row.update(change.product_ids)
             for product_id, units in change.wanted.items():
                 need[product_id] = need.get(product_id, 0) + units
-        return need
+        return {product_id: units for product_id, units in need.items() if product_id not in by_row}
 
     @property
     def may_be_replays(self) -> bool:

@@ -35,7 +35,6 @@ def side_by_side(
 
 def read(
     client: RetryingClient,
-    executor: Executor | None,
     keys: Sequence[Key],
     deadline: Deadline,
     stats: CommitStats,
@@ -46,7 +45,6 @@ def read(
 
     Args:
         client: Sends the requests.
-        executor: Sends them side by side.
         keys: What to read.
         deadline: No request begins after it.
         stats: What it takes is added here.
@@ -85,7 +83,7 @@ def read(
     chunks = [
         keys[start : start + BATCH_GET_LIMIT] for start in range(0, len(keys), BATCH_GET_LIMIT)
     ]
-    snapshots = side_by_side(executor, read_chunk, chunks)
+    snapshots = side_by_side(client.executor, read_chunk, chunks)
     snapshot = Snapshot(unprocessed=tuple(key for each in snapshots for key in each.unprocessed))
     for each in snapshots:
         snapshot.add(each)

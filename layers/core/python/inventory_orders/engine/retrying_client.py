@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline
-from inventory_orders.engine.contention import ContentionStats
+from inventory_orders.engine.contention import Line, Rivals
 from inventory_orders.engine.pace import Pace
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
@@ -40,17 +41,23 @@ class RetryingClient:
         store: Where the tables are.
         policy: How to wait between attempts.
         clock: Source of time.
+        executor: Runs requests side by side; None runs them one after the other.
 
     Attributes:
-        contention: What this process has seen of its rivals.
+        rivals: The products on which rivals were met.
+        line: How long the line at the depot is.
         pace: How fast the tables let this process go.
     """
 
-    def __init__(self, store: Store, policy: RetryPolicy, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, policy: RetryPolicy, clock: Clock, executor: Executor | None = None
+    ) -> None:
         self.store = store
         self.policy = policy
         self.clock = clock
-        self.contention = ContentionStats(clock, policy.random)
+        self.executor = executor
+        self.rivals = Rivals(clock)
+        self.line = Line(clock, policy.random)
         self.pace = Pace(clock, policy.random)
 
     def write(
@@ -59,7 +66,7 @@ class RetryingClient:
         deadline: Deadline,
         stats: CommitStats,
         *,
-        claimable: Collection[str] = (),
+        plans_again: bool = False,
         apart: bool = False,
     ) -> None:
         """Send a transaction until it is applied.
@@ -68,15 +75,15 @@ class RetryingClient:
             actions: Of the transaction.
             deadline: No request begins after it.
             stats: Where to note what it took.
-            claimable: Products for whose rows there is a better answer to `TransactionConflict` than to repeat the
-                whole transaction.
+            plans_again: Whether the caller plans again where a rival is writing the row of a product: that is cheaper
+                than to repeat the whole transaction, which is bound to lose.
             apart: Whether the caller goes on without an update that is throttled, so that the others need not wait.
 
         Raises:
             StoreError: Why it was not applied. If it is `in_doubt`, an earlier attempt is applied as soon as it arrives and its
                 conditions hold; a condition on a version that has moved never holds again.
         """
-        attempts = _Attempts(self, actions, stats, claimable, apart=apart)
+        attempts = _Attempts(self, actions, stats, plans_again=plans_again, apart=apart)
         self._within(deadline)
         self._repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
@@ -174,14 +181,14 @@ class _Attempts:
         client: RetryingClient,
         actions: Sequence[Action],
         stats: CommitStats,
-        claimable: Collection[str],
         *,
+        plans_again: bool,
         apart: bool,
     ) -> None:
         self._client = client
         self._actions = actions
         self._stats = stats
-        self._claimable = claimable
+        self._plans_again = plans_again
         self._apart = apart
         self._token = uuid.uuid4().hex
         self._unknown = False
@@ -236,8 +243,11 @@ class _Attempts:
             return True
         self._token = uuid.uuid4().hex
         return not any(
-            (reason.code == RIVAL and reason.product_id in self._claimable)
-            or (reason.code in THROTTLED and self._apart and _is_of_hot_row(reason))
+            _is_of_hot_row(reason)
+            and (
+                (reason.code == RIVAL and self._plans_again)
+                or (reason.code in THROTTLED and self._apart)
+            )
             for reason in error.reasons
         )
 

@@ -17,9 +17,7 @@ class CommitStats:
         backoffs: One for each wait before a request was repeated, or a plan was made again.
         commit_latencies: One for each committed transaction: how long its last request took.
         changes_per_transaction: One for each committed transaction.
-        claims: Claims that were granted.
-        claims_refused: Requests for a claim that failed, because a rival held the product or was writing it.
-        lease_wait: Time spent waiting for the leases and claims of others.
+        lease_wait: Time spent waiting for the leases of others.
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
         draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
         units_lent: Units that the depot drew from rows.
@@ -33,8 +31,6 @@ class CommitStats:
     backoffs: list[float] = field(default_factory=list)
     commit_latencies: list[float] = field(default_factory=list)
     changes_per_transaction: list[int] = field(default_factory=list)
-    claims: int = 0
-    claims_refused: int = 0
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
     draws_lost: list[bool] = field(default_factory=list)
@@ -50,8 +46,6 @@ class CommitStats:
         self.backoffs += other.backoffs
         self.commit_latencies += other.commit_latencies
         self.changes_per_transaction += other.changes_per_transaction
-        self.claims += other.claims
-        self.claims_refused += other.claims_refused
         self.lease_wait += other.lease_wait
         self.low_stock += other.low_stock
         self.draws_lost += other.draws_lost

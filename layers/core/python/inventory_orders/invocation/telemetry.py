@@ -171,9 +171,6 @@ def emit_stats(
         metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
     for seconds in stats.commit_latencies:
         metrics.add_metric("CommitLatency", MetricUnit.Milliseconds, seconds * 1000)
-    if stats.claims or stats.claims_refused:
-        _count("Claims", stats.claims)
-        _count("ClaimsRefused", stats.claims_refused)
     if stats.lease_wait:
         metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, stats.lease_wait * 1000)
     if stats.draws_lost:

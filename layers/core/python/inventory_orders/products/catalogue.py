@@ -6,14 +6,14 @@ live, and every write raises `_version`, so that nobody who read before can writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
+from inventory_orders.domain.ledger import Update
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -22,9 +22,6 @@ from inventory_orders.domain.product import (
     ProductStatus,
     stock_status,
 )
-from inventory_orders.engine.claims import Claims, outwait_claims
-from inventory_orders.engine.product_cache import ProductCache
-from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -39,6 +36,7 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
 )
+from inventory_orders.lanes.recall import Homecoming, bring_home
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
@@ -55,7 +53,7 @@ MOST_AT_ONCE = 50
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
-    *("locked_by", "lock_time", "lock_version", "lock_wait", "lent_to"),
+    *("locked_by", "lock_time", "lock_version", "lent_to"),
 )
 """What is not for an update function to change."""
 
@@ -112,7 +110,6 @@ class Products:
 
     def __post_init__(self) -> None:
         self._client = RetryingClient(self.store, self.policy, self.clock)
-        self._cache = ProductCache(self.clock)
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product, strongly consistent.
@@ -141,9 +138,8 @@ class Products:
         """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
 
         The write is a transaction of one action with a token, so that a lost response is not taken for a rival's
-        write. After a conflict the item that came back is decided upon, without another read. A loss of one action
-        is cheap, so it is claimed only where others claim: they would never leave it alone for a read and a write.
-        Where lanes hold some of the product and may not, as it is to be, that is brought home first.
+        write. After a conflict the item that came back is decided upon, without another read.
+        Where lanes hold some of the product and may not, as it is to be, that comes home in the same transaction.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
@@ -166,33 +162,34 @@ class Products:
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
         retries = 0
-        with self._claims(deadline) as claims:
-            while True:
-                if before.created_at != created_at:
-                    raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
-                before = self._unlocked(before, claims, deadline)
-                now = self.clock.now()
-                after = _next(before, change(before), timestamp(now))
-                if after is None:
-                    self._settle(retries)
-                    return Updated(before, before, retries)
-                if after.lent_to and not after.may_be_lent:
-                    before = self._bring_home(before, claims, deadline)
-                    continue
-                claim = claims.use(product_id, release=True)
-                action = self.store.product_replace_action(before, after, now, claim)
-                stats = CommitStats()
-                try:
-                    self._client.write([action], deadline, stats)
-                except StoreError as error:
-                    retries += self._count(stats)
-                    before, retries = self._after_conflict(product_id, error, retries, deadline)
-                    claims.doubt(product_id)
-                    continue
-                claims.over(product_id)
-                retries += self._count(stats)
+        while True:
+            if before.created_at != created_at:
+                raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
+            before = self._unlocked(before, deadline)
+            now = self.clock.now()
+            after = _next(before, change(before), timestamp(now))
+            if after is None:
                 self._settle(retries)
-                return Updated(before, after, retries)
+                return Updated(before, before, retries)
+            if after.lent_to and not after.may_be_lent:
+                done = self._replace_at_home(before, change, deadline)
+                if done is not None:
+                    self._settle(retries)
+                    return Updated(done.before, done.after, retries)
+                before = self.get(product_id, deadline)
+                continue
+            stats = CommitStats()
+            try:
+                self._client.write(
+                    [self.store.product_replace_action(before, after, now)], deadline, stats
+                )
+            except StoreError as error:
+                retries += self._count(stats)
+                before, retries = self._after_conflict(product_id, error, retries, deadline)
+                continue
+            retries += self._count(stats)
+            self._settle(retries)
+            return Updated(before, after, retries)
 
     def _count(self, stats: CommitStats) -> int:
         """Add up what one write took. Returns how often it was repeated."""
@@ -202,16 +199,8 @@ class Products:
     def _read(self, product_id: str, deadline: Deadline) -> Product | None:
         return self._client.call(lambda: self.store.get_product(product_id), deadline, self.stats)
 
-    @contextmanager
-    def _claims(self, deadline: Deadline) -> Iterator[Claims]:
-        claims = Claims(self._client, self._cache, deadline, self.stats)
-        try:
-            yield claims
-        finally:
-            claims.release()
-
-    def _unlocked(self, product: Product, claims: Claims, deadline: Deadline) -> Product:
-        """The product when no lease of another is in the way any more: it is waited for, or claimed among claims.
+    def _unlocked(self, product: Product, deadline: Deadline) -> Product:
+        """The product when no lease of another is in the way any more.
 
         Raises:
             ProductNotFoundError: Meanwhile it has gone.
@@ -220,12 +209,6 @@ class Products:
         """
         product_id = product.product_id
         while (left := self._lease_left(product)) > 0:
-            if product.is_claimed:
-                try:
-                    return claims.take(product_id).unlocked()
-                except ConditionFailedError as failed:
-                    product = failed.existing(product_id)
-                    continue
             wait = min(left, LEASE_POLL_SECONDS)
             if left > deadline.remaining() or not self._client.pause(wait, deadline):
                 raise LeaseHeldError(product_id, left)
@@ -233,17 +216,51 @@ class Products:
             product = self.get(product_id, deadline)
         return product
 
-    def _bring_home(self, product: Product, claims: Claims, deadline: Deadline) -> Product:
-        """The product when no lane holds any of it any more, unless a longer lease of another came in between.
+    def _change_at_home(
+        self, product: Product, change: Callable[[Update], list[Action]], deadline: Deadline
+    ) -> Update | None:
+        """Change a product in the transaction that brings it home.
+
+        Args:
+            product: As it was read.
+            change: From the row's update to the actions that take its place.
+            deadline: When to give up.
+
+        Returns:
+            The update; None if it came home without it, or a longer lease of another came in between.
 
         Raises:
-            ProductNotFoundError: Meanwhile it has gone.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
             StoreError: DynamoDB failed, or no time was left.
         """
-        claims.release()
-        bring_home(self._client, None, [product], deadline, self.stats)
-        return self.get(product.product_id, deadline)
+        sent: list[Update] = []
+
+        def and_note(update: Update) -> list[Action]:
+            sent.append(update)
+            return change(update)
+
+        home = bring_home(
+            self._client, [product], deadline, self.stats, Homecoming(change=and_note)
+        )
+        is_mine = bool(sent) and home.rows.get(product.product_id) is sent[-1].after
+        return sent[-1] if is_mine else None
+
+    def _replace_at_home(
+        self, product: Product, change: Callable[[Product], Product], deadline: Deadline
+    ) -> Update | None:
+        """Apply an update function in the transaction that brings the product home."""
+        after = product
+
+        def replacing(update: Update) -> list[Action]:
+            nonlocal after
+            if update.before.created_at != product.created_at:
+                raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
+            now, home = self.clock.now(), replace(update.after, version=update.before.version)
+            after = _next(home, change(home), timestamp(now)) or update.after
+            return [self.store.product_replace_action(update.before, after, now)]
+
+        done = self._change_at_home(product, replacing, deadline)
+        return Update(done.before, after) if done is not None else None
 
     def _lease_left(self, product: Product) -> float:
         return product.lease_left(self.clock.now().timestamp())
@@ -377,9 +394,6 @@ class Products:
             StoreError: DynamoDB failed.
         """
         deadline = deadline or Deadline.after(10.0, self.clock)
-        return outwait_claims(lambda: self._change_details(event, deadline), deadline, self._client)
-
-    def _change_details(self, event: CatalogueEvent, deadline: Deadline) -> tuple[bool, Product]:
         moment = self.clock.now()
         now = unix(moment)
         values: dict[str, Any] = {
@@ -457,15 +471,6 @@ class Products:
             StoreError: DynamoDB failed.
         """
         deadline = deadline or Deadline.after(10.0, self.clock)
-        return outwait_claims(
-            lambda: self._change_price(product_id, price, least_age, deadline),
-            deadline,
-            self._client,
-        )
-
-    def _change_price(
-        self, product_id: str, price: int, least_age: timedelta, deadline: Deadline
-    ) -> Product:
         moment = self.clock.now()
         at, now = timestamp(moment), unix(moment)
         latest = timestamp(moment - least_age)
@@ -545,60 +550,55 @@ class Products:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
-        with self._claims(deadline) as claims:
-            return self._delist(product_id, created_at, deadline, claims)
-
-    def _delist(self, product_id: str, created_at: str, deadline: Deadline, claims: Claims) -> bool:
         product = self._read(product_id, deadline)
         retries = 0
         while product is not None and product.created_at == created_at:
             left = self._lease_left(product)
-            if left > 0 and not product.is_claimed:
+            if left > 0:
                 raise LeaseHeldError(product_id, left)
-            try:
-                product = self._unlocked(product, claims, deadline)
-            except ProductNotFoundError:
-                break
-            if product.created_at != created_at:
-                break
             if product.lent_to:
-                try:
-                    product = self._bring_home(product, claims, deadline)
-                except ProductNotFoundError:
-                    break
+                done = self._change_at_home(
+                    product, lambda update: self._closing(update.before, update.after), deadline
+                )
+                if done is not None:
+                    self._settle(retries)
+                    return True
+                product = self._read(product_id, deadline)
                 continue
             stats = CommitStats()
             try:
-                self._client.write(self._closing(product, claims), deadline, stats)
+                self._client.write(self._closing(product, product), deadline, stats)
             except StoreError as error:
                 retries += self._count(stats)
-                claims.doubt(product_id)
                 try:
                     product, retries = self._after_conflict(product_id, error, retries, deadline)
                 except ProductNotFoundError:
                     break
                 continue
-            claims.over(product_id)
             self._settle(retries + self._count(stats))
             return True
         self._settle(retries)
         return False
 
-    def _closing(self, product: Product, claims: Claims) -> list[Action]:
-        """The actions that delete a product and close its books."""
+    def _closing(self, stored: Product, at_home: Product) -> list[Action]:
+        """The actions that delete a product and close its books.
+
+        Args:
+            stored: As it was read.
+            at_home: With all its units.
+        """
         moment = self.clock.now()
         closing = AdjustmentRecord(
-            product.product_id,
-            f"closing-{_incarnation(product.created_at)}",
-            -product.stock_count,
+            stored.product_id,
+            f"closing-{_incarnation(stored.created_at)}",
+            -at_home.stock_count,
             "CLOSING",
-            product.created_at,
-            product.version + 1,
+            stored.created_at,
+            stored.version + 1,
             timestamp(moment),
         )
-        claim = claims.use(product.product_id, release=True)
         return [
-            self.store.product_delete_action(product, moment, claim),
+            self.store.product_delete_action(stored, moment),
             self.store.record_action(NewRecord(closing)),
         ]
 
@@ -674,8 +674,7 @@ def _sound(found: object) -> Product:
 
 
 def _lease_held(product: Product, now: float) -> LeaseHeldError:
-    left = product.lease_left(now)
-    return LeaseHeldError(product.product_id, left, is_claim=product.is_claimed)
+    return LeaseHeldError(product.product_id, product.lease_left(now))
 
 
 def _incarnation(created_at: str) -> str:

@@ -9,7 +9,6 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, CommitReport, returned
 from inventory_orders.engine.recent import Recent
 from inventory_orders.engine.stats import CommitStats
@@ -18,9 +17,6 @@ from inventory_orders.store.actions import Action, ActionKind, TransactionCancel
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, unix
 
 REASON = "DECREMENT"
-
-# Attempts before a decrement stands in line with the batches: among many claims it would hardly ever find a gap.
-_ATTEMPTS = 8
 
 # Far longer than a request is under way.
 _DOUBT_SECONDS = 10.0
@@ -67,9 +63,7 @@ class AtomicDecrement:
     change the status, or tell products apart that were made one after the other under one id. So it is conditioned
     on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both; while
     lanes hold some of the product, also above 0. What they hold the engine brings home.
-    A product that was not seen yet is read once. Where a batch has claimed the product, the decrement waits and tries
-    again: it does not join the line, because a claim of its own would keep out all other decrements. Only where the
-    condition fails for another reason does the engine decide, with a read.
+    A product that was not seen yet is read once. Where the condition fails the engine decides, with a read.
     It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences
     it: while an attempt is in doubt, a receipt may let it succeed, so nothing is refused.
 
@@ -92,34 +86,26 @@ class AtomicDecrement:
             quantity: Units, 1 or more.
             deadline: When to give up.
         """
-        stats, refusals, in_doubt = CommitStats(), 0, False
+        stats, in_doubt = CommitStats(), False
         traits = self._traits.get(product_id) or self._read(product_id, deadline, stats)
-        while traits is not None:
+        if traits is not None:
             actions = self._actions(product_id, adjustment_id, quantity, traits)
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
                 self._committer.client.write(actions, deadline, stats)
-                return Decrement(None, stats, refusals + len(stats.backoffs))
-            except TransactionCancelledError as cancelled:
-                in_doubt = in_doubt or cancelled.in_doubt
-                found = next((r.found for r in cancelled.of(ActionKind.PRODUCT)), None)
-                if not isinstance(found, Product):
-                    break
-                self._remember(found)
-                refusals += 1
-                if not self._is_merely_claimed(found, traits, quantity) or refusals == _ATTEMPTS:
-                    break
-                if not self._wait(deadline, stats):
-                    break
+                return Decrement(None, stats, len(stats.backoffs))
             except StoreError as error:
                 # The engine meets the same, and says what it means.
-                in_doubt = in_doubt or error.in_doubt
-                break
+                in_doubt = error.in_doubt
+                if isinstance(error, TransactionCancelledError):
+                    found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
+                    if isinstance(found, Product):
+                        self._remember(found)
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
         if in_doubt and report.outcomes[0].status is ChangeStatus.REJECTED:
             report = replace(report, outcomes=(_ask_again(),))
-        return Decrement(report, stats, refusals)
+        return Decrement(report, stats, len(stats.backoffs))
 
     def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> _Traits | None:
         """Get to know a product; None if the engine has to say what is wrong with it."""
@@ -129,24 +115,6 @@ class AtomicDecrement:
         except (StoreError, CorruptItemError):
             return None
         return None if found is None else self._remember(found)
-
-    def _is_merely_claimed(self, found: Product, traits: _Traits, quantity: int) -> bool:
-        """Whether the decrement failed for nothing but the claim of a batch, which will soon be over."""
-        left = found.lease_left(self._committer.client.clock.now().timestamp())
-        return (
-            _Traits.of(found) == traits
-            and found.status is ProductStatus.ACTIVE
-            and found.stock_count > traits.floor + quantity
-            and found.spare >= quantity
-            and (found.is_claimed or left <= 0)
-        )
-
-    def _wait(self, deadline: Deadline, stats: CommitStats) -> bool:
-        """Let the claim's owner commit. Returns False if there is no time for it."""
-        client = self._committer.client
-        delay = client.policy.random() * FIRST_WAIT
-        stats.lease_wait += delay
-        return client.pause(delay, deadline)
 
     def _actions(
         self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits

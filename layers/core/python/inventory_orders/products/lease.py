@@ -25,8 +25,6 @@ from typing import Any
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.claims import outwait_claims
-from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -38,6 +36,7 @@ from inventory_orders.errors import (
     RejectedError,
     ThrottledError,
 )
+from inventory_orders.lanes.recall import Homecoming, bring_home
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (
     TRANSIENT,
@@ -52,7 +51,7 @@ LONGEST_LEASE_SECONDS = 900.0
 _MINE = "#lockedBy = :owner AND #_version = #lockVersion"
 _LOCK = (
     "SET #lockedBy = :owner, #lockTime = :until, #lockVersion = #_version + :one, "
-    "#lastUpdatedAt = :at, #_version = #_version + :one REMOVE #lockWait"
+    "#lastUpdatedAt = :at, #_version = #_version + :one"
 )
 
 
@@ -117,22 +116,6 @@ class Lease:
         """
         client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
         owner = f"{holder}-{uuid.uuid4().hex}"
-        return outwait_claims(
-            lambda: cls._acquire(client, product_id, seconds, deadline, owner, outlive_deadline),
-            deadline,
-            client,
-        )
-
-    @classmethod
-    def _acquire(
-        cls,
-        client: RetryingClient,
-        product_id: str,
-        seconds: float,
-        deadline: Deadline,
-        owner: str,
-        outlive_deadline: bool,
-    ) -> Lease:
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
         product = client.call(lambda: client.store.get_product(product_id), deadline, stats)
@@ -149,7 +132,7 @@ class Lease:
                     break
                 left = product.lease_left(client.clock.now().timestamp())
                 if left > 0:
-                    raise LeaseHeldError(product_id, left, is_claim=product.is_claimed) from None
+                    raise LeaseHeldError(product_id, left) from None
         else:
             raise ContentionError(f"{product_id} was changed by others before every attempt")
         lease = cls(client, product, owner, product.version, _expiry(product), seconds, stats)
@@ -163,12 +146,7 @@ class Lease:
         in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
         try:
             home = bring_home(
-                client,
-                None,
-                [self.product],
-                in_time,
-                self.stats,
-                [self.owner],
+                client, [self.product], in_time, self.stats, Homecoming(owner=self.owner)
             )
         except InventoryOrdersError as error:
             self.__exit__(type(error), error, None)

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from inventory_orders.domain.planner import Transaction
     from inventory_orders.domain.product import Product
 
-# The engine decides about retries, so the client makes none: after a throttle it would sleep for up to a second, with
-# its claims held. Parameter validation costs half of the client's CPU for a large transaction, and
+# The engine decides about retries, so the client makes none: after a throttle it would sleep for up to a second, while
+# others wait for the depot. Parameter validation costs half of the client's CPU for a large transaction, and
 # DynamoDB validates anyway.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
@@ -139,19 +139,6 @@ class PlaceInList:
 
     created_at: str
     order_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimUse:
-    """A write under its sender's claim on a product.
-
-    Attributes:
-        owner: Of the claim.
-        release: Whether the write ends it.
-    """
-
-    owner: str
-    release: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +350,6 @@ class Store:
             CorruptItemError: It was written, but breaks the table's contract in a way that no condition can tell.
             StoreError: The request failed.
         """
-        return read_product(self._update_product(product_id, update, condition, values))
-
-    def _update_product(
-        self, product_id: str, update: str, condition: str, values: dict[str, Any]
-    ) -> Item:
         response = call(
             self._client.update_item,
             TableName=self._tables[Table.PRODUCTS],
@@ -379,52 +361,7 @@ class Store:
             ReturnValues="ALL_NEW",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
-        item: Item = response["Attributes"]
-        return item
-
-    def claim(
-        self, product_id: str, owner: str, now: datetime, until: float, wait: float
-    ) -> Product:
-        """Take a short lease on a product, or extend one's own. Safe to repeat.
-
-        It changes no version: that counts changes of the product, and a claim is none. What an optimistic writer
-        has read before stays true, and while the claim is live the lease itself keeps that writer out.
-
-        Args:
-            product_id: The product; it must exist and keep the table's contract.
-            owner: Who claims it, unique for each acquisition.
-            now: The moment.
-            until: Unix second at which the claim ends.
-            wait: Seconds for which the owner has waited for it, for those that wait behind it.
-
-        Returns:
-            The product as the claim left it.
-
-        Raises:
-            ConditionFailedError: A lease of another is live, or the product is gone; with the product as stored.
-            CorruptItemError: It was claimed, but breaks the table's contract.
-            StoreError: The request failed.
-        """
-        return self.update_product(
-            product_id,
-            "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait REMOVE #lockVersion",
-            f"({NO_LIVE_LEASE} OR {CLAIMED})",
-            {
-                "owner": owner,
-                "until": Decimal(f"{until:.6f}"),
-                "wait": Decimal(f"{wait:.3f}"),
-                "now": unix(now),
-            },
-        )
-
-    def release_claim(self, product_id: str, owner: str) -> None:
-        """End a claim without a change. Safe to repeat.
-
-        Raises:
-            ConditionFailedError: It is over already.
-            StoreError: The request failed.
-        """
-        self._update_product(product_id, UNLOCK, CLAIMED, {"owner": owner})
+        return read_product(response["Attributes"])
 
     def lease_lane(
         self,
@@ -452,7 +389,7 @@ class Store:
             StoreError: The request failed.
         """
         readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
-        condition = f"({NO_LIVE_LEASE} OR {CLAIMED} OR #lockedBy = :dead OR NOT ({readable}))"
+        condition = f"({NO_LIVE_LEASE} OR {OWNED} OR #lockedBy = :dead OR NOT ({readable}))"
         update = "SET #lockedBy = :owner, #lockTime = :until, #lockWait = :wait"
         values = {
             "owner": owner,
@@ -531,20 +468,17 @@ class Store:
         self,
         transaction: Transaction,
         now: datetime,
-        claims: Mapping[str, ClaimUse] | None = None,
+        owner: str = "",
     ) -> list[Action]:
         """The actions of a transaction: its updates, its pages, the release of a lane, and its records, in their order.
 
         Args:
             transaction: What to write.
             now: The moment.
-            claims: Of the updated products those that its sender has claimed, and what becomes of the claim.
+            owner: Of a lease that its sender has on updated products.
         """
-        at, after, claims = timestamp(now), transaction.as_sold, claims or {}
-        actions = [
-            self._stock_update(update, now, at, claims.get(update.before.product_id))
-            for update in transaction.updates
-        ]
+        at, after = timestamp(now), transaction.as_sold
+        actions = [self._stock_update(update, now, at, owner) for update in transaction.updates]
         actions += [self._page_action(update, at) for update in transaction.pages]
         if transaction.release is not None:
             actions.append(self._release_action(transaction.release))
@@ -582,16 +516,13 @@ class Store:
         request = self._update_request(product_id, update, condition, values)
         return Action(ActionKind.PRODUCT, product_id, request, by_version=by_version)
 
-    def product_replace_action(
-        self, before: Product, after: Product, now: datetime, claim: ClaimUse | None
-    ) -> Action:
+    def product_replace_action(self, before: Product, after: Product, now: datetime) -> Action:
         """The action that takes a product from one state to another, attribute by attribute.
 
         Args:
             before: As it was read.
             after: As it is to be.
             now: The moment.
-            claim: Of the sender, if it has one. The write releases it.
 
         Raises:
             ValueError: Lanes may hold more of it, and would not be allowed to.
@@ -601,28 +532,20 @@ class Store:
                 f"{after.product_id} is in lanes: bring it home before it becomes {after}"
             )
         old, new = product_row(before), product_row(after)
-        update, values = _difference(old, new, LOCK if claim is not None else ())
-        condition, read = _as_read(before, now, claim)
+        update, values = _difference(old, new)
+        condition, read = _as_read(before, now)
         return self.product_action(
             before.product_id, update, condition, values | read, by_version=True
         )
 
-    def product_delete_action(
-        self, product: Product, now: datetime, claim: ClaimUse | None
-    ) -> Action:
+    def product_delete_action(self, product: Product, now: datetime) -> Action:
         """The action that deletes a product, which must be as it was read.
 
         Args:
             product: As it was read.
-            now: The moment.
-            claim: Of the sender, if it has one.
-
-        Raises:
-            ValueError: Lanes may hold more of it.
+            now: The moment. What lanes hold of it has to come home in the same transaction.
         """
-        if product.lent_to:
-            raise ValueError(f"{product.product_id} is in lanes: bring it home before it goes")
-        condition, values = _as_read(product, now, claim)
+        condition, values = _as_read(product, now)
         request: TransactWriteItemTypeDef = {
             "Delete": {
                 "TableName": self._tables[Table.PRODUCTS],
@@ -667,9 +590,7 @@ class Store:
             ClientRequestToken=token,
         )
 
-    def _stock_update(
-        self, update: Update, now: datetime, at: str, claim: ClaimUse | None
-    ) -> Action:
+    def _stock_update(self, update: Update, now: datetime, at: str, owner: str) -> Action:
         before, after = update.before, update.after
         expression = (
             "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
@@ -681,19 +602,16 @@ class Store:
             "nextVersion": after.version,
             "at": at,
         }
-        gone = list(LOCK) if claim is not None and claim.release else []
-        if claim is not None and before.lock_version is not None:
-            # The owner of a lease, which is no claim, writes on: the fence goes along.
+        is_owner = bool(owner) and before.locked_by == owner
+        if is_owner:
+            # The owner of the lease writes on: the fence goes along.
             expression += ", #lockVersion = :nextVersion"
-        if after.lent_to != before.lent_to:
-            if after.lent_to:
-                expression += ", #lentTo = :lentTo"
-                values["lentTo"] = lent_to_value(after.lent_to)
-            else:
-                gone.append("lentTo")
-        if gone:
-            expression += " REMOVE " + ", ".join(f"#{name}" for name in gone)
-        condition, read = _as_read(before, now, claim)
+        if after.lent_to:
+            expression += ", #lentTo = :lentTo"
+            values["lentTo"] = lent_to_value(after.lent_to)
+        elif before.lent_to:
+            expression += " REMOVE #lentTo"
+        condition, read = _as_read(before, now, owner if is_owner else "")
         return self.product_action(
             before.product_id, expression, condition, values | read, by_version=True
         )
@@ -740,8 +658,8 @@ class Store:
                 "TableName": self._tables[Table.ALLOTMENTS],
                 "Key": lease_key(lease.lane),
                 "UpdateExpression": update,
-                "ConditionExpression": CLAIMED,
-                "ExpressionAttributeNames": _names(update, CLAIMED),
+                "ConditionExpression": OWNED,
+                "ExpressionAttributeNames": _names(update, OWNED),
                 "ExpressionAttributeValues": _values({"owner": lease.owner}),
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
@@ -781,8 +699,8 @@ AS_READ = "#_version = :version AND #createdAt = :createdAt"
 NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
 """Condition that every write to a product carries, but for its lease owner's."""
 
-CLAIMED = "#lockedBy = :owner"
-"""Condition: the claim of this owner was not taken over by anybody, even if it has expired."""
+OWNED = "#lockedBy = :owner"
+"""Condition: the lease of this owner was not taken over by anybody, even if it has expired."""
 
 UNLOCK = "REMOVE " + ", ".join(f"#{name}" for name in LOCK)
 """Update: whatever lease there is ends."""
@@ -799,18 +717,18 @@ def unix(moment: datetime) -> Decimal:
     return Decimal(f"{moment.timestamp():.6f}")
 
 
-def _as_read(product: Product, now: datetime, claim: ClaimUse | None) -> tuple[str, dict[str, Any]]:
+def _as_read(product: Product, now: datetime, owner: str = "") -> tuple[str, dict[str, Any]]:
     """Condition that nobody has written the product since it was read, and nobody else holds it; with its values."""
     values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
-    if claim is None:
+    if not owner:
         return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
-    return f"{AS_READ} AND {CLAIMED}", values | {"owner": claim.owner}
+    return f"{AS_READ} AND {OWNED}", values | {"owner": owner}
 
 
-def _difference(before: Row, after: Row, removed: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
-    """Update that takes a row from one state to another, with its values; `removed` goes in any case."""
+def _difference(before: Row, after: Row) -> tuple[str, dict[str, Any]]:
+    """Update that takes a row from one state to another, with its values."""
     changed = {name: value for name, value in after.items() if value != before.get(name)}
-    gone = [*(name for name in before if name not in after), *removed]
+    gone = [name for name in before if name not in after]
     update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changed)
     if gone:
         update += " REMOVE " + ", ".join(f"#{name}" for name in gone)

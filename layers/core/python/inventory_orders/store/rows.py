@@ -50,7 +50,7 @@ KEYS = {
 }
 """Names of the key attributes of each table, the partition key first."""
 
-LOCK = ("lockedBy", "lockTime", "lockVersion", "lockWait")
+LOCK = ("lockedBy", "lockTime", "lockVersion")
 """Attributes of a lease."""
 
 _OPTIONAL = {
@@ -116,8 +116,6 @@ def product_row(product: Product) -> Row:
     row |= {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
     if product.lock_time is not None:
         row["lockTime"] = Decimal(f"{product.lock_time:.6f}")
-    if product.lock_wait is not None:
-        row["lockWait"] = Decimal(f"{product.lock_wait:.3f}")
     if product.lent_to:
         row["lentTo"] = lent_to_value(product.lent_to)
     return _without_none(row)
@@ -130,7 +128,7 @@ def read_product(item: Item) -> Product:
         CorruptItemError: It breaks the table's contract.
     """
     try:
-        lock_time, lock_wait = item.get("lockTime"), item.get("lockWait")
+        lock_time = item.get("lockTime")
         return Product(
             product_id=item["productId"]["S"],
             stock_count=int(item["stockCount"]["N"]),
@@ -141,7 +139,6 @@ def read_product(item: Item) -> Product:
             low_stock_threshold=_optional_int(item, "lowStockThreshold"),
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
             lock_time=float(lock_time["N"]) if lock_time is not None else None,
-            lock_wait=float(lock_wait["N"]) if lock_wait is not None else None,
             lent_to=frozenset(int(lane) for lane in item["lentTo"]["SS"])
             if "lentTo" in item
             else frozenset(),

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
-from inventory_orders.domain.ledger import PageUpdate
+from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.demand import Demand
 from inventory_orders.engine.recent import Recent
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError
+from inventory_orders.lanes.demand import Demand
 
 LANE_SECONDS = 60.0
 """How long a lane belongs to a process that does not use it: then its units go to whoever needs them."""
@@ -27,16 +27,18 @@ class Lanes:
 
     Args:
         client: Sends the requests.
-        most: How many lanes there may be, 1 or more.
+        most: How many lanes there may be; 0: this process sells from rows alone.
 
     Attributes:
         most: As given.
         demand: What was wanted.
+        depot_lease: The lease of the depot, while this process holds it.
     """
 
     def __init__(self, client: RetryingClient, most: int) -> None:
         self.most = most
         self.demand = Demand(client.clock)
+        self.depot_lease: LaneLease | None = None
         self._client = client
         self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
@@ -60,7 +62,7 @@ class Lanes:
             return self._lease.lane
         if self._lease is not None:
             self._ask_for(self._lease.lane, deadline, stats)
-        if self._lease is None and self._is_time_to_look():
+        if self._lease is None and self.most and self._is_time_to_look():
             for lane in self._free_lanes(deadline, stats):
                 if self._ask_for(lane, deadline, stats):
                     break
@@ -108,7 +110,7 @@ class Lanes:
         Raises:
             StoreError: DynamoDB failed.
         """
-        if self._is_time_to_look():
+        if self.most and self._is_time_to_look():
             self._live_lanes(deadline, stats)
         return self._in_use
 
@@ -138,11 +140,15 @@ class Lanes:
         else:
             self._pages.update((page.key.number, page) for page in sound)
 
-    def observe_commit(self, updates: Iterable[PageUpdate]) -> None:
-        """These pages were just written."""
-        for update in updates:
+    def observe_commit(self, committed: Transaction) -> None:
+        """This transaction was just applied."""
+        for update in committed.pages:
             if self._lease is not None and update.after.key.lane == self._lease.lane:
                 self._pages[update.after.key.number] = update.after
+        for product_id, product in committed.after.items():
+            self.observe_row(product_id, product)
+        if committed.release is not None:
+            self.depot_lease = None
 
     def forget(self) -> None:
         """It is not known any more what the pages hold."""

@@ -1,16 +1,18 @@
-"""What it means when DynamoDB does not apply a transaction.
-
-Pure: it returns a value, on which `consequences.py` acts.
-"""
+"""Sends the transactions of a plan, and says what an answer of DynamoDB means. What follows is for `committer.py`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import Change, Record
-from inventory_orders.domain.planner import Transaction
-from inventory_orders.domain.product import Product
+from inventory_orders.domain.planner import Chain, Transaction
+from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.reader import side_by_side
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -27,6 +29,90 @@ from inventory_orders.store.actions import (
     ActionKind,
     TransactionCancelledError,
 )
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A transaction that was sent, and what came of it.
+
+    Attributes:
+        transaction: What was sent.
+        at: When, as its records say; empty before.
+        error: Why it was not applied; None if it was.
+        stats: What it took.
+    """
+
+    transaction: Transaction
+    at: str = ""
+    error: StoreError | None = None
+    stats: CommitStats = field(default_factory=CommitStats)
+
+
+def send(
+    client: RetryingClient, chains: Sequence[Chain], deadline: Deadline, *, apart: bool
+) -> list[Attempt]:
+    """Send chains side by side, each step by step, up to the first transaction that fails.
+
+    Args:
+        client: Sends the requests.
+        chains: Of a plan.
+        deadline: No request begins after it.
+        apart: Whether the batch goes on without a product whose row is throttled.
+
+    Returns:
+        The transactions that were sent. What goes wrong with one is noted there.
+    """
+
+    def send_one(attempt: Attempt) -> None:
+        _send(client, attempt, deadline, apart=apart)
+
+    attempts: list[Attempt] = []
+    going_on, step = list(chains), 0
+    while going_on:
+        now = [[Attempt(transaction) for transaction in chain[step]] for chain in going_on]
+        side_by_side(client.executor, send_one, [attempt for some in now for attempt in some])
+        attempts += [attempt for some in now for attempt in some]
+        step += 1
+        going_on = [
+            chain
+            for chain, some in zip(going_on, now, strict=True)
+            if len(chain) > step and all(attempt.error is None for attempt in some)
+        ]
+    return attempts
+
+
+def _send(client: RetryingClient, attempt: Attempt, deadline: Deadline, *, apart: bool) -> None:
+    """Send a transaction. Runs beside others, so it changes nothing but the attempt."""
+    transaction, stats = attempt.transaction, attempt.stats
+    now = client.clock.now()
+    attempt.at = timestamp(now)
+    actions = client.store.transaction_actions(transaction, now)
+    if not actions:
+        return
+    moved = transaction.drawn
+    try:
+        client.write(
+            actions,
+            deadline,
+            stats,
+            plans_again=True,
+            apart=apart or len(transaction.updates) > 1,
+        )
+    except StoreError as error:
+        attempt.error = error
+        if isinstance(error, TransactionCancelledError):
+            stats.draws_lost += [True] * len(moved)
+        return
+    stats.draws_lost += [False] * len(moved)
+    stats.units_lent += sum(moved.values())
+    if transaction.decisions:
+        stats.changes_per_transaction.append(len(transaction.decisions))
+    stats.low_stock += [
+        update.after
+        for update in transaction.updates
+        if update.before.status is ProductStatus.ACTIVE
+        and update.after.status is not ProductStatus.ACTIVE
+    ]
 
 
 class FailureKind(Enum):

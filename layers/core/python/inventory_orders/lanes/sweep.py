@@ -7,7 +7,7 @@ sides. So it may die at any point, run twice at once, or meet an owner that wake
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
@@ -15,9 +15,7 @@ from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, LaneLea
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, Products
-from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.recall import bring_home
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -27,6 +25,8 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
 )
+from inventory_orders.lanes.line import leave_depot, visit_depot
+from inventory_orders.lanes.recall import bring_home
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CONDITION_FAILED, TRANSIENT, TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
@@ -127,14 +127,14 @@ class _Sweep:
 
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
         """Move the units of a lane's pages to the depot, in one transaction. Returns whether it was written."""
-        visit = claim_depot(self._client, self._deadline, self._stats)
+        visit = visit_depot(self._client, self._deadline, self._stats)
         is_written = False
         try:
             ledger = self._given_back(keys)
             is_written = bool(ledger.touched) and self._write(ledger, visit)
         finally:
             if not is_written:
-                release_depot(self._client, visit, self._deadline, self._stats)
+                leave_depot(self._client, visit, self._deadline, self._stats)
         return is_written
 
     def _given_back(self, keys: Sequence[PageKey]) -> Ledger:
@@ -154,8 +154,7 @@ class _Sweep:
 
     def _write(self, ledger: Ledger, visit: LaneLease) -> bool:
         """Write what was moved, and end the visit. Returns False if a rival or a throttle came in between."""
-        _, pages = ledger.changes()
-        transaction = Transaction((), (), pages, release=visit)
+        transaction = replace(Transaction.of(ledger), release=visit)
         actions = self._client.store.transaction_actions(transaction, self._client.clock.now())
         try:
             self._client.write(actions, self._deadline, self._stats)
@@ -182,7 +181,6 @@ class _Sweep:
             product_ids, left = left[:_ROWS], left[_ROWS:]
             snapshot = read(
                 self._client,
-                None,
                 [page.key, *product_ids],
                 self._deadline,
                 self._stats,
@@ -193,7 +191,7 @@ class _Sweep:
                 self.repair(problem)
             idle = [row for row in self._known(found, snapshot.products) if self._is_idle(row)]
             try:
-                home = bring_home(self._client, None, idle, self._deadline, self._stats)
+                home = bring_home(self._client, idle, self._deadline, self._stats)
             except CorruptItemError as error:
                 self.repair(str(error))
                 return
@@ -225,7 +223,7 @@ class _Sweep:
 
     def _pages(self, keys: Iterable[PageKey]) -> dict[PageKey, Page]:
         """Read pages, strongly consistent. One that cannot be read is left out."""
-        snapshot = read(self._client, None, list(keys), self._deadline, self._stats)
+        snapshot = read(self._client, list(keys), self._deadline, self._stats)
         if snapshot.unprocessed:
             raise ThrottledError("UNPROCESSED_KEYS", "pages were left out of every answer")
         pages = {}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from itertools import islice
 
 from inventory_orders.clock import Deadline
@@ -23,16 +21,16 @@ from inventory_orders.domain.allotments import (
     PageKey,
 )
 from inventory_orders.domain.ledger import Ledger
-from inventory_orders.domain.planner import Chain, Limits, Transaction
+from inventory_orders.domain.planner import Chain, Limits, Supply, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.contention import FIRST_WAIT
-from inventory_orders.engine.lanes import Lanes
-from inventory_orders.engine.line import DEPOT_LINE, VISIT_SECONDS, claim_depot
 from inventory_orders.engine.reader import read
-from inventory_orders.engine.recall import in_portions, recall
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.lanes.lane import Lanes
+from inventory_orders.lanes.line import VISIT_SECONDS, visit_depot
+from inventory_orders.lanes.recall import Homecoming, in_portions, recall
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
@@ -54,78 +52,43 @@ _PATIENCE = 20.0
 _MIXED = "what the row and pages hold of product {} is of several incarnations; repair the items"
 
 
-@dataclass(slots=True)
-class Supply:
-    """Where the products of a batch are sold from in one round.
-
-    Attributes:
-        ledger: The rows and pages that it is about, with what was moved.
-        sources: The lanes from which products are sold; the others are sold from their rows.
-        unreadable: What is wrong, by id, with products that break the table's contract.
-        blocked: Products that cannot be sold now.
-        release: The depot's lease, if it is held and will be for long enough.
-        alone: Whether nobody waits for the depot.
-    """
-
-    ledger: Ledger
-    sources: dict[str, int]
-    unreadable: dict[str, str] = field(default_factory=dict)
-    blocked: set[str] = field(default_factory=set)
-    release: LaneLease | None = None
-    alone: bool = True
-
-
 class Visit:
     """One visit of the depot.
 
     Args:
         client: Sends the requests.
-        executor: Runs requests side by side.
         lanes: What it knows of lanes.
         lane: Its lane; None if it has none, and all is sold at the depot.
-        need: Units that the open orders want, by product.
-        avoid: Products whose rows are throttled, or corrupt: they are left alone.
+        batch: What the batch knows. Rows that are read here, and what is wrong with items, are noted there.
+        need: Units that open orders want from lanes, by product.
         commit: Commits chains of moves. Returns whether all of them are durable.
-        deadline: When to give up.
-        stats: Where to note what it took.
 
     Attributes:
-        lease: Of the depot; None before it was granted.
         corrupt: By its number, what is wrong with a page of the depot. Products that belong there are left alone.
     """
 
     def __init__(
         self,
         client: RetryingClient,
-        executor: Executor | None,
         lanes: Lanes,
         lane: int | None,
+        batch: Batch,
         need: Mapping[str, int],
-        avoid: Collection[str],
-        commit: Callable[[Iterable[Chain]], bool],
-        deadline: Deadline,
-        stats: CommitStats,
+        commit: Callable[[Sequence[Chain]], bool],
     ) -> None:
-        self.lease: LaneLease | None = None
         self.corrupt: dict[int, CorruptItemError] = {}
         self._client = client
-        self._executor = executor
         self._lanes = lanes
         self._lane = lane
+        self._batch = batch
         self._need = need
-        self._avoid = set(avoid)
+        self._home = batch.to_bring_home.intersection(batch.pending.product_ids)
         self._commit = commit
-        self._deadline = deadline
-        self._stats = stats
         self._in_use = 1
-        self._unreadable: dict[str, str] = {}
         self._ledger = Ledger({})
 
-    def prepare(self, age: float) -> Supply | None:
+    def prepare(self) -> Supply | None:
         """Wait in line, and move units until as much as possible of what is needed can be sold.
-
-        Args:
-            age: Seconds for which the orders have waited.
 
         Returns:
             The supply, with moves that are not written yet; None if moves were lost, and all has to be read again.
@@ -134,17 +97,18 @@ class Visit:
             StoreError: DynamoDB failed, or the wait was too long.
             CorruptItemError: A page that something needed belongs to breaks its table's contract.
         """
-        self._in_use = self._lanes.in_use(self._deadline, self._stats)
-        patience = Deadline.after(min(_PATIENCE, self._deadline.remaining()), self._client.clock)
-        self.lease = claim_depot(self._client, patience, self._stats, age)
-        alone = self._client.contention.average_wait(DEPOT_LINE) < FIRST_WAIT
+        client, lanes, batch = self._client, self._lanes, self._batch
+        self._in_use = lanes.in_use(batch.deadline, batch.stats)
+        patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), client.clock)
+        lanes.depot_lease = visit_depot(client, patience, batch.stats, batch.age)
+        alone = client.line.average_wait < FIRST_WAIT
         short = self._look_and_draw()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
             problem = self._recall(lent)
             short = self._look_and_draw()
             if problem is not None:
                 left = {p for p in short or () if self._is_in_lanes(p)}
-                self._unreadable.update(dict.fromkeys(left, str(problem)))
+                batch.unreadable.update(dict.fromkeys(left, str(problem)))
         if short is None:
             return None
         ended = [
@@ -157,25 +121,28 @@ class Visit:
         for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):
             self._ledger.bring_home(product_id)
         sources = self._share_out()
-        blocked, release = self._blocked(sources), self._to_release()
-        return Supply(self._ledger, sources, self._unreadable, blocked, release, alone)
+        for product_id in batch.pending.product_ids:
+            if product_id not in self._need and product_id in batch.rows.keys() - self._home:
+                self._ledger.add_row(product_id, batch.rows[product_id])
+        return Supply(self._ledger, sources, self._blocked(sources), self._to_release(), alone)
 
     def _to_release(self) -> LaneLease | None:
         """The lease that the last transaction ends; None if it may be over by then.
 
         That somebody took it over is no reason to lose: where every visit takes too long, none would ever get through.
         """
-        if self.lease is None:
+        lease = self._lanes.depot_lease
+        if lease is None:
             return None
-        left = self.lease.ends_at - self._client.clock.now().timestamp()
-        return self.lease if left > VISIT_SECONDS / 4 else None
+        left = lease.ends_at - self._client.clock.now().timestamp()
+        return lease if left > VISIT_SECONDS / 4 else None
 
     def _blocked(self, sources: Collection[str]) -> set[str]:
         """The products that cannot be sold now: nothing is set aside, and their rows are not to be written."""
         rows = self._ledger.rows
         return {
             p
-            for p in self._need
+            for p in self._batch.pending.product_ids
             if p not in sources
             and (p not in rows or ((row := rows[p]) is not None and not self._is_free(row)))
         }
@@ -192,12 +159,13 @@ class Visit:
             # It was given up.
             self._lane, own = None, []
         self._ledger = Ledger({}, [self._sound(key, pages[key]) for key in (*own, *shelves)])
-        for product_id in self._need:
+        for product_id in {*self._need, *self._home}:
             if (problem := self.corrupt.get(PageKey.of(DEPOT, product_id).number)) is not None:
                 raise problem
         self._lanes.demand.hear_of(p for key in shelves for p in self._ledger.holdings(key))
         lacks = {p: n - have for p, n in self._need.items() if (have := self._own(p)) < n}
         look = [p for p, units in lacks.items() if self._is_to_look(p, units)]
+        look += self._home - self._batch.unreadable.keys()
         look += self._running_low(lacks, _FEW_DRAWS - len(look))
         rows = self._read(look).products if look else {}
         for product_id, row in rows.items():
@@ -205,26 +173,26 @@ class Visit:
             self._lanes.observe_row(product_id, row)
         for product_id in {*self._need, *rows}:
             if self._is_mixed(product_id):
-                self._unreadable[product_id] = _MIXED.format(product_id)
+                self._batch.unreadable[product_id] = _MIXED.format(product_id)
         draws = {
             product_id: draw
             for product_id, row in rows.items()
             if row is not None
-            and product_id not in self._unreadable
+            and product_id not in self._batch.unreadable
+            and product_id not in self._home
             and (draw := self._to_draw(row, lacks.get(product_id, 0)))
         }
         if len(self._in_portions(draws, _FEW_DRAWS)) > 1:
-            if not self._commit(self._chains(draws)):
+            if not self._commit(list(self._chains(draws))):
                 return None
         else:
             for product_id, draw in draws.items():
                 self._ledger.draw(product_id, *draw)
+        wanted = {p for p, units in lacks.items() if self._ledger.units(DEPOT, p) < units}
         return {
             p
-            for p, units in lacks.items()
-            if self._ledger.units(DEPOT, p) < units
-            and self._ledger.rows.get(p) is not None
-            and p not in self._unreadable
+            for p in wanted | self._home
+            if self._ledger.rows.get(p) is not None and p not in self._batch.unreadable
         }
 
     def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
@@ -235,9 +203,11 @@ class Visit:
         return Page(key, 0, "")
 
     def _read(self, keys: Sequence[Key]) -> Snapshot:
-        found = read(self._client, self._executor, keys, self._deadline, self._stats)
-        self._unreadable.update(found.unreadable)
-        self._avoid |= {key for key in found.unprocessed if isinstance(key, str)}
+        found = read(self._client, keys, self._batch.deadline, self._batch.stats)
+        for product_id, row in found.products.items():
+            self._batch.observe(product_id, row)
+        self._batch.unreadable.update(found.unreadable)
+        self._batch.throttled |= {key for key in found.unprocessed if isinstance(key, str)}
         if any(isinstance(key, PageKey) for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
         return found
@@ -268,13 +238,17 @@ class Visit:
 
     def _is_to_look(self, product_id: str, units: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
-        if product_id in self._avoid or PageKey.of(DEPOT, product_id).number in self.corrupt:
+        if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self.corrupt:
             return False
         held = self._ledger.holding(DEPOT, product_id)
         stored = held.units if held is not None else 0
         if stored < units or (held is not None and not held.reach):
             return stored < units
         return stored < self._low(product_id) and not self._lanes.is_poor(product_id)
+
+    def _is_avoided(self, product_id: str) -> bool:
+        """Whether a row is throttled or corrupt."""
+        return product_id in self._batch.throttled or product_id in self._batch.unreadable
 
     def _low(self, product_id: str) -> float:
         """Units below which the depot runs low."""
@@ -328,8 +302,7 @@ class Visit:
             for some in self._in_portions(mine, _MOST_DRAWS):
                 for product_id in some:
                     self._ledger.draw(product_id, *draws[product_id])
-                updates, written = self._ledger.changes()
-                steps.append((Transaction(updates, (), written),))
+                steps.append((Transaction.of(self._ledger),))
             yield tuple(steps)
 
     # ------------------------------------------------------------------ bringing back, and sharing out
@@ -347,20 +320,19 @@ class Visit:
             if held.reach
             and held.units < self._in_use * self._lanes.demand.use(p)
             and p not in product_ids
-            and p not in self._avoid
+            and not self._is_avoided(p)
         )
         together = islice(scarce, max(0, _RECALLED_TOGETHER - len(product_ids)))
         # Where one of them is, the others are: what is lent to lanes is lent to all of them.
         lanes = frozenset[int]().union(*(self._ledger.row(p).lent_to for p in product_ids))
+        # Another program has left rows that lent products may not have. They cannot stay lent, so they come home at once.
+        broken = {p for p in product_ids if not self._ledger.row(p).may_be_lent}
+        client, deadline, stats = self._client, self._batch.deadline, self._batch.stats
         try:
-            recall(
-                self._client,
-                self._executor,
-                [*product_ids, *together],
-                self._deadline,
-                self._stats,
-                lanes,
-            )
+            if broken:
+                recall(client, broken, deadline, stats, lanes, Homecoming())
+            if others := [*(product_ids - broken), *together]:
+                recall(client, others, deadline, stats, lanes)
         except CorruptItemError as error:
             return error
         return None

@@ -17,18 +17,12 @@ from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledEr
 VISIT_SECONDS = 2.0
 """How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
 
-DEPOT_LINE = f"{DEPOT}/lease"
-"""The name under which the contention statistics know the depot. No product can have it."""
-
-# Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
-_REQUESTS = 10.0
-
 # A tenth of the time that a visit has lasted passes before the next look at it: the longer it lasts, the more likely its
 # owner is dead.
 _DOUBT = 0.1
 
 
-def claim_depot(
+def visit_depot(
     client: RetryingClient,
     deadline: Deadline,
     stats: CommitStats,
@@ -46,12 +40,10 @@ def claim_depot(
         ThrottledError: No time was left to wait.
         StoreError: DynamoDB failed.
     """
-    clock, contention, owner = client.clock, client.contention, f"visit-{uuid.uuid4().hex}"
+    clock, line, owner = client.clock, client.line, f"visit-{uuid.uuid4().hex}"
     began, dead, failures = clock.monotonic(), "", 0
     seen: tuple[str, float, float] | None = None
-    delay = 0.0
-    if contention.is_contested(DEPOT_LINE):
-        delay = contention.next_claim_delay(DEPOT_LINE, age, _REQUESTS)
+    delay = line.next_delay(age)
     while client.pause(delay, deadline):
         waited, now = clock.monotonic() - began, clock.now()
         try:
@@ -64,9 +56,10 @@ def claim_depot(
             continue
         if lease.owner == owner:
             stats.depot_waits.append(waited)
-            contention.observe_claim(DEPOT_LINE, waited)
+            if waited or line.average_wait:
+                line.observe(waited)
             return lease
-        contention.observe_conflict(DEPOT_LINE, lease.wait)
+        line.observe(lease.wait)
         if seen is None or seen[:2] != (lease.owner, lease.ends_at):
             seen = lease.owner, lease.ends_at, clock.monotonic()
         watched = clock.monotonic() - seen[2]
@@ -74,14 +67,12 @@ def claim_depot(
             # By the clock of its owner or of this process it would last for as long as that clock is wrong.
             dead = lease.owner
         lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
-        delay = max(
-            contention.next_claim_delay(DEPOT_LINE, age + waited, _REQUESTS), lasted * _DOUBT
-        )
+        delay = max(line.next_delay(age + waited), lasted * _DOUBT)
     stats.depot_waits.append(clock.monotonic() - began)
     raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
 
-def release_depot(
+def leave_depot(
     client: RetryingClient, lease: LaneLease, deadline: Deadline, stats: CommitStats
 ) -> None:
     """End the lease of the depot where no transaction has. What cannot be released ends by itself."""

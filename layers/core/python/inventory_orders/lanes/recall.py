@@ -9,29 +9,28 @@ their owners are at work and come in line at the depot by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
-from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.ledger import Ledger, Update
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.line import claim_depot, release_depot
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.lanes.line import leave_depot, visit_depot
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
     THROTTLED,
     TRANSIENT,
+    Action,
     ActionKind,
     TransactionCancelledError,
 )
-from inventory_orders.store.dynamodb import ClaimUse
 from inventory_orders.store.rows import Key
 
 T = TypeVar("T")
@@ -60,41 +59,54 @@ class Recalled:
         return {p for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
+@dataclass(frozen=True, slots=True)
+class Homecoming:
+    """How units come home to a row.
+
+    Attributes:
+        owner: Of a lease on the products that is the caller's. It keeps it, and the lease's fence goes along.
+        change: What the caller writes in the same transaction, so that no lane can be filled in between: from the row's
+            update to actions, one of which takes the place of it.
+    """
+
+    owner: str = ""
+    change: Callable[[Update], Sequence[Action]] | None = None
+
+
 def recall(
     client: RetryingClient,
-    executor: Executor | None,
     product_ids: Iterable[str],
     deadline: Deadline,
     stats: CommitStats,
     lanes: Collection[int],
+    home: Homecoming | None = None,
 ) -> Recalled:
-    """Bring what lanes hold of products back to the depot. The caller holds the depot's lease.
+    """Bring what lanes hold of products back to the depot, or home. The caller holds the depot's lease.
 
     A product that is gone, under a live lease of somebody else, or throttled, is left alone.
 
     Args:
         client: Sends the requests.
-        executor: Reads side by side where one request is not enough.
         product_ids: The products.
         deadline: When to give up.
         stats: Where to note what it took.
         lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
+        home: How they come home to their rows; None if they stay at the depot.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
         ThrottledError: Rivals or throttles were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    return _Visit(client, executor, deadline, stats, home=False).run(list(product_ids), lanes)
+    return _Recall(client, deadline, stats, home).run(list(product_ids), lanes)
 
 
 def bring_home(
     client: RetryingClient,
-    executor: Executor | None,
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
-    owners: Collection[str] = (),
+    home: Homecoming = Homecoming(),
 ) -> Recalled:
     """Bring all units of products to their rows, so that these are where they are sold.
 
@@ -102,47 +114,45 @@ def bring_home(
 
     Args:
         client: Sends the requests.
-        executor: Reads side by side where one request is not enough.
         products: As the caller has read them.
         deadline: When to give up.
         stats: Where to note what it took.
-        owners: Of leases and claims on the products that are the caller's. It keeps them, and a lease's fence goes along.
+        home: How they come home.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
         ThrottledError: No time was left, or rivals were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    home = Recalled()
+    done = Recalled()
     wanted = {product.product_id: product for product in products if product.lent_to}
     visits = 0
     while wanted:
-        lease = claim_depot(client, deadline, stats)
-        visit = _Visit(client, executor, deadline, stats, owners, home=True, release=lease)
+        lease = visit_depot(client, deadline, stats)
+        visit = _Recall(client, deadline, stats, home, lease)
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
             recalled = visit.run(list(wanted), lanes)
         finally:
             if visit.release is not None:
-                release_depot(client, lease, deadline, stats)
-        home.rows |= recalled.rows
-        home.pages |= recalled.pages
+                leave_depot(client, lease, deadline, stats)
+        done.rows |= recalled.rows
+        done.pages |= recalled.pages
         now = client.clock.now().timestamp()
         wanted = {
             product_id: row
             for product_id in recalled.away
-            if (row := recalled.rows[product_id]) is not None
-            and (visit.is_free(row, now) or row.is_claimed)
+            if (row := recalled.rows[product_id]) is not None and visit.is_free(row, now)
         }
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
             raise ThrottledError(
                 "CONTENTION", f"no time was left to bring home {', '.join(sorted(wanted))}"
             )
-    return home
+    return done
 
 
-class _Visit:
+class _Recall:
     """One recall: what it knows of rows and pages, and its attempts.
 
     Attributes:
@@ -152,20 +162,15 @@ class _Visit:
     def __init__(
         self,
         client: RetryingClient,
-        executor: Executor | None,
         deadline: Deadline,
         stats: CommitStats,
-        owners: Collection[str] = (),
-        *,
-        home: bool,
+        home: Homecoming | None = None,
         release: LaneLease | None = None,
     ) -> None:
         self.release = release
         self._client = client
-        self._executor = executor
         self._deadline = deadline
         self._stats = stats
-        self._owners = frozenset(owners)
         self._home = home
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
@@ -207,12 +212,12 @@ class _Visit:
 
     def _is_leased(self, row: Product) -> bool:
         """Whether the caller holds a lease on a product, and nobody else has written it since."""
-        is_fenced = row.is_claimed or row.lock_version == row.version
-        return row.locked_by in self._owners and is_fenced
+        owner = self._home.owner if self._home is not None else ""
+        return bool(owner) and row.locked_by == owner and row.lock_version == row.version
 
     def _concerns(self, row: Product) -> bool:
         """Whether there is something to bring back."""
-        lanes = row.lent_to if self._home else row.lent_to - {DEPOT}
+        lanes = row.lent_to if self._home is not None else row.lent_to - {DEPOT}
         if row.product_id in self._throttled:
             return False
         return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
@@ -245,7 +250,7 @@ class _Visit:
         wanted = [key for key in dict.fromkeys(keys) if key not in known]
         if not wanted:
             return
-        snapshot = read(self._client, self._executor, wanted, self._deadline, self._stats)
+        snapshot = read(self._client, wanted, self._deadline, self._stats)
         if snapshot.unprocessed:
             raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed}")
         for product_id, why in snapshot.unreadable.items():
@@ -291,12 +296,12 @@ class _Visit:
             together = places | new
             if places and (len(together) > room or _size(ledger, together) > limits.size):
                 if ledger.touched:
-                    yield _written_down(ledger)
+                    yield Transaction.of(ledger)
                 together = new
             places = together
             for product_id in group:
                 row = ledger.row(product_id)
-                comes_home = self._home and row.lent_to <= {DEPOT, *lanes}
+                comes_home = self._home is not None and row.lent_to <= {DEPOT, *lanes}
                 if not comes_home and not row.may_be_lent:
                     problems.append(_too_low(row))
                     continue
@@ -304,7 +309,7 @@ class _Visit:
                 if comes_home:
                     ledger.bring_home(product_id)
         if ledger.touched:
-            yield _written_down(ledger)
+            yield Transaction.of(ledger)
 
     def _pieces(
         self, ledger: Ledger, rows: Sequence[Product], avoid: Collection[int]
@@ -330,7 +335,7 @@ class _Visit:
                     product_id
                     for product_id in product_ids
                     if (lent_to := ledger.row(product_id).lent_to)
-                    and (lent_to.intersection(lanes) or (self._home and lent_to == {DEPOT}))
+                    and (lent_to.intersection(lanes) or (self._home is not None and lent_to == {DEPOT}))
                 ]
                 for group in in_portions(
                     concerned, most - len(lanes), lambda p: ledger.row(p).size, Limits().size // 4
@@ -343,33 +348,42 @@ class _Visit:
         for transaction in transactions:
             release = self.release if transaction is transactions[-1] else None
             sent = replace(transaction, release=release)
-            # As known before the write: the transaction's own rows do not tell how a lease's fence moves along.
-            known = (self._known.rows[product_id] for product_id in sent.after)
-            claims = {
-                row.product_id: ClaimUse(row.locked_by, release=False)
-                for row in known
-                if row and row.locked_by and self._is_leased(row)
-            }
             try:
-                client.write(
-                    client.store.transaction_actions(sent, client.clock.now(), claims),
-                    self._deadline,
-                    self._stats,
-                    apart=True,
-                )
+                client.write(self._actions(sent), self._deadline, self._stats, apart=True)
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 return False
-            for product_id, after in sent.after.items():
-                if after.lock_version is not None and product_id in claims:
-                    self._note(product_id, replace(after, lock_version=after.version))
-                else:
-                    self._note(product_id, after)
+            for update in sent.updates:
+                self._note(update.after.product_id, self._as_left(update))
             for page in sent.pages:
                 self._note(page.after.key, page.after)
             if release is not None:
                 self.release = None
         return True
+
+    def _actions(self, transaction: Transaction) -> list[Action]:
+        """The actions of a transaction, with the caller's own for the rows that come home."""
+        home = self._home or Homecoming()
+        now = self._client.clock.now()
+        actions = self._client.store.transaction_actions(transaction, now, home.owner)
+        if home.change is None:
+            return actions
+        own: list[Action] = []
+        for update in transaction.updates:
+            if not update.after.lent_to:
+                own += home.change(update)
+        changed = {action.subject for action in own if action.kind is ActionKind.PRODUCT}
+        others = [
+            a for a in actions if a.kind is not ActionKind.PRODUCT or a.subject not in changed
+        ]
+        return others + own
+
+    def _as_left(self, update: Update) -> Product:
+        """A row as a transaction of this recall has left it: its owner's fence goes along."""
+        after = update.after
+        if self._is_leased(update.before):
+            return replace(after, lock_version=after.version)
+        return after
 
     def _learn(self, cancelled: TransactionCancelledError) -> None:
         """Take over what came back with a lost transaction.
@@ -422,11 +436,6 @@ def in_portions(
             size = size_of(item)
         portions[-1].append(item)
     return portions
-
-
-def _written_down(ledger: Ledger) -> Transaction:
-    updates, pages = ledger.changes()
-    return Transaction(updates, (), pages)
 
 
 def _too_low(row: Product) -> CorruptItemError:

@@ -1,0 +1,212 @@
+"""What one batch knows, and what it has learnt: one object, which the loop hands to all that works for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import Change, RecordKey
+from inventory_orders.domain.planner import Limits
+from inventory_orders.domain.product import Product
+from inventory_orders.engine.outcomes import ChangeOutcome, returned
+from inventory_orders.engine.pending import PendingChanges
+from inventory_orders.engine.product_cache import ProductCache
+from inventory_orders.engine.reader import read
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import (
+    CorruptItemError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+)
+
+
+class Batch:
+    """One batch of changes, from its first read to its last outcome.
+
+    Every plan starts from the rows that it knows, and every write is conditioned on them. So they may be stale: that
+    costs an attempt, and never a wrong result.
+
+    Args:
+        client: Sends the requests.
+        cache: The products as this process left them.
+        pending: The changes that have no outcome yet. A read may answer them by their records, or return them.
+        deadline: No request begins after it.
+        age: Seconds for which the first of them has been waiting.
+
+    Attributes:
+        pending: As given. The loop and the reads here settle its changes.
+        deadline: As given.
+        age: As given.
+        stats: What it took. All that sends requests adds to it.
+        rows: Products by id; None where there is none. Reads, and what comes back with other requests.
+        unreadable: What is wrong, by id, with products that break the table's contract. The same.
+        limits: What one transaction may hold. The loop lowers them to find a change that DynamoDB will not accept.
+        losses: Rounds that came to nothing. The loop.
+        throttled: Products whose rows are throttled: set aside until all others are through. The loop.
+        to_bring_home: Products of which a change needs in the row what lies in lanes. The loop.
+    """
+
+    def __init__(
+        self,
+        client: RetryingClient,
+        cache: ProductCache,
+        pending: PendingChanges,
+        deadline: Deadline,
+        age: float,
+    ) -> None:
+        self.pending = pending
+        self.deadline = deadline
+        self.age = age
+        self.stats = CommitStats()
+        self.rows: dict[str, Product | None] = {}
+        self.unreadable: dict[str, str] = {}
+        self.limits = Limits()
+        self.losses = 0
+        self.throttled: set[str] = set()
+        self.to_bring_home: set[str] = set()
+        self._client = client
+        self._cache = cache
+        self._from_cache: set[str] = set()
+        self._has_read_records = False
+
+    @property
+    def now(self) -> float:
+        """The Unix second."""
+        return self._client.clock.now().timestamp()
+
+    @property
+    def blocked(self) -> set[str]:
+        """Products whose rows cannot be written now."""
+        return self.leased | self.unreadable.keys() | self.throttled
+
+    # ------------------------------------------------------------------ the cache
+
+    @property
+    def rests_on_cache(self) -> bool:
+        """Whether nobody has looked at some of the products since they were taken from the cache."""
+        return bool(self._from_cache)
+
+    def take_from_cache(self, product_ids: Iterable[str]) -> None:
+        """Take over products that only this process seems to write, as it left them."""
+        for product_id in product_ids:
+            cached = self._cache.get(product_id)
+            if cached is not None and not self._client.rivals.are_met_on(product_id):
+                self.rows[product_id] = cached
+                self._from_cache.add(product_id)
+
+    def read_cached(self) -> None:
+        """Read what was taken from the cache."""
+        cached, self._from_cache = sorted(self._from_cache), set()
+        self.read(cached)
+
+    # ------------------------------------------------------------------ reading
+
+    def read_unknown(self, product_ids: Iterable[str]) -> None:
+        """Read products that are not known yet; the first time with the records, as a hint which changes are replays."""
+        known = self.rows.keys() | self.unreadable.keys()
+        unknown = [product_id for product_id in product_ids if product_id not in known]
+        if unknown and self._has_read_records:
+            self.read(unknown)
+        elif unknown:
+            self.read([*unknown, *(change.record_key for change in self.pending)])
+
+    def read(self, keys: Sequence[str | RecordKey], *, records_too: bool = False) -> None:
+        """Read products and records, and take over what was found. What cannot be read returns its changes.
+
+        Args:
+            keys: What to read.
+            records_too: Whether records are read with strong consistency, too. Else they are a hint.
+        """
+        pending = self.pending
+        try:
+            snapshot = read(self._client, keys, self.deadline, self.stats, records_too=records_too)
+        except (ThrottledError, OutcomeUnknownError) as error:
+            pending.give_up_all(error.code, str(error))
+            return
+        except StoreError as error:
+            pending.fail(error)
+            return
+        self._has_read_records = self._has_read_records or any(
+            not isinstance(key, str) for key in keys
+        )
+        for product_id, product in snapshot.products.items():
+            self.observe(product_id, product)
+            if product is not None:
+                self._cache.observe_read(product)
+        self.unreadable.update(snapshot.unreadable)
+        for key, record in snapshot.records.items():
+            pending.recognise(pending.first_by_key[key], record)
+        for left_out in snapshot.unprocessed:
+            if isinstance(left_out, str):
+                pending.give_up_product(
+                    left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
+                )
+            elif records_too:
+                change = pending.first_by_key[left_out]  # type: ignore[index]  # no page
+                pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
+            # Elsewhere records are a hint, and go without.
+
+    # ------------------------------------------------------------------ what came back with other requests
+
+    def observe(self, product_id: str, found: Product | CorruptItemError | None) -> None:
+        """Take over a product as it is stored: the next plan starts from it."""
+        self.unreadable.pop(product_id, None)
+        self._from_cache.discard(product_id)
+        if isinstance(found, CorruptItemError):
+            self.unreadable[product_id] = str(found)
+        else:
+            self.rows[product_id] = found
+
+    def forget(self, product_id: str) -> None:
+        """A rival is writing the product: read it again before the next plan."""
+        self.rows.pop(product_id, None)
+        self._from_cache.discard(product_id)
+
+    def refuse(self, product_id: str, why: str) -> None:
+        """DynamoDB does not take the row of a product: return its changes.
+
+        Noted, too: a draw from a row that nothing here wants would else be tried again and again.
+        """
+        self.unreadable[product_id] = (
+            f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"
+        )
+        self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", self.unreadable[product_id])
+
+    # ------------------------------------------------------------------ leases
+
+    @property
+    def leased(self) -> set[str]:
+        """Products under a live lease."""
+        now = self.now
+        return {p for p, row in self.rows.items() if row is not None and row.lease_left(now) > 0}
+
+    def lease_left(self, change: Change) -> float:
+        """Seconds until all products of a change are free."""
+        now = self.now
+        rows = (self.rows.get(product_id) for product_id in change.product_ids)
+        return max((row.lease_left(now) for row in rows if row is not None), default=0.0)
+
+    def return_undecidable(self, held: Iterable[Change]) -> None:
+        """Return held changes for which there is nothing to wait for, with those behind them in their group."""
+        stopped: dict[str, ChangeOutcome] = {}
+        for change in held:
+            outcome = stopped.get(change.group) if change.group is not None else None
+            outcome = outcome or self._undecidable(change)
+            if outcome is not None:
+                self.pending.settle(change, outcome)
+                if change.group is not None:
+                    stopped[change.group] = outcome
+
+    def _undecidable(self, change: Change) -> ChangeOutcome | None:
+        for product_id in change.product_ids:
+            if product_id in self.unreadable:
+                problem = self.unreadable[product_id]
+                # An error about an item begins with what the item is.
+                is_page = problem.startswith("page ")
+                return returned("CORRUPT_PAGE" if is_page else "CORRUPT_PRODUCT", problem)
+        left = self.lease_left(change)
+        if left > self.deadline.remaining():
+            return returned("LEASED", f"a product is under a lease for another {left:.1f} s", left)
+        return None

@@ -1,0 +1,1 @@
+"""Stock set aside in lanes: supply, recall, and the return of what is idle."""
