@@ -115,7 +115,7 @@ def _change(before: list[str], after: str) -> Mapping[str, object]:
     return lambda_.FilterCriteria.filter({"dynamodb": pattern})
 
 
-# What the function would announce; a sale, or a claim, that leaves the status as it is does not even invoke it.
+# What the function would announce; a sale that leaves the status as it is does not even invoke it.
 # docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html
 _CHANGES_OF_STATUS = [
     _change(["ACTIVE"], "LOW_STOCK"),

@@ -728,8 +728,8 @@ class Monitoring(Construct):
         self._heading(
             "Is there contention?",
             "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of "
-            "retried changes succeed**. **Claims** replace lost transactions on a contested product; a refused claim "
-            "costs little. Above 5 %: use fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
+            "retried changes succeed**. Above 5 %: use fewer writers with fuller "
+            "batches (`maximumConcurrency`, `batchSize`).",
         )
         percent = cloudwatch.MathExpression(
             expression="100 * rate",
@@ -769,22 +769,11 @@ class Monitoring(Construct):
                     self._metric("LeaseWait", "Average", "in line, average", _BLUE),
                 ],
                 "ms",
-                width=6,
-            ),
-            self._graph(
-                "Claims on products",
-                [
-                    self._metric("Claims", "Sum", "taken", _GREEN),
-                    self._metric("ClaimsRefused", "Sum", "refused", _GREY),
-                ],
-                "per period",
-                width=6,
             ),
             self._graph(
                 "Failed conditions (DynamoDB)",
                 self._each_table("ConditionalCheckFailedRequests"),
                 "per period",
-                width=6,
             ),
             self._graph(
                 "Transaction conflicts",
@@ -793,7 +782,6 @@ class Monitoring(Construct):
                     self._metric("TransactionConflict", "Sum", "seen by handlers", _RED),
                 ],
                 "per period",
-                width=6,
             ),
         )
 

@@ -125,7 +125,7 @@ class Settings:
         log_retention_days: One of the retention periods that CloudWatch Logs offers.
         functions: By the name of their folder in functions/.
         queues: By their name in the stack.
-        lanes: At most so many lanes for stock that orders may take without a rival; 0 for none.
+        lanes: At most so many lanes, in which stock is set aside for workers that sell side by side.
         hold_seconds: How long an order that does not say so itself waits for its confirmation; None for ever.
         hold_grace_seconds: How long after the end of its hold an order still waits for it.
         warm_throughput: By table; usually empty.
@@ -234,7 +234,7 @@ class Settings:
             _check_fifo("settings.queues.OrderQueueFifo", fifo)
         queues = _each("queues", top, QueueSettings)
         lanes = top.get("lanes", min(queues["OrderQueue"].maximumConcurrency, MOST_LANES))
-        _check("settings.lanes", lanes, 0, MOST_LANES)
+        _check("settings.lanes", lanes, 1, MOST_LANES)
         hold_seconds = top.get("holdSeconds")
         if hold_seconds is not None:
             _check("settings.holdSeconds", hold_seconds, 60, 604_800)
@@ -279,7 +279,7 @@ class Settings:
 RUNTIMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 """The runtimes of Lambda for which this code is written."""
 
-MOST_LANES = 95
+MOST_LANES = 90
 """One transaction can look into a page of each lane, and has room for the depot's page and the product's row."""
 
 _STAGE = re.compile("[a-z0-9-]{1,20}")

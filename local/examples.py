@@ -379,13 +379,13 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
-    """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with claims."""
+    """The cost of 8 rivals with batches of 20 orders for one product: with jittered retries only, and with lanes."""
     from local import pattern_costs  # noqa: PLC0415
 
     result = ExampleResult()
-    for name, claims in (("retries only", False), ("with claims", True)):
+    for name, lanes in (("retries only", 0), ("with lanes", pattern_costs.RIVALS)):
         product_id = sandbox.create(pattern_costs.ORDERS)
-        cost = pattern_costs.hot_product(sandbox.tables, product_id, claims=claims)
+        cost = pattern_costs.hot_product(sandbox.tables, product_id, lanes=lanes)
         result.ours(
             f"{name:13}  {cost.requests:.2f} requests per order, "
             f"{cost.lost_transactions:.2f} lost transactions per batch; {cost.done} of {cost.wanted} placed",

@@ -13,7 +13,6 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.contention import ContentionStats
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.products.decrement import REASON, AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -76,20 +75,17 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
     return _compete(tables, work, RIVALS * _DECREMENTS, RIVALS * _DECREMENTS)
 
 
-def hot_product(tables: Mapping[Table, str], product_id: str, *, claims: bool) -> Cost:
+def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> Cost:
     """Let rivals place batches of orders for one product.
 
     Args:
         tables: Their names.
         product_id: A product with `ORDERS` in stock.
-        claims: Whether they claim it, or only retry with jitter.
+        lanes: How many lanes it may be set aside in; 0: they only retry with jitter.
     """
 
     def work(number: int, committer: Committer, meter: _Meter) -> int:
         del meter
-        if not claims:
-            client = committer.client
-            client.contention = _NeverClaims(client.clock, client.policy.random)
         placed = 0
         for batch in range(_BATCHES):
             ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))
@@ -97,15 +93,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, claims: bool) -
             placed += _applied(committer.apply(orders, _soon()).outcomes)
         return placed
 
-    return _compete(tables, work, ORDERS, RIVALS * _BATCHES)
-
-
-class _NeverClaims(ContentionStats):
-    """Calls no product contested, so every batch stays optimistic."""
-
-    def is_contested(self, product_id: str) -> bool:
-        del product_id
-        return False
+    return _compete(tables, work, ORDERS, RIVALS * _BATCHES, lanes)
 
 
 def _compete(
@@ -113,6 +101,7 @@ def _compete(
     work: Callable[[int, Committer, _Meter], int],
     operations: int,
     batches: int,
+    lanes: int = 0,
 ) -> Cost:
     """Let rivals work at the same time, each with a client of its own, and count what they ask for."""
     meters: list[_Meter] = []
@@ -120,7 +109,7 @@ def _compete(
     def rival(number: int) -> int:
         client = boto3.client("dynamodb", config=CLIENT_CONFIG)
         meters.append(_Meter(client))
-        return work(number, Committer(Store(client, tables)), meters[-1])
+        return work(number, Committer(Store(client, tables), lanes=lanes), meters[-1])
 
     with ThreadPoolExecutor(RIVALS) as pool:
         done = sum(pool.map(rival, range(RIVALS)))

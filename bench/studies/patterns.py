@@ -20,12 +20,12 @@ from inventory_orders.store.rows import Table
 from local import pattern_costs
 from local.pattern_costs import DECREMENT_MODES, RIVALS, Cost
 
-_CLAIMS = {"hot product retries only": False, "hot product with claims": True}
+_LANES = {"hot product retries only": 0, "hot product with lanes": RIVALS}
 
 
 def cells(size: str) -> Iterator[dict[str, Value]]:
     """A cell for each pattern."""
-    patterns = [*(f"decrement {mode}" for mode in DECREMENT_MODES), *_CLAIMS]
+    patterns = [*(f"decrement {mode}" for mode in DECREMENT_MODES), *_LANES]
     for pattern in patterns[1:2] if size == "tiny" else patterns:
         yield {"engine": "embedded", "pattern": pattern}
 
@@ -45,9 +45,9 @@ def _use(environment: Mapping[str, str]) -> None:
 
 def _measure(tables: Mapping[Table, str], pattern: str) -> Cost:
     products = Products(Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables))
-    if pattern in _CLAIMS:
+    if pattern in _LANES:
         products.create(NewProduct("hot", pattern_costs.ORDERS))
-        return pattern_costs.hot_product(tables, "hot", claims=_CLAIMS[pattern])
+        return pattern_costs.hot_product(tables, "hot", lanes=_LANES[pattern])
     products.create(NewProduct("plain", pattern_costs.PLENTY))
     return pattern_costs.decrements(tables, "plain", pattern.removeprefix("decrement "))
 

@@ -606,10 +606,9 @@ def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocation
     lost = sum(
         sum(emf.values_of(samples, name)) for name in ("VersionConflict", "TransactionConflict")
     )
-    claims = sum(sum(emf.values_of(samples, name)) for name in ("Claims", "ClaimsRefused"))
     average = statistics.fmean(committed) if committed else 1.0
     return prices.Bill(
-        write_units=3 * orders + 2 * len(committed) + lost * 2 * (average + 1) + claims,
+        write_units=3 * orders + 2 * len(committed) + lost * 2 * (average + 1),
         read_units=0.5 * orders + invocations.count + lost,
         invocations=invocations.count,
         seconds=invocations.gigabyte_seconds / prices.MEMORY_GIGABYTES,

@@ -15,7 +15,7 @@ from zlib import crc32
 DEPOT = 0
 """The lane between the rows and all other lanes."""
 
-MOST_LANES = 95
+MOST_LANES = 90
 """Lanes beside the depot: what the settings allow. One transaction can look into a page of each, and has room for the
 depot's page and a row."""
 
