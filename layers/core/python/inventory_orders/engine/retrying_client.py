@@ -8,8 +8,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline
-from inventory_orders.engine.contention import Line, Rivals
-from inventory_orders.engine.pace import Pace
+from inventory_orders.engine.contention import Line, Pace, Rivals
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy

@@ -335,7 +335,10 @@ class _Recall:
                     product_id
                     for product_id in product_ids
                     if (lent_to := ledger.row(product_id).lent_to)
-                    and (lent_to.intersection(lanes) or (self._home is not None and lent_to == {DEPOT}))
+                    and (
+                        lent_to.intersection(lanes)
+                        or (self._home is not None and lent_to == {DEPOT})
+                    )
                 ]
                 for group in in_portions(
                     concerned, most - len(lanes), lambda p: ledger.row(p).size, Limits().size // 4
