@@ -25,7 +25,7 @@ from inventory_orders.products.decrement import REASON
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare()
+runtime.prepare_engine()
 
 RULES = QueueRules(
     id_reused_code="ADJUSTMENT_ID_REUSED",

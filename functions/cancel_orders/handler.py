@@ -15,7 +15,7 @@ from inventory_orders.messages.parse import parse_cancellation, parse_command
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare()
+runtime.prepare_engine()
 
 
 @logger.inject_lambda_context

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order_command import OrderCommand
 
-runtime.prepare()
+runtime.prepare_engine()
 
 # While more commands than that are waiting, or were returned, or nobody knows, holds do not expire: a payment may be among
 # them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/

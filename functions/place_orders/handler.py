@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare()
+runtime.prepare_engine()
 
 RULES = QueueRules(id_reused_code="ORDER_ID_REUSED")
 

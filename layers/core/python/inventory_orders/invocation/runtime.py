@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
 from inventory_orders.invocation.sqs import Outbox, Queue, Queues
-from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from inventory_orders.engine.committer import Committer
     from inventory_orders.engine.holds import SentHolds
+    from inventory_orders.products.decrement import AtomicDecrement
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ def prepare() -> None:
         settings = Settings.from_environment()
     except ConfigurationError:
         return
-    _atomic_decrement(settings)
+    _store(settings)
     if settings.queue is not None or settings.expiry_queue is not None:
         _sqs_client(settings)
 
@@ -156,9 +156,16 @@ def hold_grace_seconds() -> int:
     return named(Settings.from_environment().hold_grace_seconds, "HOLD_GRACE_SECONDS")
 
 
+def prepare_engine() -> None:
+    """The same for a function that applies changes of stock."""
+    prepare()
+    with suppress(ConfigurationError):
+        committer()
+
+
 def prepare_to_serve() -> None:
     """The same for the function of the API, which sends orders to their queue, too."""
-    prepare()
+    prepare_engine()
     with suppress(ConfigurationError):
         order_queue()
         impatient_committer()
@@ -253,16 +260,22 @@ def _store(settings: Settings) -> Store:
 
 @cache
 def _committer(settings: Settings) -> Committer:
+    from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
+
     return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
 
 
 @cache
 def _impatient_committer(settings: Settings) -> Committer:
+    from inventory_orders.engine.committer import Committer  # noqa: PLC0415
+
     return Committer(_store(settings), patient=False)
 
 
 @cache
 def _atomic_decrement(settings: Settings) -> AtomicDecrement:
+    from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
+
     return AtomicDecrement(_committer(settings))
 
 
