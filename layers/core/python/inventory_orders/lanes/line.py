@@ -50,8 +50,9 @@ def visit_depot(
             lease = client.store.lease_lane(
                 DEPOT, owner, now, now.timestamp() + VISIT_SECONDS, waited, dead
             )
-        except (ThrottledError, OutcomeUnknownError):
-            failures += 1
+        except (ThrottledError, OutcomeUnknownError) as error:
+            # A transaction that releases the depot is in flight: it will be free in a moment.
+            failures = 2 if error.code == "TransactionConflictException" else failures + 1
             delay = client.policy.backoff(failures)
             continue
         if lease.owner == owner:
