@@ -116,7 +116,7 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
     receipts = {f"all-receipt-{n}": (chance.choice(ids), chance.randint(1, 4)) for n in range(30)}
     bodies = {
         "place_orders": [order_body(order_id, lines) for order_id, lines in orders.items()],
-        "cancel_orders": [{"orderId": order_id} for order_id in cancelled],
+        "change_orders": [{"action": "cancel", "orderId": order_id} for order_id in cancelled],
         "adjust_stock": [
             {"adjustmentId": key, "productId": i, "delta": units, "reason": "RECEIPT"}
             for key, (i, units) in receipts.items()
