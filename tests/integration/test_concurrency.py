@@ -131,7 +131,12 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
         return chance.sample(found, len(found))
 
     twice = {name: chance.sample(sent * 2, len(sent) * 2) for name, sent in bodies.items()}
-    arguments = [(shop.environment, batches(worker)) for worker in range(6)]
+    outputs = shop.aws.outputs
+    environment = shop.environment | {
+        "EXPIRY_QUEUE_URL": outputs["ExpiryQueueUrl"],
+        "EXPIRY_DEAD_LETTER_QUEUE_URL": outputs["ExpiryDeadLetterQueueUrl"],
+    }
+    arguments = [(environment, batches(worker)) for worker in range(6)]
     assert sum(in_processes(call_handlers, arguments, start="spawn")) == 0
 
     books = read_books(shop.aws)

@@ -145,6 +145,7 @@ def examples(heading):
 def test_every_message_of_the_reference_is_applied(aws):
     for heading, function in {
         "order": "place_orders",
+        "command": "change_orders",
         "adjustment": "adjust_stock",
         "catalogue event": "manage_products",
     }.items():
