@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
@@ -56,6 +56,17 @@ _FIXED = (
     *("locked_by", "lock_time", "lock_version", "lent_to"),
 )
 """What is not for an update function to change."""
+
+_SET_PRICE = (
+    "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
+    "#detailsEventTime = :at, #detailsEventId = :id, #_version = #_version + :one"
+)
+_PRICE_MAY_CHANGE = (
+    "#status <> :discontinued AND "
+    "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
+    "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <= :at) AND "
+    f"{NO_LIVE_LEASE}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,29 +176,27 @@ class Products:
         while True:
             if before.created_at != created_at:
                 raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
-            before = self._unlocked(before, deadline)
-            now = self.clock.now()
+            before, now = self._unlocked(before, deadline), self.clock.now()
             after = _next(before, change(before), timestamp(now))
             if after is None:
                 self._settle(retries)
                 return Updated(before, before, retries)
             if after.lent_to and not after.may_be_lent:
                 done = self._replace_at_home(before, change, deadline)
-                if done is not None:
-                    self._settle(retries)
-                    return Updated(done.before, done.after, retries)
-                before = self.get(product_id, deadline)
-                continue
-            stats = CommitStats()
-            try:
-                self._client.write(
-                    [self.store.product_replace_action(before, after, now)], deadline, stats
-                )
-            except StoreError as error:
+                if done is None:
+                    before = self.get(product_id, deadline)
+                    continue
+                before, after = done.before, done.after
+            else:
+                stats = CommitStats()
+                action = self.store.product_replace_action(before, after, now)
+                try:
+                    self._client.write([action], deadline, stats)
+                except StoreError as error:
+                    retries += self._count(stats)
+                    before, retries = self._after_conflict(product_id, error, retries, deadline)
+                    continue
                 retries += self._count(stats)
-                before, retries = self._after_conflict(product_id, error, retries, deadline)
-                continue
-            retries += self._count(stats)
             self._settle(retries)
             return Updated(before, after, retries)
 
@@ -395,35 +404,7 @@ class Products:
         """
         deadline = deadline or Deadline.after(10.0, self.clock)
         moment = self.clock.now()
-        now = unix(moment)
-        values: dict[str, Any] = {
-            "time": event.event_time,
-            "id": event.event_id,
-            "at": timestamp(moment),
-            "one": 1,
-        }
-        settings = ["#detailsEventTime = :time", "#detailsEventId = :id"]
-        settings += ["#lastUpdatedAt = :at", "#_version = #_version + :one"]
-        removals = []
-        for name in DETAILS:
-            if name in event.details:
-                settings.append(f"#{name} = :{name}")
-                values[name] = event.details[name]
-            else:
-                removals.append(f"#{name}")
-        if "price" in event.details:
-            # Not `when it differs from the stored one`: that would depend on the order of arrival.
-            settings.append("#priceChangedAt = :time")
-        else:
-            removals.append("#priceChangedAt")
-        update = "SET " + ", ".join(settings)
-        if removals:
-            update += " REMOVE " + ", ".join(removals)
-        condition = (
-            "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-            f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}"
-        )
-        values["now"] = now
+        update, condition, values = _details_update(event, moment)
         try:
             return True, self._client.update(
                 lambda: self.store.update_product(event.product_id, update, condition, values),
@@ -474,16 +455,6 @@ class Products:
         moment = self.clock.now()
         at, now = timestamp(moment), unix(moment)
         latest = timestamp(moment - least_age)
-        update = (
-            "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
-            "#detailsEventTime = :at, #detailsEventId = :id, #_version = #_version + :one"
-        )
-        condition = (
-            "#status <> :discontinued AND "
-            "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
-            "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <= :at) AND "
-            f"{NO_LIVE_LEASE}"
-        )
         values = {
             "price": price,
             "at": at,
@@ -495,7 +466,9 @@ class Products:
         }
         try:
             return self._client.update(
-                lambda: self.store.update_product(product_id, update, condition, values),
+                lambda: self.store.update_product(
+                    product_id, _SET_PRICE, _PRICE_MAY_CHANGE, values
+                ),
                 deadline,
                 self.stats,
             )
@@ -504,23 +477,8 @@ class Products:
             if (product.price_changed_at, product.price) == (at, price):
                 # An earlier attempt of our own whose response was lost.
                 return product
-            if product.status is ProductStatus.DISCONTINUED:
-                raise RejectedError(
-                    "DISCONTINUED_PRODUCT", f"{product_id} is discontinued; its price stays"
-                ) from None
-            if (product.price_changed_at or "") > latest:
-                raise RejectedError(
-                    "PRICE_CHANGED_RECENTLY",
-                    f"the price of {product_id} was changed at {product.price_changed_at}; it may change again "
-                    f"{least_age} later",
-                ) from None
-            if (product.details_event_time or "") > at:
-                raise RejectedError(
-                    "NEWER_EVENT_APPLIED",
-                    f"the newest details of {product_id} are of {product.details_event_time}, which is ahead of now; "
-                    "correct their sender's clock",
-                ) from None
-            raise _lease_held(product, moment.timestamp()) from None
+            rejection = _why_the_price_stays(product, at, latest, least_age)
+            raise (rejection or _lease_held(product, moment.timestamp())) from None
 
     def discontinue(self, product_id: str, deadline: Deadline) -> Updated:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.
@@ -601,6 +559,56 @@ class Products:
             self.store.product_delete_action(stored, moment),
             self.store.record_action(NewRecord(closing)),
         ]
+
+
+def _details_update(event: CatalogueEvent, moment: datetime) -> tuple[str, str, dict[str, Any]]:
+    """The update that applies a catalogue event unless a newer one was applied, its condition, and the values of both."""
+    # The price's time is the event's, not `when it differs from the stored one`: that would depend on the order of arrival.
+    wanted = {name: event.details.get(name) for name in DETAILS}
+    wanted["priceChangedAt"] = event.event_time if "price" in event.details else None
+    settings = ["#detailsEventTime = :time", "#detailsEventId = :id"]
+    settings += ["#lastUpdatedAt = :at", "#_version = #_version + :one"]
+    settings += [f"#{name} = :{name}" for name, value in wanted.items() if value is not None]
+    removals = [f"#{name}" for name, value in wanted.items() if value is None]
+    update = "SET " + ", ".join(settings)
+    if removals:
+        update += " REMOVE " + ", ".join(removals)
+    condition = (
+        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}"
+    )
+    values = {name: value for name, value in wanted.items() if value is not None}
+    values |= {
+        "time": event.event_time,
+        "id": event.event_id,
+        "at": timestamp(moment),
+        "one": 1,
+        "now": unix(moment),
+    }
+    return update, condition, values
+
+
+def _why_the_price_stays(
+    product: Product, at: str, latest: str, least_age: timedelta
+) -> RejectedError | None:
+    """Why a price may not change; None if it may, and only a lease is in the way."""
+    if product.status is ProductStatus.DISCONTINUED:
+        return RejectedError(
+            "DISCONTINUED_PRODUCT", f"{product.product_id} is discontinued; its price stays"
+        )
+    if (product.price_changed_at or "") > latest:
+        return RejectedError(
+            "PRICE_CHANGED_RECENTLY",
+            f"the price of {product.product_id} was changed at {product.price_changed_at}; it may change again "
+            f"{least_age} later",
+        )
+    if (product.details_event_time or "") > at:
+        return RejectedError(
+            "NEWER_EVENT_APPLIED",
+            f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
+            "correct their sender's clock",
+        )
+    return None
 
 
 def product_to_create(new: NewProduct, at: str) -> Product:

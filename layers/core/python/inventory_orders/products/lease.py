@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from types import TracebackType
 from typing import Any
@@ -40,6 +41,7 @@ from inventory_orders.lanes.recall import Homecoming, bring_home
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (
     TRANSIENT,
+    Action,
     ConditionFailedError,
     TransactionCancelledError,
 )
@@ -283,24 +285,7 @@ class Lease:
             counted,
         )
         actions = [
-            self.client.store.product_action(
-                self.product_id,
-                "SET #stockCount = :counted, #status = :status, #_version = :next, "
-                f"#lastUpdatedAt = :at {UNLOCK}",
-                f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
-                "AND attribute_not_exists(#lentTo)",
-                {
-                    "counted": counted,
-                    "status": after.status,
-                    "next": after.version,
-                    "at": count.applied_at,
-                    "owner": self.owner,
-                    "version": self.version,
-                    "now": unix(moment),
-                    "createdAt": before.created_at,
-                },
-                by_version=True,
-            ),
+            self._end_action(before, after, moment),
             self.client.store.record_action(NewRecord(count)),
         ]
         # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
@@ -317,6 +302,27 @@ class Lease:
         if before.status is ProductStatus.ACTIVE and after.status is not before.status:
             self.stats.low_stock.append(after)
         return count
+
+    def _end_action(self, before: Product, after: Product, moment: datetime) -> Action:
+        """The action that writes the counted stock and releases the lease."""
+        return self.client.store.product_action(
+            self.product_id,
+            "SET #stockCount = :counted, #status = :status, #_version = :next, "
+            f"#lastUpdatedAt = :at {UNLOCK}",
+            f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
+            "AND attribute_not_exists(#lentTo)",
+            {
+                "counted": after.stock_count,
+                "status": after.status,
+                "next": after.version,
+                "at": timestamp(moment),
+                "owner": self.owner,
+                "version": self.version,
+                "now": unix(moment),
+                "createdAt": before.created_at,
+            },
+            by_version=True,
+        )
 
     def _settle_commit(
         self, error: TransactionCancelledError, count: AdjustmentRecord, deadline: Deadline
