@@ -29,7 +29,8 @@ from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import PlaceInList
 from local import ROOT
 from local.invoke import FakeContext, load_handler, moto_queues
-from tests.support.memory_store import FakeClock, product
+from tests.support.bench import product
+from tests.support.clock import FakeClock
 from tests.support.messages import sqs_event
 from tests.support.moto_aws import forget_what_handlers_made, moto_aws, put_tables
 

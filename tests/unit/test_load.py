@@ -28,8 +28,8 @@ from local.examples import lose_responses
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
 from operations.load import Done, Load
+from tests.support.clock import FakeClock
 from tests.support.lanes import lend
-from tests.support.memory_store import FakeClock
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
 MIXED = HEADER + (

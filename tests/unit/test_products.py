@@ -34,7 +34,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
 from inventory_orders.store.rows import KEYS, Table
 from local.examples import lose_responses
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 
 
 class Bench:

@@ -32,7 +32,7 @@ from inventory_orders.retry import RetryPolicy
 from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.queues import peek_dead_letters
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 from tests.support.streams import (
     FakeBridge,
     Shard,

@@ -32,7 +32,7 @@ from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError, answered_by
-from tests.support.memory_store import product, stored
+from tests.support.bench import product, stored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
