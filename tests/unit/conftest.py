@@ -1,4 +1,4 @@
-"""Fixtures with moto, for tests in one thread, and with Dynoxide: both check expressions strictly."""
+"""Fixtures: a store on the simulated AWS and on Dynoxide, and moto for handlers with the sample events."""
 
 import os
 
@@ -9,6 +9,7 @@ from botocore.config import Config
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from local.invoke import create_table, moto_queues, moto_tables
+from simulated_aws import ManualClock, SimulatedAws, answered_by
 from tests.support.moto_aws import (
     forget_what_handlers_made,
     moto_aws,
@@ -25,9 +26,9 @@ def on_their_own(away_from_the_embedded_aws):
 
 
 @pytest.fixture
-def moto_store():
-    """A store on empty tables of moto."""
-    with moto_aws():
+def simulated_store():
+    """A store on empty tables of the simulated AWS."""
+    with answered_by(SimulatedAws(ManualClock().now).answer):
         client = checked_client()
         create_tables(client)
         yield Store(client, TABLES)
@@ -49,7 +50,7 @@ def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
         dynoxide_client.delete_table(TableName=name)
 
 
-@pytest.fixture(params=["moto", "dynoxide"])
+@pytest.fixture(params=["simulated", "dynoxide"])
 def each_store(request):
     """A store on empty tables, of one implementation after the other: each is strict in its own places."""
     return request.getfixturevalue(f"{request.param}_store")

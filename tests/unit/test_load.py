@@ -1,4 +1,4 @@
-"""Loading a catalogue on moto: each line once, whatever was there and whatever goes wrong."""
+"""Loading a catalogue: each line once, whatever was there and whatever goes wrong."""
 
 import itertools
 import os
@@ -77,8 +77,8 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(moto_store, tmp_path):
-    return Shelf(moto_store, tmp_path)
+def shelf(simulated_store, tmp_path):
+    return Shelf(simulated_store, tmp_path)
 
 
 def soon():

@@ -1,4 +1,4 @@
-"""Product changes and leases on moto and Dynoxide, which check expressions strictly, with an injected clock."""
+"""Product changes and leases on the simulated AWS and Dynoxide, with an injected clock."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The store: every expression on moto and Dynoxide, which are stricter than the emulator, and each error's meaning."""
+"""The store: every expression on the simulated AWS and Dynoxide, and each error's meaning."""
 
 import zlib
 from datetime import UTC, datetime
