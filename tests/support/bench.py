@@ -31,7 +31,7 @@ from inventory_orders.store.rows import (
     record_row,
 )
 from local.invoke import create_table
-from simulated_aws import Item, ServiceError, SimulatedAws, answered_by
+from simulated_aws import Item, ServiceError, SimulatedAws, answered_directly_by
 from tests.support.clock import FakeClock
 from tests.support.tables_in_memory import client
 
@@ -115,7 +115,7 @@ class Bench:
         self.writes: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self._one_at_a_time = RLock()
-        with answered_by(self.aws.answer):
+        with answered_directly_by(self.aws.answer):
             for table in Table:
                 create_table(client(), table, table.value)
         self.put(*products)
@@ -130,7 +130,7 @@ class Bench:
 
     def apply(self, *changes: Change, seconds: float = 20.0) -> CommitReport:
         """Let the engine apply changes."""
-        with answered_by(self.answer):
+        with answered_directly_by(self.answer):
             return self.engine.apply(changes, Deadline.after(seconds, self.clock))
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:

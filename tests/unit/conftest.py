@@ -1,6 +1,4 @@
-"""Fixtures: a store on the simulated AWS and on Dynoxide, and moto for handlers with the sample events."""
-
-import os
+"""Fixtures: a store on the simulated AWS and on Dynoxide, and the tea shop."""
 
 import boto3
 import pytest
@@ -8,14 +6,9 @@ from botocore.config import Config
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
-from local.invoke import create_table, moto_queues, moto_tables
+from local.invoke import create_table
 from simulated_aws import ManualClock, SimulatedAws, answered_by
-from tests.support.moto_aws import (
-    forget_what_handlers_made,
-    moto_aws,
-    put_tables,
-    tables_as_they_are,
-)
+from tests.support.tea_shop import tea_shop
 
 TABLES = {table: table.value for table in Table}
 
@@ -65,20 +58,8 @@ def create_tables(client):
         create_table(client, table, name)
 
 
-@pytest.fixture(scope="session")
-def stocked_tables():
-    """The tables when the tea shop opens, as the service itself wrote them."""
-    with moto_aws():
-        moto_tables()
-        return tables_as_they_are()
-
-
 @pytest.fixture
-def moto_environment(monkeypatch, stocked_tables):
-    """Tables with the tea shop's catalogue, queues, and the handlers' environment."""
-    with moto_aws():
-        put_tables(stocked_tables)
-        for name, value in moto_queues().items():
-            monkeypatch.setenv(name, value)
-        forget_what_handlers_made()
-        yield os.environ
+def shop_environment():
+    """The environment of the tea shop's handlers."""
+    with tea_shop() as shop:
+        yield shop.environment

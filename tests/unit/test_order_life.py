@@ -30,8 +30,8 @@ from simulated_aws import ServiceError
 from tests.support.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
 from tests.support.bench import stored as stored_product
 from tests.support.messages import event_of_received, order_body
-from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.tables_in_memory import tables_in_memory
+from tests.support.tea_shop import forget_what_handlers_made
 
 APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
 RETURNED, ID_REUSED = ChangeStatus.RETURNED, ChangeStatus.ID_REUSED

@@ -41,8 +41,8 @@ from inventory_orders.store.rows import Table
 from local.invoke import FakeContext, create_table, function_names, load_handler
 from operations.redrive import CAUSES
 from tests.support.messages import sqs_event
-from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.streams import FakeBridge, change, order_row, product_row
+from tests.support.tea_shop import forget_what_handlers_made
 
 fuzz = settings(
     derandomize=True,
