@@ -92,7 +92,6 @@ lint: setup ## check formatting, style and types
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format --quiet .
-	@$(VENV)/bin/python -m tests.support.way
 
 unit: setup ## run the unit tests only
 	@$(TESTS) tests/unit

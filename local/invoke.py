@@ -115,7 +115,7 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
     from moto import mock_aws  # noqa: PLC0415
 
     with _clean_environment(), mock_aws(), contextlib.redirect_stdout(io.StringIO()) as logs:
-        os.environ.update(moto_stack())
+        os.environ.update(make_stack())
         handler = load_handler(name)
         answer = handler.lambda_handler(event, FakeContext(name))
         dead_letters = [
@@ -194,14 +194,14 @@ class FakeContext:
         return self._milliseconds
 
 
-def moto_stack() -> Mapping[str, str]:
-    """Make the tables and queues in moto, stock the tea shop, and return the handlers' environment."""
-    moto_tables()
-    return moto_queues()
+def make_stack() -> Mapping[str, str]:
+    """Make the tables and queues, stock the tea shop, and return the handlers' environment."""
+    make_tables()
+    return make_queues()
 
 
-def moto_tables() -> None:
-    """Make the tables in moto, and stock the tea shop."""
+def make_tables() -> None:
+    """Make the tables, and stock the tea shop."""
     import boto3  # noqa: PLC0415
 
     from inventory_orders.products.catalogue import Products  # noqa: PLC0415
@@ -217,8 +217,8 @@ def moto_tables() -> None:
         shop.create(product)
 
 
-def moto_queues() -> Mapping[str, str]:
-    """Make the queues and the bus in moto, and return the handlers' environment."""
+def make_queues() -> Mapping[str, str]:
+    """Make the queues and the bus, and return the handlers' environment."""
     import boto3  # noqa: PLC0415
 
     from inventory_orders.store.rows import Table  # noqa: PLC0415

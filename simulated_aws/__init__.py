@@ -26,7 +26,7 @@ from simulated_aws.clock import ManualClock, VirtualClock, virtual_time
 from simulated_aws.dynamodb import Consumed, DynamoDB, Key, Table
 from simulated_aws.sqs import Message, Queue, Sqs
 from simulated_aws.values import Item, ServiceError
-from simulated_aws.wire import Answer, answered_by
+from simulated_aws.wire import Answer, answered_by, answered_directly_by
 
 
 class SimulatedAws:
@@ -70,5 +70,6 @@ __all__ = [
     "Table",
     "VirtualClock",
     "answered_by",
+    "answered_directly_by",
     "virtual_time",
 ]

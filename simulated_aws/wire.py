@@ -1,7 +1,8 @@
-"""The wire: below botocore's retries, clients of this process call a function instead of the network."""
+"""The wire: clients of this process call a function instead of the network, below botocore's retries or in their place."""
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.client import BaseClient
 from botocore.httpsession import URLLib3Session
 
 from simulated_aws.values import ServiceError
@@ -85,6 +87,54 @@ def answered_by(answer: Answer) -> Iterator[None]:
 
     with patch.object(URLLib3Session, "send", send):
         yield
+
+
+@contextmanager
+def answered_directly_by(answer: Answer) -> Iterator[None]:
+    """Let a function answer clients as `answered_by` does, in a quarter of the time.
+
+    botocore's work is left out: nothing is validated, signed or repeated. Requests and responses still pass as JSON, so
+    that no client shares an object with the simulated AWS.
+
+    Args:
+        answer: As in `answered_by`.
+    """
+
+    def call(client: BaseClient, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        service = client.meta.service_model.service_name
+        try:
+            reply = answer(service, operation, json.loads(json.dumps(parameters, default=_in_json)))
+        except ServiceError as error:
+            code = error.code if service != "sqs" else _QUERY_CODES.get(error.code, error.code)
+            response = {
+                "Error": {"Code": code, "Message": error.message},
+                "ResponseMetadata": {"HTTPStatusCode": error.status},
+                **error.extra,
+            }
+            raise client.exceptions.from_code(code)(_from_json(response), operation) from None
+        return _from_json(reply) | {"ResponseMetadata": {"HTTPStatusCode": 200}}
+
+    with patch.object(BaseClient, "_make_api_call", call):
+        yield
+
+
+def _in_json(value: Any) -> Any:
+    """A value of the SDK as it is in a request: binary data in base64, and sets as lists."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else list(value)
+
+
+def _from_json(reply: Any) -> dict[str, Any]:
+    """A response as the SDK hands it over, which owns all of it."""
+    text = json.dumps(reply)
+    hook = _with_bytes if '"B": "' in text else None
+    decoded: dict[str, Any] = json.loads(text, object_hook=hook)
+    return decoded
+
+
+def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
+    if value.keys() == {"B"}:
+        return {"B": base64.b64decode(value["B"])}
+    return value
 
 
 def _error_headers(service: str, error: ServiceError) -> dict[str, str]:

@@ -5,7 +5,6 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from moto import mock_aws
 
 from bench import costs
 from inventory_orders.announcing.bus import Bus, Refusal
@@ -17,10 +16,11 @@ from inventory_orders.store.actions import CancellationReason, TransactionCancel
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate
 from local.dashboard.metrics import Metric, Samples, Window
-from local.invoke import FakeContext, load_handler, moto_stack
+from local.invoke import FakeContext, load_handler
 from operations import emf
 from tests.support.messages import order_body, sqs_event
 from tests.support.streams import change, order_row
+from tests.support.tea_shop import tea_shop
 from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
@@ -104,10 +104,7 @@ def metric_of_alarm(properties):
 @pytest.fixture
 def emitted(monkeypatch, capsys):
     """Collect the metrics that the handlers emit in all situations."""
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
-        for name, value in moto_stack().items():
-            monkeypatch.setenv(name, value)
+    with tea_shop():
         monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", SERVICE)
 
         def call(function, event):

@@ -7,7 +7,7 @@ import pytest
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import plan
 from inventory_orders.store.actions import TransactionCancelledError
-from tests.support.memory_store import stored
+from tests.support.bench import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

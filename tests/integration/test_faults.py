@@ -16,7 +16,7 @@ from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.store.rows import Table
 from local import ROOT
 from operations.audit import read_books
-from tests.support.memory_store import product, stored
+from tests.support.bench import product, stored
 from tests.support.messages import order_body, sqs_event
 from tests.support.parallel import in_threads
 from tests.support.shop import HurriedClock

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import encode
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 
 Row = dict[str, Any]
 Answer = tuple[str, str] | None

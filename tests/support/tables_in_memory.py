@@ -23,7 +23,7 @@ from local.invoke import create_table
 from operations.audit import add_up
 from operations.aws import Aws
 from operations.lanes import read_pages
-from simulated_aws import ManualClock, SimulatedAws, answered_by, virtual_time
+from simulated_aws import ManualClock, SimulatedAws, answered_directly_by, virtual_time
 from simulated_aws.values import size_of_item
 
 INVOCATION_SECONDS = 23.0
@@ -114,7 +114,7 @@ class Tables:
             [decode(item) for item in self.aws.dynamodb.tables[table].items.values()]
             for table in ("Products", "StockAdjustments", "Orders")
         ]
-        with answered_by(self.aws.answer):
+        with answered_directly_by(self.aws.answer):
             pages = read_pages(self.operated).by_name.values()
         accounts = add_up(rows[0], rows[1], rows[2], pages)
         return {account.product_id: account.difference for account in accounts}
@@ -132,7 +132,7 @@ class Tables:
 def tables_in_memory() -> Iterator[Tables]:
     """All tables, empty, while the clients of this process are answered by them."""
     tables = Tables()
-    with virtual_time(tables.clock), answered_by(tables.answer):
+    with virtual_time(tables.clock), answered_directly_by(tables.answer):
         for table in Table:
             create_table(client(), table, table.value)
         yield tables

@@ -1,6 +1,4 @@
-"""Fixtures with moto, for tests in one thread, and with Dynoxide: both check expressions strictly."""
-
-import os
+"""Fixtures: a store on the simulated AWS and on Dynoxide, and the tea shop."""
 
 import boto3
 import pytest
@@ -8,13 +6,9 @@ from botocore.config import Config
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
-from local.invoke import create_table, moto_queues, moto_tables
-from tests.support.moto_aws import (
-    forget_what_handlers_made,
-    moto_aws,
-    put_tables,
-    tables_as_they_are,
-)
+from local.invoke import create_table
+from simulated_aws import ManualClock, SimulatedAws, answered_by
+from tests.support.tea_shop import tea_shop
 
 TABLES = {table: table.value for table in Table}
 
@@ -25,9 +19,9 @@ def on_their_own(away_from_the_embedded_aws):
 
 
 @pytest.fixture
-def moto_store():
-    """A store on empty tables of moto."""
-    with moto_aws():
+def simulated_store():
+    """A store on empty tables of the simulated AWS."""
+    with answered_by(SimulatedAws(ManualClock().now).answer):
         client = checked_client()
         create_tables(client)
         yield Store(client, TABLES)
@@ -49,7 +43,7 @@ def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
         dynoxide_client.delete_table(TableName=name)
 
 
-@pytest.fixture(params=["moto", "dynoxide"])
+@pytest.fixture(params=["simulated", "dynoxide"])
 def each_store(request):
     """A store on empty tables, of one implementation after the other: each is strict in its own places."""
     return request.getfixturevalue(f"{request.param}_store")
@@ -64,20 +58,8 @@ def create_tables(client):
         create_table(client, table, name)
 
 
-@pytest.fixture(scope="session")
-def stocked_tables():
-    """The tables when the tea shop opens, as the service itself wrote them."""
-    with moto_aws():
-        moto_tables()
-        return tables_as_they_are()
-
-
 @pytest.fixture
-def moto_environment(monkeypatch, stocked_tables):
-    """Tables with the tea shop's catalogue, queues, and the handlers' environment."""
-    with moto_aws():
-        put_tables(stocked_tables)
-        for name, value in moto_queues().items():
-            monkeypatch.setenv(name, value)
-        forget_what_handlers_made()
-        yield os.environ
+def shop_environment():
+    """The environment of the tea shop's handlers."""
+    with tea_shop() as shop:
+        yield shop.environment

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError, EndpointConnectionError
-from moto import mock_aws
 from typer.testing import CliRunner
 
 from cli import operators
@@ -343,8 +342,7 @@ def test_without_a_terminal_deploy_is_told_that_no_approval_is_needed(cdk, accou
     assert arguments[1:] == ["deploy", "-c", "stage=dev", "--require-approval", "never"]
 
 
-@mock_aws
-def test_bootstrap_names_its_place_and_synthesises_nothing(cdk):
+def test_bootstrap_names_its_place_and_synthesises_nothing(cdk, account):
     assert CliRunner().invoke(app, ["bootstrap"]).exit_code == 0
     ((arguments, _),) = cdk
     assert arguments[1:] == ["bootstrap", "aws://123456789012/us-east-1", "--app", ""]

@@ -17,7 +17,7 @@ LATER = "2026-01-02T00:00:00.000000+00:00"
 
 
 @pytest.fixture
-def aws(moto_environment):
+def aws(shop_environment):
     client = boto3.client("dynamodb")
     for row in (
         order_row("o-1"),

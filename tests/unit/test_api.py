@@ -1,4 +1,4 @@
-"""The HTTP API on moto: every route, and every status code that it can answer."""
+"""The HTTP API: every route, and every status code that it can answer."""
 
 import base64
 import json
@@ -28,10 +28,11 @@ from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import PlaceInList
 from local import ROOT
-from local.invoke import FakeContext, load_handler, moto_queues
-from tests.support.memory_store import FakeClock, product
+from local.invoke import FakeContext, load_handler
+from tests.support.bench import product
+from tests.support.clock import FakeClock
 from tests.support.messages import sqs_event
-from tests.support.moto_aws import forget_what_handlers_made, moto_aws, put_tables
+from tests.support.tea_shop import tea_shop
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
 SCARCE = "tea-last-packet"
@@ -149,21 +150,18 @@ class Said:
 
 @pytest.fixture(scope="module")
 def shop():
-    """One set of queues for all of these tests."""
-    with moto_aws():
-        environment = moto_queues()
-        os.environ.update(environment)
-        forget_what_handlers_made()
-        yield environment["ORDER_QUEUE_URL"]
-        forget_what_handlers_made()
+    """One set of clients for all of these tests."""
+    with tea_shop() as shop:
+        yield shop
 
 
 @pytest.fixture
-def api(shop, stocked_tables):
+def api(shop):
     """The API of a shop that has just opened."""
-    put_tables(stocked_tables)
+    shop.open()
+    for queue in shop.aws.sqs.queues.values():
+        queue.messages.clear()
     yield Api()
-    taken_off(shop)
     # A new process knows nothing of rivals; its clients cost more than all the rest.
     runtime._committer.cache_clear()
     runtime._impatient_committer.cache_clear()

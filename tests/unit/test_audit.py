@@ -13,7 +13,7 @@ from operations import audit
 from operations.audit import Account, Books, add_up, history
 from operations.aws import Aws
 from operations.lanes import read_on_hand
-from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by
+from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_directly_by
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
 
@@ -173,7 +173,7 @@ class Shop:
 
     def audit(self):
         """Audit the shop. Returns its accounts by product."""
-        with answered_by(self.answer):
+        with answered_directly_by(self.answer):
             self.books = audit.read_books(self.aws)
         return {account.product_id: account for account in self.books.accounts}
 
@@ -182,7 +182,7 @@ class Shop:
 def shop(monkeypatch):
     monkeypatch.setattr(audit, "_PAUSE", 0)
     memory = SimulatedAws(ManualClock().now)
-    with answered_by(memory.answer):
+    with answered_directly_by(memory.answer):
         yield Shop(memory)
 
 
@@ -437,6 +437,6 @@ def test_a_history_has_the_orders_from_lanes_in_between():
 def test_what_is_on_hand_counts_the_lanes(shop, busy):
     lend(shop, 4, L0=5, L3=1)
     shop.busy = busy
-    with answered_by(shop.answer):
+    with answered_directly_by(shop.answer):
         assert read_on_hand(shop.aws, "p") == 10
         assert read_on_hand(shop.aws, "no such thing") is None

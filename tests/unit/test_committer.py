@@ -11,35 +11,41 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import (
-    CorruptItemError,
-    OutcomeUnknownError,
-    RequestInvalidError,
-    StoreUnavailableError,
-    ThrottledError,
+from inventory_orders.store.rows import Table
+from simulated_aws import ServiceError
+from tests.support.bench import (
+    LOST,
+    THROTTLED,
+    Bench,
+    Fault,
+    cancelled,
+    product,
+    statuses,
+    stored,
 )
-from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
-from tests.support.memory_store import Bench, Fault, product, statuses
 
-TIMEOUT = OutcomeUnknownError("ReadTimeoutError", "no answer")
-THROTTLED = ThrottledError("ThrottlingException", "slow down")
-CONFLICT = TransactionCancelledError(
-    [CancellationReason("TransactionConflict"), CancellationReason("None")]
-)
+CONFLICT = cancelled("TransactionConflict", "None")
+DENIED = ServiceError("AccessDeniedException", "no")
 
 
 def order(number=1, quantity=1, product_id="p", **more):
     return Order(f"o{number}", "u", {product_id: quantity}, **more)
 
 
+def orders_of(request):
+    """The orders that a transaction writes, in their order."""
+    writes = [next(iter(action.values())) for action in request["TransactItems"]]
+    rows = [write.get("Item") or write["Key"] for write in writes]
+    return [row["orderId"]["S"] for row in rows if "orderId" in row]
+
+
 def test_without_rivals_a_batch_costs_one_read_and_one_write():
     bench = Bench(product("p", 500))
     report = bench.apply(*(order(number) for number in range(99)))
     assert statuses(report) == [ChangeStatus.APPLIED] * 99
-    assert (len(bench.store.reads), len(bench.store.writes)) == (1, 1)
-    assert (bench.stock(), bench.store.products["p"].version) == (401, 2)
+    assert (len(bench.reads), len(bench.writes)) == (1, 1)
+    assert (bench.stock(), bench.product("p").version) == (401, 2)
     assert report.retries == (0,) * 99
     assert report.stats.version_conflicts == [False]
     assert report.stats.changes_per_transaction == [99]
@@ -47,11 +53,11 @@ def test_without_rivals_a_batch_costs_one_read_and_one_write():
 
 def test_a_moved_version_is_planned_again_from_the_returned_item():
     bench = Bench(product("p", 10))
-    bench.store.faults.append(Fault(rival=lambda store: store.sell("p", 9)))
+    bench.faults.append(Fault(rival=lambda bench: bench.sell("p", 9)))
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED]
     assert bench.stock() == 0
-    assert len(bench.store.reads) == 1, "no second read"
+    assert len(bench.reads) == 1, "no second read"
     assert report.stats.version_conflicts == [True, False]
     assert report.retries == (1, 1)
     assert report.exhausted == (False, False)
@@ -59,7 +65,7 @@ def test_a_moved_version_is_planned_again_from_the_returned_item():
 
 def test_a_product_without_a_returned_item_is_gone():
     bench = Bench(product("p", 10))
-    bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
+    bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
     report = bench.apply(order())
     assert report.outcomes[0].rejection.reason is RejectionReason.UNKNOWN_PRODUCT
 
@@ -67,9 +73,9 @@ def test_a_product_without_a_returned_item_is_gone():
 def test_a_product_created_again_with_the_same_version_is_another_one():
     bench = Bench(product("p", 10))
     again = product("p", 3, created_at="2026-06-01T00:00:00.000000+00:00")
-    bench.store.faults.append(Fault(rival=lambda store: store.products.update(p=again)))
+    bench.faults.append(Fault(rival=lambda bench: bench.put(again)))
     assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
-    record = bench.store.records[order().record_key]
+    record = bench.record(order().record_key)
     assert record.lines[0].product_created_at == again.created_at
     assert bench.stock() == 2
 
@@ -77,7 +83,7 @@ def test_a_product_created_again_with_the_same_version_is_another_one():
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
     """The version of one product has moved. The reason None of the other does not mean that it was applied."""
     bench = Bench(product("p", 10), product("q", 10))
-    bench.store.faults.append(Fault(rival=lambda store: store.sell("q", 10)))
+    bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
     assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
     assert (bench.stock("p"), bench.stock("q")) == (9, 0)
@@ -87,23 +93,19 @@ def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
     """The second order is rejected only because of the first. If the first loses, the second is decided again."""
     bench = Bench(product("p", 1))
 
-    def restock(store):
-        store.sell("p", -5)
-
-    bench.store.faults.append(Fault(rival=restock))
+    bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
     assert statuses(bench.apply(order(1), order(2))) == [ChangeStatus.APPLIED, ChangeStatus.APPLIED]
     assert bench.stock() == 4
 
 
 def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
     bench = Bench(product("p", 1), limits=Limits(changes=1))
-    bench.store.faults.append(Fault(error=TIMEOUT))
+    bench.faults.append(Fault(error=LOST))
     assert statuses(bench.apply(order(1), order(2))) == [
         ChangeStatus.APPLIED,
         ChangeStatus.REJECTED,
     ]
-    kinds = [t.decisions[0].change.order_id for t, _ in bench.store.writes]
-    assert kinds == ["o1", "o1", "o2"]
+    assert [orders_of(request) for request in bench.writes] == [["o1"], ["o1"], ["o2"]]
 
 
 def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
@@ -111,14 +113,14 @@ def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
     bench.apply(order())
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.REPLAYED]
-    assert len(bench.store.writes) == 1
+    assert len(bench.writes) == 1
     assert bench.stock() == 9
 
 
 def test_a_replay_that_the_read_missed_is_found_by_the_condition():
     bench = Bench(product("p", 10))
     bench.apply(order(1))
-    bench.store.hide_records = True
+    bench.hides_records = True
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [ChangeStatus.REPLAYED, ChangeStatus.APPLIED]
     assert bench.stock() == 8
@@ -128,7 +130,7 @@ def test_a_replay_that_the_read_missed_is_found_by_the_condition():
 def test_a_rejected_order_stays_rejected_when_stock_returns():
     bench = Bench(product("p", 0))
     assert statuses(bench.apply(order())) == [ChangeStatus.REJECTED]
-    bench.store.sell("p", -5)
+    bench.sell("p", -5)
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.REPLAYED]
     assert report.outcomes[0].record.status == "REJECTED"
@@ -139,7 +141,7 @@ def test_a_rejected_order_stays_rejected_when_stock_returns():
 def test_another_body_under_a_used_id_changes_nothing(hidden):
     bench = Bench(product("p", 10))
     bench.apply(order(1))
-    bench.store.hide_records = hidden
+    bench.hides_records = hidden
     report = bench.apply(order(1, quantity=2), order(2))
     assert statuses(report) == [ChangeStatus.ID_REUSED, ChangeStatus.APPLIED]
     assert bench.stock() == 8
@@ -161,14 +163,14 @@ def test_duplicates_behind_a_reused_id_are_compared_with_the_row():
 
 def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     bench = Bench(product("p", 10), attempts=2)
-    bench.store.faults.extend([Fault(error=THROTTLED)] * 5)
+    bench.faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order(1), order(1), order(1, quantity=2))
     assert statuses(report) == [ChangeStatus.RETURNED] * 3
 
 
 def test_a_transaction_conflict_under_a_claim_is_retried_without_a_new_plan():
     bench = Bench(product("p", 10))
-    bench.store.faults.extend([Fault(error=CONFLICT)] * 3)
+    bench.faults.extend([Fault(error=CONFLICT)] * 3)
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.APPLIED]
     assert bench.clock.slept[1:] == [0.005, 0.01], (
@@ -178,34 +180,32 @@ def test_a_transaction_conflict_under_a_claim_is_retried_without_a_new_plan():
     assert report.stats.transaction_conflicts == [True, True, True, False]
     assert report.stats.version_conflicts == [False] * 4
     assert report.retries == (3,)
-    assert len(bench.store.reads) == 1
+    assert len(bench.reads) == 1
 
 
 def test_contention_is_given_up_after_the_last_attempt():
     bench = Bench(product("p", 10), attempts=3)
-    bench.store.faults.extend([Fault(error=CONFLICT)] * 9)
+    bench.faults.extend([Fault(error=CONFLICT)] * 9)
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.RETURNED]
     assert report.outcomes[0].cause == "CONTENTION"
-    assert len(bench.store.writes) == 1 + 3, (
-        "once without the claim, and then what the policy allows"
-    )
+    assert len(bench.writes) == 1 + 3, "once without the claim, and then what the policy allows"
     assert report.exhausted == (True,)
     assert bench.stock() == 10
 
 
 def test_a_version_that_keeps_moving_is_given_up_after_the_last_attempt():
     bench = Bench(product("p", 100), attempts=3)
-    bench.store.faults.extend([Fault(rival=lambda store: store.sell("p", 1))] * 9)
+    bench.faults.extend([Fault(rival=lambda bench: bench.sell("p", 1))] * 9)
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.RETURNED]
-    assert len(bench.store.writes) == 3
+    assert len(bench.writes) == 3
     assert report.exhausted == (True,)
 
 
 def test_no_wait_exceeds_the_deadline():
     bench = Bench(product("p", 100), attempts=1000)
-    bench.store.faults.extend([Fault(error=CONFLICT)] * 1000)
+    bench.faults.extend([Fault(error=CONFLICT)] * 1000)
     began = bench.clock.monotonic()
     report = bench.apply(order(), seconds=0.1)
     assert statuses(report) == [ChangeStatus.RETURNED]
@@ -216,39 +216,38 @@ def test_without_time_left_nothing_is_sent():
     bench = Bench(product("p", 100))
     report = bench.apply(order(), seconds=0)
     assert statuses(report) == [ChangeStatus.RETURNED]
-    assert bench.store.writes == []
+    assert bench.writes == []
 
 
-@pytest.mark.parametrize("error", [TIMEOUT, OutcomeUnknownError("InternalServerError", "500")])
+@pytest.mark.parametrize("error", [LOST, ServiceError("InternalServerError", status=500)])
 def test_a_lost_response_is_recognised_by_its_token(error):
     bench = Bench(product("p", 10))
-    bench.store.faults.append(Fault(error=error, applied=True))
+    bench.faults.append(Fault(error=error, applied=True))
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.APPLIED]
     assert bench.stock() == 9
-    tokens = {token for _, token in bench.store.writes}
-    assert len(bench.store.writes) == 2
-    assert len(tokens) == 1, "the same request again, with the same token"
+    assert len(bench.writes) == 2
+    assert len(bench.tokens) == 1, "the same request again, with the same token"
 
 
 def test_an_unknown_outcome_keeps_its_token_through_conflicts():
     """The conflict may be with our own first attempt, which only the same token recognises."""
     bench = Bench(product("p", 10))
-    bench.store.faults.extend([Fault(error=TIMEOUT), Fault(error=CONFLICT)])
+    bench.faults.extend([Fault(error=LOST), Fault(error=CONFLICT)])
     assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
-    assert len({token for _, token in bench.store.writes}) == 1
+    assert len(bench.tokens) == 1
 
 
 def test_a_cancelled_request_gets_a_new_token():
     bench = Bench(product("p", 10))
-    bench.store.faults.append(Fault(error=CONFLICT))
+    bench.faults.append(Fault(error=CONFLICT))
     bench.apply(order())
-    assert len({token for _, token in bench.store.writes}) == 2
+    assert len(bench.tokens) == 2
 
 
 def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     bench = Bench(product("p", 10), attempts=3)
-    bench.store.faults.extend([Fault(error=TIMEOUT, applied=True)] * 3)
+    bench.faults.extend([Fault(error=LOST, applied=True)] * 3)
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.RETURNED]
     assert statuses(bench.apply(order())) == [ChangeStatus.REPLAYED]
@@ -257,14 +256,12 @@ def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
 
 def test_an_invalid_change_is_isolated_and_the_others_are_applied():
     bench = Bench(product("p", 100))
-    original = bench.store.write
 
-    def write(actions, token):
-        if any(d.change.order_id == "o5" for d in actions[0].request[0].decisions):
-            raise RequestInvalidError("ValidationException", "o5 is bad")
-        original(actions, token)
+    def refuse(operation, request):
+        if operation == "TransactWriteItems" and "o5" in orders_of(request):
+            raise ServiceError("ValidationException", "o5 is bad")
 
-    bench.store.write = write
+    bench.before = refuse
     report = bench.apply(*(order(number) for number in range(10)))
     assert statuses(report) == [
         ChangeStatus.INVALID if number == 5 else ChangeStatus.APPLIED for number in range(10)
@@ -274,16 +271,13 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied():
 
 def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
     bench = Bench(product("p", 100))
-    original = bench.store.write
 
-    def write(actions, token):
-        keys = [d.change.order_id for d in actions[0].request[0].decisions]
+    def refuse(operation, request):
+        keys = orders_of(request) if operation == "TransactWriteItems" else []
         if "o1" in keys:
-            reasons = ["None"] + ["ValidationError" if key == "o1" else "None" for key in keys]
-            raise TransactionCancelledError([CancellationReason(code) for code in reasons])
-        original(actions, token)
+            raise cancelled("None", *("ValidationError" if key == "o1" else "None" for key in keys))
 
-    bench.store.write = write
+    bench.before = refuse
     report = bench.apply(*(order(number) for number in range(3)))
     assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.INVALID, ChangeStatus.APPLIED]
 
@@ -291,33 +285,33 @@ def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
 def test_an_error_of_the_account_returns_everything_and_is_logged(code):
     bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
-    bench.store.faults.append(Fault(error=StoreUnavailableError(code, "no")))
+    bench.faults.append(Fault(error=ServiceError(code, "no")))
     report = bench.apply(order(1), order(2), order(3, product_id="q"))
     assert ChangeStatus.RETURNED in statuses(report)
     assert report.failure.code == code
-    assert bench.store.products["p"].stock_count == 100
+    assert bench.stock("p") == 100
 
 
 def test_a_denied_read_returns_everything_and_is_logged():
     bench = Bench(product("p", 100))
-    bench.store.read_errors.append(StoreUnavailableError("AccessDeniedException", "no"))
+    bench.read_faults.append(Fault(error=DENIED))
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.RETURNED]
     assert report.failure is not None
-    assert bench.store.writes == []
+    assert bench.writes == []
 
 
 def test_a_throttled_read_is_retried():
     bench = Bench(product("p", 100))
-    bench.store.read_errors.extend([THROTTLED, TIMEOUT])
+    bench.read_faults.extend([Fault(error=THROTTLED), Fault(error=LOST)])
     assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
-    assert len(bench.store.reads) == 3
+    assert len(bench.reads) == 3
     assert len(bench.clock.slept) == 2
 
 
 def test_a_read_that_stays_throttled_rejects_no_order():
     bench = Bench(attempts=2)
-    bench.store.read_errors.extend([THROTTLED] * 5)
+    bench.read_faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order())
     assert statuses(report) == [ChangeStatus.RETURNED]
     assert report.outcomes[0].cause == "ThrottlingException"
@@ -325,7 +319,7 @@ def test_a_read_that_stays_throttled_rejects_no_order():
 
 def test_a_corrupt_product_returns_only_its_own_orders():
     bench = Bench(product("q", 5))
-    bench.store.unreadable["p"] = "stockCount is missing"
+    bench.put_item(Table.PRODUCTS, {"productId": {"S": "p"}})
     report = bench.apply(order(1), order(2, product_id="q"))
     assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
@@ -333,7 +327,7 @@ def test_a_corrupt_product_returns_only_its_own_orders():
 
 def test_a_lease_that_ends_in_time_is_waited_for():
     bench = Bench(product("p", 5))
-    bench.store.lock("p", 3)
+    bench.lease("p", 3)
     report = bench.apply(order(1))
     assert statuses(report) == [ChangeStatus.APPLIED]
     assert report.stats.lease_wait == pytest.approx(3, abs=0.3)
@@ -341,8 +335,8 @@ def test_a_lease_that_ends_in_time_is_waited_for():
 
 def test_a_lease_that_is_released_early_ends_the_wait():
     bench = Bench(product("p", 5))
-    bench.store.lock("p", 15)
-    bench.clock.on_sleep = lambda: bench.store.products.update(p=product("p", 5, version=3))
+    bench.lease("p", 15)
+    bench.clock.on_sleep = lambda: bench.put(product("p", 5, version=3))
     report = bench.apply(order(1))
     assert statuses(report) == [ChangeStatus.APPLIED]
     assert report.stats.lease_wait < 1
@@ -350,7 +344,7 @@ def test_a_lease_that_is_released_early_ends_the_wait():
 
 def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time():
     bench = Bench(product("p", 5), product("q", 5))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     report = bench.apply(order(1), order(2, product_id="q"))
     assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
     assert report.outcomes[0].cause == "LEASED"
@@ -359,7 +353,7 @@ def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time():
 
 def test_a_lease_taken_after_the_read_is_respected():
     bench = Bench(product("p", 5))
-    bench.store.faults.append(Fault(rival=lambda store: store.lock("p", 600)))
+    bench.faults.append(Fault(rival=lambda bench: bench.lease("p", 600)))
     report = bench.apply(order(1))
     assert statuses(report) == [ChangeStatus.RETURNED]
     assert bench.stock() == 5
@@ -367,7 +361,7 @@ def test_a_lease_taken_after_the_read_is_respected():
 
 def test_no_change_overtakes_a_waiting_change_of_its_group():
     bench = Bench(product("p", 5), product("q", 5))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     report = bench.apply(
         order(1, group="g"),
         order(2, product_id="q", group="g"),
@@ -380,7 +374,7 @@ def test_a_chain_that_loses_does_not_delay_other_chains():
     shelf = [product(f"p{n}", 5) for n in range(4)]
     with ThreadPoolExecutor(4) as executor:
         bench = Bench(*shelf, limits=Limits(changes=1), executor=executor)
-        bench.store.faults.append(Fault(error=CONFLICT))
+        bench.faults.append(Fault(error=CONFLICT))
         report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
     assert statuses(report) == [ChangeStatus.APPLIED] * 4
     assert sum(report.retries) == 1
@@ -392,13 +386,13 @@ def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
     left = Order("left", "u", dict.fromkeys(("p0", "p1", "p2", "p3"), 1))
     joint = Order("joint", "u", {"p0": 1, "p4": 1})
     right = Order("right", "u", dict.fromkeys(("p4", "p5", "p6", "p7"), 1))
-    bench.store.faults.append(Fault(rival=lambda store: store.sell("p0", 4)))
+    bench.faults.append(Fault(rival=lambda bench: bench.sell("p0", 4)))
     report = bench.apply(left, joint, right)
     assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.APPLIED]
     assert report.retries == (1, 0, 0), (
         "the joint one was not tried on what the lost one left behind"
     )
-    assert [bench.store.products[p].stock_count for p in ("p0", "p4")] == [0, 4]
+    assert [bench.stock("p0"), bench.stock("p4")] == [0, 4]
 
 
 def test_an_adjustment_goes_through_the_same_engine():
@@ -412,7 +406,7 @@ def test_an_adjustment_goes_through_the_same_engine():
         ChangeStatus.REPLAYED,
     ]
     assert bench.stock() == 39
-    assert bench.store.products["p"].status is ProductStatus.ACTIVE
+    assert bench.product("p").status is ProductStatus.ACTIVE
     assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [ChangeStatus.ID_REUSED]
 
 
@@ -421,8 +415,8 @@ def test_a_rejected_adjustment_writes_nothing():
     report = bench.apply(Adjustment("p", "c-1", -2, "CORRECTION"))
     assert statuses(report) == [ChangeStatus.REJECTED]
     assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
-    assert bench.store.writes == []
-    assert bench.store.records == {}
+    assert bench.writes == []
+    assert not bench.aws.dynamodb.tables["StockAdjustments"].items
 
 
 def test_a_product_that_runs_low_is_reported_once():
@@ -435,7 +429,7 @@ def test_a_product_that_runs_low_is_reported_once():
 
 def test_a_corrupt_record_returns_only_its_order():
     bench = Bench(product("p", 5))
-    bench.store.records[order(1).record_key] = CorruptItemError("no items")
+    bench.put_item(Table.ORDERS, {"orderId": {"S": "o1"}})
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_RECORD"
@@ -444,8 +438,7 @@ def test_a_corrupt_record_returns_only_its_order():
 @pytest.mark.parametrize("code", ["AccessDenied", "SomethingNew"])
 def test_an_unknown_reason_dead_letters_no_message(code):
     bench = Bench(product("p", 5))
-    error = TransactionCancelledError([CancellationReason(code), CancellationReason("None")])
-    bench.store.faults.append(Fault(error=error))
+    bench.faults.append(Fault(error=cancelled(code, "None")))
     report = bench.apply(order(1))
     assert statuses(report) == [ChangeStatus.RETURNED]
     assert report.failure is not None
@@ -454,7 +447,7 @@ def test_an_unknown_reason_dead_letters_no_message(code):
 def test_no_read_begins_after_the_deadline():
     bench = Bench(product("p", 5))
     assert statuses(bench.apply(order(1), seconds=-1)) == [ChangeStatus.RETURNED]
-    assert bench.store.reads == []
+    assert bench.reads == []
 
 
 def test_the_id_of_a_rejected_adjustment_can_be_used_again():
@@ -477,8 +470,8 @@ class TestCancellation:
         report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert (bench.stock("p"), bench.stock("q")) == (5, 5)
-        assert bench.store.products["q"].status is ProductStatus.ACTIVE
-        record = bench.store.records[OrderKey("o")]
+        assert bench.product("q").status is ProductStatus.ACTIVE
+        record = bench.record(OrderKey("o"))
         assert (record.status, record.version) == ("CANCELLED", 2)
         assert [line.returned_version for line in record.lines] == [3, 3]
         assert (
@@ -491,19 +484,19 @@ class TestCancellation:
 
     def test_an_order_that_the_read_missed_is_found_by_the_condition(self):
         bench = self.placed(product("p", 5), p=2)
-        bench.store.hide_records = True
+        bench.hides_records = True
         assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
         assert bench.stock() == 5
 
     def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
         bench = self.placed(product("p", 5), p=2)
 
-        def rival(store):
-            store.sell("p", -2)
-            key = OrderKey("o")
-            store.records[key] = replace(store.records[key], status="CANCELLED", version=2)
+        def rival(bench):
+            bench.sell("p", -2)
+            placed = bench.record(OrderKey("o"))
+            bench.put_record(replace(placed, status="CANCELLED", version=2))
 
-        bench.store.faults.append(Fault(rival=rival))
+        bench.faults.append(Fault(rival=rival))
         assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.REPLAYED]
         assert bench.stock() == 5
 
@@ -517,12 +510,12 @@ class TestCancellation:
     def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order(self):
         bench = Bench(product("p", 5))
         assert statuses(bench.apply(OrderCommand("o1", Action.CANCEL))) == [ChangeStatus.APPLIED]
-        tombstone = bench.store.records[OrderKey("o1")]
+        tombstone = bench.record(OrderKey("o1"))
         assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
         report = bench.apply(order(1, quantity=2))
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
-        record = bench.store.records[OrderKey("o1")]
+        record = bench.record(OrderKey("o1"))
         assert (record.status, record.user_id, record.version) == ("CANCELLED", "u", 2)
         assert record.lines == (OrderLine("p", 2),)
         assert bench.stock() == 5
@@ -533,19 +526,19 @@ class TestCancellation:
     def test_stock_goes_back_only_to_its_own_incarnation(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
         again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
-        bench.store.products["p"] = again
+        bench.put(again)
         assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
-        assert bench.store.products["p"] == again, "nothing is written to the new one"
-        lines = bench.store.records[OrderKey("o")].lines
+        assert bench.item(Table.PRODUCTS, "p") == stored(again), "nothing is written to the new one"
+        lines = bench.record(OrderKey("o")).lines
         assert [line.returned_version is not None for line in lines] == [False, True]
         assert bench.stock("q") == 5
 
     def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):
         bench = self.placed(product("p", 5), p=2)
-        bench.store.faults.append(Fault(rival=lambda store: store.products.pop("p")))
+        bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
         assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
-        assert "p" not in bench.store.products
-        assert bench.store.records[OrderKey("o")].status == "CANCELLED"
+        assert bench.item(Table.PRODUCTS, "p") is None
+        assert bench.record(OrderKey("o")).status == "CANCELLED"
 
     @pytest.mark.parametrize(
         "broken",
@@ -558,27 +551,25 @@ class TestCancellation:
     def test_a_corrupt_order_does_not_delay_other_cancellations(self, broken):
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))
-        key = OrderKey("o")
-        bench.store.records[key] = replace(bench.store.records[key], **broken)
+        bench.put_record(replace(bench.record(OrderKey("o")), **broken))
         report = bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o1", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
     def test_no_plan_is_made_twice_from_the_same_record(self):
         bench = self.placed(product("p", 5), p=2)
-        record = bench.store.records[OrderKey("o")]
-        reasons = [CancellationReason("None"), CancellationReason("ConditionalCheckFailed", record)]
-        bench.store.faults.append(Fault(error=TransactionCancelledError(reasons)))
+        found = bench.item(Table.ORDERS, "o")
+        error = cancelled("None", "ConditionalCheckFailed", item=found)
+        bench.faults.append(Fault(error=error))
         report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
-        assert len(bench.store.writes) == 2, "the order, and its cancellation once"
+        assert len(bench.writes) == 2, "the order, and its cancellation once"
 
     def test_an_order_in_a_status_of_somebody_elses_is_answered_at_once_by_name(self):
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))
-        key = OrderKey("o")
-        bench.store.records[key] = replace(bench.store.records[key], status="SHIPPED")
+        bench.put_record(replace(bench.record(OrderKey("o")), status="SHIPPED"))
         report = bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o1", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
         rejection = report.outcomes[0].rejection
@@ -588,7 +579,7 @@ class TestCancellation:
 
     def test_a_cancellation_waits_for_a_leased_product(self):
         bench = self.placed(product("p", 5), p=2)
-        bench.store.lock("p", 600)
+        bench.lease("p", 600)
         report = bench.apply(OrderCommand("o", Action.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "LEASED"
@@ -598,15 +589,13 @@ class TestOneAttempt:
     """An engine that does not wait for anybody: what it cannot have at once is returned."""
 
     def bench(self, *products):
-        bench = Bench(*products)
-        bench.engine = Committer(bench.store, clock=bench.clock, patient=False)
-        return bench
+        return Bench(*products, patient=False)
 
     def returned(self, bench, change=None):
         report = bench.apply(change or order())
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert bench.clock.slept == [], "it waits for nobody"
-        assert (bench.store.claims, bench.store.releases) == ([], [])
+        assert set(bench.calls) <= {"BatchGetItem", "TransactWriteItems"}, "it locks nothing"
         return report.outcomes[0].cause
 
     def test_without_rivals_it_is_as_good_as_any(self):
@@ -615,52 +604,51 @@ class TestOneAttempt:
         assert statuses(bench.apply(order(1))) == [ChangeStatus.REPLAYED]
         assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.ID_REUSED]
         assert statuses(bench.apply(order(2, quantity=10))) == [ChangeStatus.REJECTED]
-        assert len(bench.store.reads) == 4, "a copy that is stale would cost the only attempt"
+        assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
         assert bench.stock() == 9
 
     @pytest.mark.parametrize(
         "fault",
         [
-            Fault(rival=lambda store: store.sell("p", 1)),
+            Fault(rival=lambda bench: bench.sell("p", 1)),
             Fault(error=CONFLICT),
             Fault(error=THROTTLED),
-            Fault(error=TIMEOUT),
+            Fault(error=LOST),
         ],
         ids=["moved version", "conflict", "throttle", "unknown outcome"],
     )
     def test_it_is_over_with_the_first_conflict(self, fault):
         bench = self.bench(product("p", 10), product("q", 10))
-        bench.store.faults.append(fault)
+        bench.faults.append(fault)
         assert self.returned(bench)
-        assert len(bench.store.writes) == 1
-        bench.store.faults.append(fault)
+        assert len(bench.writes) == 1
+        bench.faults.append(fault)
         assert self.returned(bench, Order("o2", "u", {"p": 1, "q": 1}))
 
     def test_what_was_fought_over_a_moment_ago_is_left_alone(self):
         bench = self.bench(product("p", 10), product("q", 10))
-        bench.store.faults.append(Fault(error=CONFLICT))
+        bench.faults.append(Fault(error=CONFLICT))
         self.returned(bench, order(1))
         assert self.returned(bench, order(2)) == "CONTENTION"
-        assert (len(bench.store.reads), len(bench.store.writes)) == (1, 1)
+        assert (len(bench.reads), len(bench.writes)) == (1, 1)
         assert statuses(bench.apply(order(3, product_id="q"))) == [ChangeStatus.APPLIED]
         bench.clock.seconds += 6
         assert statuses(bench.apply(order(4))) == [ChangeStatus.APPLIED]
 
-    @pytest.mark.parametrize("waited", [None, 0.02], ids=["lease", "claim"])
-    def test_it_does_not_wait_for_a_lease_or_a_claim(self, waited):
+    def test_it_does_not_wait_for_a_lease(self):
         bench = self.bench(product("p", 10))
-        bench.store.lock("p", 2.0, waited)
+        bench.lease("p", 2.0)
         assert self.returned(bench) == "CONTENTION"
-        assert bench.store.writes == []
+        assert bench.writes == []
 
     def test_it_brings_nothing_home_and_sells_what_the_row_can_spare(self):
         bench = self.bench(product("p", 10, lent_to=frozenset({0, 3})))
         assert self.returned(bench, order(1, quantity=10)) == "CONTENTION"
         assert statuses(bench.apply(order(2, quantity=9))) == [ChangeStatus.APPLIED]
-        assert bench.store.products["p"].lent_to == {0, 3}
+        assert bench.product("p").lent_to == {0, 3}
 
     def test_a_read_that_is_throttled_is_not_repeated(self):
         bench = self.bench(product("p", 10))
-        bench.store.read_errors.append(THROTTLED)
+        bench.read_faults.append(Fault(error=THROTTLED))
         assert self.returned(bench) == "ThrottlingException"
-        assert len(bench.store.reads) == 1
+        assert len(bench.reads) == 1

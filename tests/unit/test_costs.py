@@ -10,7 +10,6 @@ import boto3
 import pytest
 
 from bench import costs
-from bench.capacity import Call, Exchange, item_size
 from infra.api import LOGGED
 from inventory_orders.announcing.bus import Bus
 from inventory_orders.announcing.publisher import Publisher
@@ -23,10 +22,11 @@ from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
 from operations import prices
 from simulated_aws.dynamodb import Index
+from simulated_aws.values import size_of_item
 from tests.support.messages import order_body, sqs_event
-from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.streams import change
 from tests.support.tables_in_memory import tables_in_memory
+from tests.support.tea_shop import forget_what_handlers_made, tea_shop
 
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
@@ -52,46 +52,28 @@ def give_ids(event):
         record["messageId"] = str(UUID(int=number))
 
 
+@pytest.fixture
+def tea():
+    with tea_shop() as shop:
+        yield shop
+
+
 @pytest.mark.parametrize("kind", costs.KINDS, ids=lambda kind: kind.title)
-def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, moto_environment, capsys):
+def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, tea, capsys):
     handler = load_handler("place_orders")
     handler.logger.registered_handler.stream = sys.stdout
-    client = runtime.store()._client
-    asked, used = [], []
-
-    def before(params, **_):
-        asked.append(params)
-
-    def after(http_response, **_):
-        request = asked[-1]
-        exchange = Exchange(
-            request["headers"]["X-Amz-Target"],
-            request["body"],
-            http_response.status_code,
-            http_response.content,
-            0.0,
-            0.1,
-        )
-        used.append(Call(exchange, "Products", "Orders").usage)
-
-    client.meta.events.register_first("before-call.dynamodb", before, unique_id="asked")
-    client.meta.events.register_first("after-call.dynamodb", after, unique_id="used")
     event = sqs_event(*orders_of(kind))
     give_ids(event)
     capsys.readouterr()
-    try:
-        answer = handler.lambda_handler(event, FakeContext("place_orders"))
-    finally:
-        client.meta.events.unregister("before-call.dynamodb", unique_id="asked")
-        client.meta.events.unregister("after-call.dynamodb", unique_id="used")
+    answer = handler.lambda_handler(event, FakeContext("place_orders"))
     assert answer == {"batchItemFailures": []}
     assert len(capsys.readouterr().out) == pytest.approx(kind.log_bytes, rel=0.15)
-    assert sum(one.write + one.index for one in used) == pytest.approx(
-        kind.write_units * kind.batch
-    )
-    assert sum(one.read for one in used) == pytest.approx(kind.read_units * kind.batch)
-    row = boto3.client("dynamodb").get_item(TableName="Orders", Key={"orderId": {"S": "cost-0"}})
-    assert math.ceil(item_size(row["Item"]) / 1024) == kind.row_kilobytes
+    used = [table.consumed for table in tea.aws.dynamodb.tables.values()]
+    written = sum(one.writes + sum(one.index_writes.values()) for one in used)
+    assert written == pytest.approx(kind.write_units * kind.batch)
+    assert sum(one.reads for one in used) == pytest.approx(kind.read_units * kind.batch)
+    row = tea.aws.dynamodb.tables["Orders"].items["cost-0",]
+    assert math.ceil(size_of_item(row) / 1024) == kind.row_kilobytes
 
 
 class EventBridge:

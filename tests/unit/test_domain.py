@@ -6,7 +6,7 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch, RejectionReason, Shortage
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import ProductStatus, stock_status
-from tests.support.memory_store import product
+from tests.support.bench import product
 
 
 @pytest.mark.parametrize(

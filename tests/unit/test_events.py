@@ -21,7 +21,7 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import CannotAnnounceError
 from local import ROOT
 from operations import asyncapi
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 from tests.support.streams import FakeBridge, order_row, product_row
 
 LATER = "2026-01-01T00:10:00.000000+00:00"

@@ -1,4 +1,4 @@
-"""The handler of orders with the sample events on moto, and its metrics."""
+"""The handler of orders with the sample events, and its metrics."""
 
 import ast
 import itertools
@@ -27,7 +27,7 @@ EVENTS = ROOT / "events"
 
 
 @pytest.fixture
-def handle(moto_environment):
+def handle(shop_environment):
     handler = load_handler("place_orders")
 
     def call(event):
@@ -58,7 +58,7 @@ def order_status(order_id):
 
 @pytest.mark.parametrize("name", function_names())
 def test_clients_are_made_at_import_and_not_in_the_first_invocation(
-    name, moto_environment, monkeypatch
+    name, shop_environment, monkeypatch
 ):
     handler = load_handler(name)
     monkeypatch.delattr(boto3, "client")
@@ -77,11 +77,11 @@ def test_a_handler_can_be_imported_without_its_environment(name, monkeypatch):
         handler.lambda_handler(event, FakeContext(name))
 
 
-def test_the_sample_of_the_standard_queue_is_placed(handle, moto_environment):
+def test_the_sample_of_the_standard_queue_is_placed(handle, shop_environment):
     assert handle(sample("place_orders")) == {"batchItemFailures": []}
     statuses = [order_status(f"sample-o-100{n}") for n in range(1, 5)]
     assert statuses == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
-    assert dead_letters(moto_environment) == []
+    assert dead_letters(shop_environment) == []
 
 
 def test_the_sample_of_the_fifo_queue_is_placed(handle):
@@ -89,9 +89,9 @@ def test_the_sample_of_the_fifo_queue_is_placed(handle):
     assert [order_status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
 
 
-def test_the_poison_samples_say_what_to_fix(handle, moto_environment):
+def test_the_poison_samples_say_what_to_fix(handle, shop_environment):
     assert handle(sample("place_orders_poison")) == {"batchItemFailures": []}
-    found = dead_letters(moto_environment)
+    found = dead_letters(shop_environment)
     bodies = [record["body"] for record in sample("place_orders_poison")["Records"]]
     assert sorted(dead_letter.body for dead_letter in found) == sorted(
         body for body in bodies if body != bodies[12]
@@ -106,10 +106,10 @@ def test_the_poison_samples_say_what_to_fix(handle, moto_environment):
     assert all(len(dead_letter.message) > 20 for dead_letter in found)
 
 
-def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, moto_environment):
+def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, shop_environment):
     assert handle(sample("place_orders_fifo_poison")) == {"batchItemFailures": []}
     assert [order_status(f"sample-o-400{n}") for n in (1, 2, 3)] == ["PENDING", None, "PENDING"]
-    assert len(dead_letters(moto_environment, "FIFO_")) == 1
+    assert len(dead_letters(shop_environment, "FIFO_")) == 1
 
 
 def test_an_event_of_another_source_is_an_error_and_does_nothing(handle):
@@ -258,7 +258,7 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
 
 
 @pytest.mark.parametrize("name", function_names())
-def test_every_log_line_names_its_messages_and_nothing_personal(name, moto_environment, capsys):
+def test_every_log_line_names_its_messages_and_nothing_personal(name, shop_environment, capsys):
     handler = load_handler(name)
     handler.logger.registered_handler.stream = sys.stdout
     events = [json.loads(path.read_text()) for path in sorted(EVENTS.glob(f"{name}*.json"))]
@@ -323,14 +323,14 @@ def test_the_error_for_a_missing_setting_names_it():
         Settings.from_environment({"PRODUCTS_TABLE_NAME": "p"})
 
 
-def test_a_function_that_is_told_nothing_of_lanes_has_none(moto_environment, monkeypatch):
+def test_a_function_that_is_told_nothing_of_lanes_has_none(shop_environment, monkeypatch):
     assert Settings.from_environment().lanes == 0
     monkeypatch.setenv("LANES", "5")
     assert Settings.from_environment().lanes == 5
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
-def test_a_number_of_lanes_that_is_none_is_named(moto_environment, monkeypatch, lanes):
+def test_a_number_of_lanes_that_is_none_is_named(shop_environment, monkeypatch, lanes):
     monkeypatch.setenv("LANES", lanes)
     with pytest.raises(ConfigurationError, match="LANES"):
         Settings.from_environment()

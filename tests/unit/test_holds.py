@@ -16,10 +16,10 @@ from inventory_orders.invocation import runtime
 from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row
 from local.invoke import FakeContext, create_table, load_handler
-from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
+from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
 from tests.support.messages import event_of_received, order_body
-from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.tables_in_memory import Tables, client
+from tests.support.tea_shop import forget_what_handlers_made
 
 SWEEP_SECONDS = 50.0
 GRACE_SECONDS = 60
@@ -107,7 +107,7 @@ def shop(monkeypatch, shards):
     monkeypatch.setattr(rows, "EXPIRY_SHARDS", shards)
     monkeypatch.setattr(holds, "EXPIRY_SHARDS", shards)
     shop = Shop()
-    with virtual_time(shop.clock), answered_by(shop.answer):
+    with virtual_time(shop.clock), answered_directly_by(shop.answer):
         shop.open(monkeypatch)
         yield shop
     forget_what_handlers_made()

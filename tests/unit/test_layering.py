@@ -84,7 +84,7 @@ CONFINED = {
     "greenlet": ("simulated_aws", "tests.explore"),
     "hypothesis": ("tests",),
     "ministack": (),
-    "moto": ("local.invoke", "tests"),
+    "moto": ("local.invoke", "tests.unit.test_samples"),
     "pytest": ("tests",),
     "rich": ("cli", "local", "bench", "tests"),
     "typer": ("cli", "bench", "tests"),

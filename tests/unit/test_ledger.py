@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inventory_orders.domain.allotments import DEPOT, PAGES, Holding, Page, PageKey
 from inventory_orders.domain.ledger import Ledger
-from tests.support.memory_store import product
+from tests.support.bench import product
 
 LANES = range(1, 4)
 PRODUCT_IDS = ["p", "q", "t", "u"]

@@ -1,4 +1,4 @@
-"""Loading a catalogue on moto: each line once, whatever was there and whatever goes wrong."""
+"""Loading a catalogue: each line once, whatever was there and whatever goes wrong."""
 
 import itertools
 import os
@@ -25,11 +25,12 @@ from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Table
 from local import ROOT
 from local.examples import lose_responses
+from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
 from operations.load import Done, Load
+from tests.support.clock import FakeClock
 from tests.support.lanes import lend
-from tests.support.memory_store import FakeClock
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"
 MIXED = HEADER + (
@@ -43,7 +44,7 @@ MIXED = HEADER + (
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch):
-    """moto is for one thread at a time."""
+    """What is done when a load stops is known."""
     monkeypatch.setattr(loading, "_WORKERS", 1)
 
 
@@ -77,8 +78,8 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(moto_store, tmp_path):
-    return Shelf(moto_store, tmp_path)
+def shelf(simulated_store, tmp_path):
+    return Shelf(simulated_store, tmp_path)
 
 
 def soon():
@@ -304,10 +305,10 @@ def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):
 
 
 @pytest.mark.parametrize("name", ["catalogue.csv", "catalogue.jsonl"])
-def test_the_sample_file_works_on_the_demos_shop(moto_environment, name):
-    import boto3
-
-    store = Store(boto3.client("dynamodb"), {table: table.value for table in Table})
+def test_the_sample_file_works_on_the_demos_shop(simulated_store, name):
+    store = simulated_store
+    for product in catalogue():
+        Products(store).create(product)
     file = read_catalogue(ROOT / "events" / name)
     for _ in range(2):
         load = Load(file, store)

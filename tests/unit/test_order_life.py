@@ -20,28 +20,27 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand, Return
 from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import ConfigurationError, OutcomeUnknownError, ThrottledError
+from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
-from inventory_orders.store.rows import Table, decode, encode
+from inventory_orders.store.rows import Table, decode, encode, record_row
 from local.invoke import FakeContext, load_handler
 from operations import emf
 from simulated_aws import ServiceError
-from tests.support.memory_store import Bench, Fault, product, statuses
+from tests.support.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
+from tests.support.bench import stored as stored_product
 from tests.support.messages import event_of_received, order_body
-from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.tables_in_memory import tables_in_memory
+from tests.support.tea_shop import forget_what_handlers_made
 
 APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
 RETURNED, ID_REUSED = ChangeStatus.RETURNED, ChangeStatus.ID_REUSED
 
-# When the store in memory writes.
-WRITTEN = "2026-01-02T00:00:00.000000+00:00"
+WRITTEN = timestamp(BEGAN)
 BEFORE = "2026-01-01T23:00:00.000000+00:00"
 JUST_BEFORE_END = "2026-01-02T00:14:59.999999+00:00"
 END = "2026-01-02T00:15:00.000000+00:00"
 
-KEY = OrderKey("o")
 CREATED = product("p", 0).created_at
 LINES = (OrderLine("p", 2, CREATED, 7), OrderLine("q", 3, CREATED, 7))
 CAME_BACK = Return("rt-1", {"q": 2}, restock=True)
@@ -113,14 +112,14 @@ CELLS = [
 def shop(*records):
     """A shop with 8 of p and 7 of q."""
     bench = Bench(product("p", 8), product("q", 7))
-    bench.store.records.update({record.key: record for record in records})
+    bench.put_record(*records)
     # What is not read with strong consistency tells nothing: commands must not depend on it.
-    bench.store.hide_records = True
+    bench.hides_records = True
     return bench
 
 
 def stored(bench, order_id="o"):
-    return bench.store.records.get(OrderKey(order_id))
+    return bench.record(OrderKey(order_id))
 
 
 def stocks(bench):
@@ -197,7 +196,7 @@ def test_a_row_that_others_broke_returns_its_own_command_only(broken, action):
     report = bench.apply(command(action, ended_by), command(action, ended_by, "good"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_RECORD"
-    assert stored(bench) == bad
+    assert bench.item(Table.ORDERS, "o") == encode(record_row(bad))
 
 
 @pytest.mark.parametrize("came", [LineReturn("2", True), LineReturn(2, ["x"]), LineReturn(2, 1)])
@@ -232,10 +231,10 @@ def test_commands_of_one_order_take_turns_in_their_batch():
 
 def test_no_delivery_is_refused_because_its_payment_comes_again():
     bench = shop(ROWS["held"])
-    bench.store.faults.extend([Fault(ThrottledError("ThrottlingException", "slow down"))] * 99)
+    bench.faults.extend([Fault(THROTTLED)] * 99)
     report = bench.apply(command("confirm"), command("fulfil"))
     assert statuses(report) == [RETURNED, RETURNED]
-    bench.store.faults.clear()
+    bench.faults.clear()
     assert statuses(bench.apply(command("confirm"), command("fulfil"))) == [APPLIED, APPLIED]
 
 
@@ -245,7 +244,8 @@ def test_an_order_that_comes_between_two_turns_has_its_payment_before_its_delive
 
     def apply_and_let_the_order_come(changes, *rest):
         report = applied(changes, *rest)
-        bench.store.records.setdefault(OrderKey("o"), ROWS["held"])
+        if stored(bench) is None:
+            bench.put_record(ROWS["held"])
         return report
 
     bench.engine._apply = apply_and_let_the_order_come
@@ -270,13 +270,13 @@ def test_of_confirming_cancelling_and_expiring_the_first_wins():
 @pytest.mark.parametrize("action", ["confirm", "cancel", "expire"])
 def test_a_rival_between_reading_and_writing_is_seen(action, rival):
     def intervene(_):
-        other = shop(stored(bench))
-        other.store.products, other.store.records = bench.store.products, bench.store.records
+        other = shop()
+        other.aws = bench.aws
         assert statuses(other.apply(command(rival, ended_by[rival]))) == [APPLIED]
 
     ended_by = {"confirm": "", "cancel": "", "expire": END}
     bench = shop(ROWS["held"])
-    bench.store.faults.append(Fault(rival=intervene))
+    bench.faults.append(Fault(rival=intervene))
     (outcome,) = bench.apply(command(action, ended_by[action])).outcomes
     meanings = {
         ("confirm", "confirm"): (REPLAYED, "CONFIRMED"),
@@ -300,10 +300,8 @@ def test_a_rival_between_reading_and_writing_is_seen(action, rival):
 def test_a_cancellation_just_before_its_order_arrives_ends_with_it_cancelled(hidden):
     """The order is placed between the cancellation's read and its write."""
     bench = shop()
-    bench.store.hide_records = hidden
-    bench.store.faults.append(
-        Fault(rival=lambda store: store.records.update({KEY: ROWS["pending"]}))
-    )
+    bench.hides_records = hidden
+    bench.faults.append(Fault(rival=lambda bench: bench.put_record(ROWS["pending"])))
     assert statuses(bench.apply(command("cancel"))) == [APPLIED]
     assert stored(bench).status == "CANCELLED"
     assert stocks(bench) == (10, 10)
@@ -337,17 +335,16 @@ def test_a_rejected_confirmation_of_a_tombstone_is_still_told_when_the_order_com
 @pytest.mark.parametrize("was_applied", [True, False])
 def test_a_lost_response_does_nothing_twice(action, ended_by, was_applied):
     bench = shop(ROWS["held"])
-    lost = OutcomeUnknownError("ReadTimeoutError", "no answer")
-    bench.store.faults.append(Fault(error=lost, applied=was_applied))
+    bench.faults.append(Fault(error=LOST, applied=was_applied))
     assert statuses(bench.apply(command(action, ended_by))) == [APPLIED]
     assert stored(bench).version == 5
     assert stocks(bench) == ((8, 7) if action == "confirm" else (10, 10))
-    assert len({token for _, token in bench.store.writes}) == 1
+    assert len(bench.tokens) == 1
 
 
 def test_confirming_waits_for_nobody_who_counts_the_stock():
     bench = shop(ROWS["held"], replace(ROWS["held"], order_id="other"))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     report = bench.apply(command("confirm"), command("expire", END, "other"))
     assert statuses(report) == [APPLIED, RETURNED]
     assert report.outcomes[1].cause == "LEASED"
@@ -408,10 +405,10 @@ def test_units_do_not_go_into_another_incarnation(action):
     state = {"return": "fulfilled", "cancel": "confirmed", "expire": "over"}[action]
     bench = shop(ROWS[state])
     again = product("q", 1, created_at="2026-06-01T00:00:00.000000+00:00")
-    bench.store.products["q"] = again
+    bench.put(again)
     asked = give_back(p=1, q=3) if action == "return" else command(action, END)
     assert statuses(bench.apply(asked)) == [APPLIED]
-    assert bench.store.products["q"] == again
+    assert bench.item(Table.PRODUCTS, "q") == stored_product(again)
     p, q = stored(bench).lines
     if action == "return":
         assert (p.units_taken, q.units_taken) == (1, 3)
@@ -444,7 +441,7 @@ def test_the_same_order_has_the_same_hold_and_attributes(other, same, hidden):
     expected = REPLAYED if same else ID_REUSED
     first, second = Order("o", "u", {"p": 1}, **SAME), Order("o", "u", {"p": 1}, **SAME | other)
     bench = shop()
-    bench.store.hide_records = hidden
+    bench.hides_records = hidden
     assert statuses(bench.apply(first, second)) == [APPLIED, expected], "in one batch"
     assert statuses(bench.apply(second)) == [expected], "compared with the row"
     # The same holds for one that was cancelled beforehand.
@@ -458,8 +455,8 @@ def test_of_a_forgotten_user_the_rest_of_the_order_is_compared():
     order = Order("o", "u", {"p": 1}, **SAME)
     bench.apply(order)
     forgotten = {"user_id": "pseudonym", "attributes": {}, "pseudonymised_at": WRITTEN}
-    bench.store.records[KEY] = replace(stored(bench), **forgotten)
-    bench.store.hide_records = False
+    bench.put_record(replace(stored(bench), **forgotten))
+    bench.hides_records = False
     assert statuses(bench.apply(order)) == [REPLAYED]
     assert statuses(bench.apply(replace(order, quantities={"p": 2}))) == [ID_REUSED]
     assert statuses(bench.apply(replace(order, hold_seconds=60))) == [ID_REUSED]

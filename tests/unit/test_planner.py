@@ -13,7 +13,7 @@ from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, plan, plan_with_lanes
 from inventory_orders.domain.product import ProductStatus
-from tests.support.memory_store import product
+from tests.support.bench import product
 
 PRODUCT_IDS = [f"p{number}" for number in range(6)]
 

@@ -1,4 +1,4 @@
-"""Product changes and leases on moto and Dynoxide, which check expressions strictly, with an injected clock."""
+"""Product changes and leases on the simulated AWS and Dynoxide, with an injected clock."""
 
 import itertools
 import json
@@ -34,7 +34,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
 from inventory_orders.store.rows import KEYS, Table
 from local.examples import lose_responses
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 
 
 class Bench:

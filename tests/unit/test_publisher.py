@@ -32,7 +32,7 @@ from inventory_orders.retry import RetryPolicy
 from local.invoke import FakeContext, load_handler
 from operations import emf
 from operations.queues import peek_dead_letters
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 from tests.support.streams import (
     FakeBridge,
     Shard,
@@ -472,7 +472,7 @@ def test_the_poller_gives_up_what_is_too_old_so_the_shard_goes_on():
 
 
 @pytest.fixture
-def publish(moto_environment):
+def publish(shop_environment):
     handler = load_handler("publish_events")
 
     def call(*records):
@@ -484,7 +484,7 @@ def publish(moto_environment):
 
 @pytest.fixture
 def heard(monkeypatch):
-    """What the bus of moto has taken. Its rules reach no queue without a further library; those of the embedded AWS do."""
+    """What the bus has taken."""
     entries, put = [], Bus.put
 
     def listening(self, of_call):
@@ -496,7 +496,7 @@ def heard(monkeypatch):
     return entries
 
 
-def test_the_handler_announces_a_batch_and_counts_it(publish, heard, moto_environment, capsys):
+def test_the_handler_announces_a_batch_and_counts_it(publish, heard, shop_environment, capsys):
     records = records_of("o-1")
     answer = publish(*records, change(None, order_row("o-2", status="ON_HOLD"), 9))
     assert answer == {"result": "PUBLISHED", "published": 3, "undeliverable": 1}
@@ -505,7 +505,7 @@ def test_the_handler_announces_a_batch_and_counts_it(publish, heard, moto_enviro
     assert sum(samples["EventsPublished"].values) == 3
     assert sum(samples["EventsUndeliverable"].values) == 1
     assert len(samples["EventDelay"].values) == 3
-    url = moto_environment["UNDELIVERABLE_EVENTS_QUEUE_URL"]
+    url = shop_environment["UNDELIVERABLE_EVENTS_QUEUE_URL"]
     (parked,) = peek_dead_letters(boto3.client("sqs"), url, 10)
     assert (parked.code, parked.original_message_id) == ("UNKNOWN_ORDER_STATUS", "record-9")
 

@@ -17,8 +17,8 @@ from inventory_orders.store.rows import Table, decode, encode
 from operations import restore as restores
 from operations.errors import UserError
 from operations.restore import JUMP, Moment, Restore, restored
-from simulated_aws import ServiceError
-from tests.support.tables_in_memory import tables_in_memory
+from simulated_aws import ServiceError, virtual_time
+from tests.support.tables_in_memory import Tables, tables_in_memory
 
 THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 NOW = THEN + timedelta(hours=3)
@@ -238,13 +238,14 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
     assert restored(Table.ALLOTMENTS, after, None, MOMENT) is after
 
 
-def test_the_request_is_one_that_aws_takes(shop, monkeypatch):
+def test_the_request_is_one_that_aws_takes():
     """Botocore checks it against AWS's model."""
     client = boto3.client("dynamodb")
-    aws = shop.tables.operated
+    tables = Tables()
+    aws = tables.operated
     object.__setattr__(aws, "dynamodb", client)
     work = Restore(aws, "Stack", THEN.astimezone())
-    with Stubber(client) as stub:
+    with virtual_time(tables.clock), Stubber(client) as stub:
         for table in Table:
             name = f"{table.value}-20260101T090000Z"
             stub.add_client_error("describe_table", "ResourceNotFoundException")

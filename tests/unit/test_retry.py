@@ -22,7 +22,7 @@ from inventory_orders.store.actions import (
     CancellationReason,
     TransactionCancelledError,
 )
-from tests.support.memory_store import FakeClock
+from tests.support.clock import FakeClock
 
 LONGEST_LEASE = 900
 HOUR, DAY = 3600, 86_400

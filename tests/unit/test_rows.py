@@ -25,7 +25,7 @@ from inventory_orders.store.rows import (
     read_record,
     record_row,
 )
-from tests.support.memory_store import product
+from tests.support.bench import product
 
 
 def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason():

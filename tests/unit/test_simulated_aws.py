@@ -8,8 +8,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from inventory_orders.store.rows import Table
-from local.invoke import create_table
 from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
 from tests.support.parallel import in_threads
 
@@ -265,16 +263,10 @@ def test_clients_call_the_simulation_below_their_own_retries(aws, clock):
     assert caught.value.response["Item"] == {"p": {"S": "k"}}
 
 
-@pytest.fixture(params=["simulated", "moto", "dynoxide"])
-def client(request):
-    """A client of each implementation in turn, with an empty table of allotments."""
-    if request.param != "simulated":
-        yield request.getfixturevalue(f"{request.param}_store")._client
-        return
-    with answered_by(SimulatedAws(ManualClock().now).answer):
-        simulated = boto3.client("dynamodb")
-        create_table(simulated, Table.ALLOTMENTS, "Allotments")
-        yield simulated
+@pytest.fixture
+def client(each_store):
+    """A client of each implementation in turn, with empty tables."""
+    return each_store._client
 
 
 def test_a_page_is_made_by_its_first_write_and_checked_beside_others(client):

@@ -6,10 +6,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import RejectionReason
-from inventory_orders.engine.committer import Committer
-from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation.sqs import Queue, Queues
 from inventory_orders.invocation.sqs_batch import (
     Disposition,
@@ -20,8 +17,9 @@ from inventory_orders.invocation.sqs_batch import (
     read_messages,
 )
 from inventory_orders.messages.parse import parse_order
-from inventory_orders.retry import EARLY_DELIVERIES, RetryPolicy
-from tests.support.memory_store import FakeClock, Fault, MemoryStore, product
+from inventory_orders.retry import EARLY_DELIVERIES
+from tests.support import bench as engine_bench
+from tests.support.bench import THROTTLED, Fault, product
 from tests.support.messages import order_body, sqs_event
 
 QUEUE = Queue("queue", "dead-letters")
@@ -61,21 +59,17 @@ class FakeSqs:
         return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
 
-class Bench:
+class Bench(engine_bench.Bench):
     def __init__(self, *products, sqs=None):
-        self.clock = FakeClock()
-        self.store = MemoryStore(self.clock, *products)
+        super().__init__(*products, attempts=2)
         self.sqs = sqs or FakeSqs()
-        policy = RetryPolicy(2, 0.001, 0.001, random=lambda: 0.5)
-        self.engine = Committer(self.store, policy, self.clock)
         self.queues = Queues(self.sqs, QUEUE, FIFO)
         self.seconds_left = 30.0
 
     def process(self, event, may_be_early=frozenset()):
         batch = SqsBatch.read(event, self.queues, lambda: self.seconds_left)
         orders = batch.parse(parse)
-        deadline = Deadline.after(10, self.clock)
-        report = self.engine.apply(orders, deadline)
+        report = self.apply(*orders, seconds=10)
         batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED", may_be_early))
         return batch
 
@@ -175,12 +169,12 @@ def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
     event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
     batch = bench.process(event)
     assert ends(batch) == [Disposition.RETURNED, Disposition.RETURNED, Disposition.APPLIED]
-    assert bench.store.products["p"].stock_count == 4, "what stands behind it was not committed"
+    assert bench.stock("p") == 4, "what stands behind it was not committed"
 
 
 def test_a_message_that_may_yet_succeed_is_returned_with_a_short_delay():
     bench = Bench(product("p", 5))
-    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
+    bench.faults.extend([Fault(error=THROTTLED)] * 5)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), receive_count=3))
     assert returned(batch) == ["m-0"]
     url, seconds = bench.sqs.visibility["r-0"]
@@ -190,7 +184,7 @@ def test_a_message_that_may_yet_succeed_is_returned_with_a_short_delay():
 
 def test_a_leased_product_delays_its_messages_until_the_lease_ends():
     bench = Bench(product("p", 5))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), group="p"))
     assert returned(batch) == ["m-0"]
     url, seconds = bench.sqs.visibility["r-0"]
@@ -200,7 +194,7 @@ def test_a_leased_product_delays_its_messages_until_the_lease_ends():
 
 def test_a_failed_change_of_visibility_loses_nothing():
     bench = Bench(product("p", 5), sqs=FakeSqs(fail=True))
-    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 5)
+    bench.faults.extend([Fault(error=THROTTLED)] * 5)
     batch = bench.process(sqs_event(order_body("a", {"p": 1})))
     assert returned(batch) == ["m-0"]
 
@@ -283,7 +277,7 @@ def test_poison_that_stays_in_its_queue_has_an_age_too(monkeypatch):
 
 def test_messages_returned_together_get_the_same_delay():
     bench = Bench(product("p", 9))
-    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
+    bench.faults.extend([Fault(error=THROTTLED)] * 50)
     bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
     batch = bench.process(sqs_event(*bodies, receive_count=6))
     assert ends(batch) == [Disposition.RETURNED] * 30
@@ -292,7 +286,7 @@ def test_messages_returned_together_get_the_same_delay():
 
 def test_a_returned_group_comes_back_together_when_its_first_message_does():
     bench = Bench(product("p", 9))
-    bench.store.faults.extend([Fault(error=ThrottledError("ThrottlingException", "x"))] * 50)
+    bench.faults.extend([Fault(error=THROTTLED)] * 50)
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}), group="p")
     event["Records"][0]["attributes"]["ApproximateReceiveCount"] = "12"
     assert ends(bench.process(event)) == [Disposition.RETURNED] * 2
@@ -303,7 +297,7 @@ def test_a_returned_group_comes_back_together_when_its_first_message_does():
 
 def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
     bench = Bench(product("p", 5))
-    bench.store.lock("p", 1_000_000)
+    bench.lease("p", 1_000_000)
     bench.process(sqs_event(order_body("a", {"p": 1})))
     assert bench.sqs.visibility["r-0"] == ("queue", 900)
 
@@ -342,12 +336,12 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
 
 def test_a_returned_duplicate_in_another_group_stops_that_group():
     bench = Bench(product("p", 5), product("q", 5))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     event = sqs_event(order_body("a", {"p": 1}), group="g")
     behind = sqs_event("-", order_body("a", {"p": 1}), order_body("b", {"q": 1}), group="h")
     event["Records"] += behind["Records"][1:]
     assert ends(bench.process(event)) == [Disposition.RETURNED] * 3
-    assert bench.store.products["q"].stock_count == 5
+    assert bench.stock("q") == 5
 
 
 def test_an_unreadable_batch_is_never_acknowledged():
@@ -363,7 +357,7 @@ def test_an_unreadable_batch_is_never_acknowledged():
 
 def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
     bench = Bench(product("p", 5))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
     assert ends(batch) == [Disposition.RETURNED, Disposition.DEAD_LETTERED]
     assert len(bench.sqs.sent) == 1
@@ -381,7 +375,7 @@ def test_poison_behind_poison_that_cannot_be_sent_is_returned_only():
 def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group():
     bench = Bench(product("p", 5), product("q", 5))
     bench.process(sqs_event(order_body("b", {"q": 1})))
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"q": 2}), group="g")
     batch = bench.process(event)
     assert returned(batch) == ["m-0", "m-1"]
@@ -391,7 +385,7 @@ def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group(
 def test_a_message_gets_its_disposition_once():
     bench = Bench(product("p", 5))
     batch = SqsBatch.read(sqs_event(order_body("a", {"p": 1})), bench.queues, lambda: 30.0)
-    report = bench.engine.apply(batch.parse(parse), Deadline.after(10, bench.clock))
+    report = bench.apply(*batch.parse(parse), seconds=10)
     batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
     with pytest.raises(ValueError, match="m-0 has ended before"):
         batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
@@ -407,7 +401,7 @@ def test_a_delivery_that_is_over_cannot_be_delayed_and_that_is_no_error(code, is
             return {"Failed": [{"Id": entry["Id"], "Code": code} for entry in Entries]}
 
     bench = Bench(product("p", 5), sqs=Over())
-    bench.store.lock("p", 600)
+    bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1})))
     assert returned(batch) == ["m-0"]
     assert bool(batch.queue_errors) is is_an_error

@@ -1,4 +1,4 @@
-"""The store: every expression on moto and Dynoxide, which are stricter than the emulator, and each error's meaning."""
+"""The store: every expression on the simulated AWS and Dynoxide, and each error's meaning."""
 
 import zlib
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError, answered_by
-from tests.support.memory_store import product, stored
+from tests.support.bench import product, stored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

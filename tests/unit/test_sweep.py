@@ -14,7 +14,7 @@ from inventory_orders.products.catalogue import Products
 from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.rows import Table
 from local.invoke import create_table
-from simulated_aws import ServiceError, SimulatedAws, answered_by, virtual_time
+from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
 from tests.support import lanes
 from tests.support.tables_in_memory import Tables, client
 
@@ -72,7 +72,7 @@ class Shop(Tables):
 @pytest.fixture
 def shop():
     shop = Shop()
-    with virtual_time(shop.clock), answered_by(shop.answer):
+    with virtual_time(shop.clock), answered_directly_by(shop.answer):
         shop.open()
         yield shop
 

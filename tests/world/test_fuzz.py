@@ -1,7 +1,7 @@
 """Fuzzing: with any input a handler does not raise and loses nothing, and every error names the field.
 
 Inputs are generated from the handlers' JSON Schemas, and broken in many ways; so are changes of rows. Another validator
-(jsonschema) than the handlers' decides what is valid. DynamoDB is moto. A fake SQS rejects what SQS rejects. Time passes
+(jsonschema) than the handlers' decides what is valid. DynamoDB is simulated. A fake SQS rejects what SQS rejects. Time passes
 only in waits. Nothing is random: Hypothesis derives its choices from the tests.
 """
 
@@ -18,9 +18,6 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from moto import mock_aws
-from moto.backends import get_backend
-from moto.core import DEFAULT_ACCOUNT_ID
 
 from inventory_orders import clock
 from inventory_orders.announcing.bus import Bus
@@ -40,9 +37,10 @@ from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table
 from local.invoke import FakeContext, create_table, function_names, load_handler
 from operations.redrive import CAUSES
+from simulated_aws import SimulatedAws, answered_directly_by
 from tests.support.messages import sqs_event
-from tests.support.moto_aws import forget_what_handlers_made
 from tests.support.streams import FakeBridge, change, order_row, product_row
+from tests.support.tea_shop import forget_what_handlers_made
 
 fuzz = settings(
     derandomize=True,
@@ -132,7 +130,7 @@ class StrictSqs:
 class World:
     """Invokes handlers on the same tables, queues and bus."""
 
-    def __init__(self, time):
+    def __init__(self, time, aws):
         dynamodb = boto3.client("dynamodb")
         for table in Table:
             create_table(dynamodb, table, table.value)
@@ -140,9 +138,8 @@ class World:
         for product_id, stock in STOCK.items():
             products.create(NewProduct(product_id, stock))
         self._place_orders(Committer(Store(dynamodb, {table: table.value for table in Table})))
-        self._tables = get_backend("dynamodb")[DEFAULT_ACCOUNT_ID]["us-east-1"].tables
-        self._start = {name: copy.deepcopy(table.items) for name, table in self._tables.items()}
-        self._before = {name: self.rows(name) for name in self._tables}
+        self._tables = aws.dynamodb.tables
+        self._start = {name: dict(table.items) for name, table in self._tables.items()}
         self._handlers = {name: load_handler(name) for name in function_names()}
         self.sqs, self.bridge = StrictSqs(), FakeBridge(time)
 
@@ -163,7 +160,7 @@ class World:
     def invoke(self, name, event, *, sqs_fails=False):
         """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
         for table, items in self._start.items():
-            self._tables[table].items = copy.deepcopy(items)
+            self._tables[table].items = dict(items)
         self.sqs.dead_letters, self.sqs.copies, self.sqs.fails = [], [], sqs_fails
         self.sqs.parked, self.bridge.taken = [], []
         logs = logger.registered_handler.stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
@@ -177,16 +174,15 @@ class World:
         return answer
 
     def rows(self, table):
-        # Not with the client, which would take most of the time.
-        return [item.to_json()["Attributes"] for item in self._tables[table].all_items()]
+        return list(self._tables[table].items.values())
 
     def publisher(self):
         undeliverable = UndeliverableEvents(self.sqs, "undeliverable")
         return Publisher(Bus(self.bridge, "Bus"), undeliverable.park, SystemClock()), undeliverable
 
     def nothing_was_done(self):
-        after = {name: self.rows(name) for name in self._tables}
-        return after == self._before and not self.sqs.dead_letters
+        after = {name: table.items for name, table in self._tables.items()}
+        return after == self._start and not self.sqs.dead_letters
 
 
 def raise_again(_record):
@@ -199,8 +195,8 @@ def world():
     time = SimpleNamespace(seconds=NOW)
     time.time = time.monotonic = lambda: time.seconds
     time.sleep = lambda seconds: setattr(time, "seconds", time.seconds + seconds)
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+    aws = SimulatedAws(time.time)
+    with pytest.MonkeyPatch.context() as patch, answered_directly_by(aws.answer):
         for table in Table:
             variable = re.sub("(?<=[a-z])(?=[A-Z])", "_", table.value).upper()
             patch.setenv(f"{variable}_TABLE_NAME", table.value)
@@ -211,7 +207,7 @@ def world():
         patch.setattr(logger.registered_handler, "handleError", raise_again)
         forget_what_handlers_made()
         time.seconds = NOW - 3600
-        world = World(time)
+        world = World(time, aws)
         time.seconds = NOW
         queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
         expiries = Queue("expiries", "dead_letters_of_expiries")

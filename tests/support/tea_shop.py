@@ -1,0 +1,78 @@
+"""The tea shop on the simulated AWS, as its handlers meet it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+from inventory_orders.invocation import runtime, stream_batch
+from local.invoke import make_queues, make_tables
+from simulated_aws import Consumed, SimulatedAws, Table, answered_directly_by
+
+
+def forget_what_handlers_made() -> None:
+    """Let the next invocation in this process make its clients and its engine anew, as a new worker does."""
+    for made_once in (
+        runtime._store,
+        runtime._committer,
+        runtime._impatient_committer,
+        runtime._atomic_decrement,
+        runtime._sqs_client,
+        runtime.sent_holds,
+        stream_batch._clients,
+    ):
+        made_once.cache_clear()
+
+
+class TeaShop:
+    """Tables with the sample catalogue, empty queues, and a bus that takes every event.
+
+    Attributes:
+        aws: The tables and queues.
+        environment: The handlers' environment variables.
+    """
+
+    def __init__(self) -> None:
+        self.aws = SimulatedAws(time.time)
+        self.open()
+        with answered_directly_by(self.answer):
+            self.environment = make_queues()
+
+    def open(self) -> None:
+        """Put the tables back to how they are when the shop opens."""
+        self.aws.dynamodb.tables = {
+            name: replace(table, items=dict(table.items), consumed=Consumed())
+            for name, table in _opening().items()
+        }
+
+    def answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request."""
+        if service == "events":
+            entries = [{"EventId": "taken"} for _ in request.get("Entries", ())]
+            return {"FailedEntryCount": 0, "Entries": entries}
+        return self.aws.answer(service, operation, request)
+
+
+@cache
+def _opening() -> dict[str, Table]:
+    """The tables when the shop opens, as the service itself wrote them."""
+    aws = SimulatedAws(time.time)
+    with answered_directly_by(aws.answer):
+        make_tables()
+    return aws.dynamodb.tables
+
+
+@contextmanager
+def tea_shop() -> Iterator[TeaShop]:
+    """A shop that answers the clients of this process, with the environment of its handlers."""
+    shop = TeaShop()
+    with patch.dict(os.environ, shop.environment), answered_directly_by(shop.answer):
+        forget_what_handlers_made()
+        yield shop
+    forget_what_handlers_made()
