@@ -124,9 +124,10 @@ class Bench:
             RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5),
             self.clock,
             executor,
-            limits,
             patient=patient,
         )
+        if limits is not None:
+            self.engine.limits = limits
 
     def apply(self, *changes: Change, seconds: float = 20.0) -> CommitReport:
         """Let the engine apply changes."""

@@ -701,37 +701,12 @@ def test_the_atomic_decrement_needs_no_read_of_a_known_product(bench):
     assert (final.stock_count, final.version, final.status) == (75, 6, "ACTIVE")
 
 
-def claim(bench, seconds=2.0):
-    now = bench.clock.now()
-    return bench.store.claim("p", "rival", now, now.timestamp() + seconds, 0.1)
-
-
-def test_the_atomic_decrement_waits_for_a_claim_without_one_of_its_own(bench):
-    bench.create(stock=100)
-    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
-    claim(bench)
-    bench.clock.on_sleep = lambda: bench.store.release_claim("p", "rival")
-    done = decrement.apply("p", "d", 5, bench.soon())
-    assert (done.report, done.retries, done.stats.claims) == (None, 1, 0)
-    assert state(bench).stock_count == 95
-
-
-def test_the_atomic_decrement_stands_in_line_where_claims_do_not_end(bench):
-    bench.create(stock=100)
-    decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
-    claim(bench)
-    done = decrement.apply("p", "d", 5, bench.soon())
-    assert done.report.outcomes[0].status is ChangeStatus.APPLIED
-    assert done.report.stats.claims == 1
-
-
 def test_the_atomic_decrement_leaves_a_longer_lease_to_the_engine(bench):
     bench.create(stock=100)
     decrement = AtomicDecrement(Committer(bench.store, bench.policy, bench.clock))
     bench.acquire(30)
     done = decrement.apply("p", "d", 5, bench.soon(5))
     assert done.report.outcomes[0].cause == "LEASED"
-    assert done.retries == 1
 
 
 def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):

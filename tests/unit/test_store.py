@@ -17,7 +17,8 @@ from botocore.exceptions import (
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRecord
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.planner import plan
+from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
 from inventory_orders.errors import (
     CorruptItemError,
@@ -38,7 +39,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def write(store, changes, shelf, now=NOW):
-    for transaction in plan(changes, shelf).transactions:
+    for transaction in plan(changes, Supply(Ledger(shelf))).transactions:
         store.write(store.transaction_actions(transaction, now), str(uuid4()))
 
 

@@ -34,6 +34,7 @@ class Batch:
         pending: The changes that have no outcome yet. A read may answer them by their records, or return them.
         deadline: No request begins after it.
         age: Seconds for which the first of them has been waiting.
+        limits: What one transaction may hold.
 
     Attributes:
         pending: As given. The loop and the reads here settle its changes.
@@ -42,7 +43,7 @@ class Batch:
         stats: What it took. All that sends requests adds to it.
         rows: Products by id; None where there is none. Reads, and what comes back with other requests.
         unreadable: What is wrong, by id, with products that break the table's contract. The same.
-        limits: What one transaction may hold. The loop lowers them to find a change that DynamoDB will not accept.
+        limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. The loop.
         throttled: Products whose rows are throttled: set aside until all others are through. The loop.
         to_bring_home: Products of which a change needs in the row what lies in lanes. The loop.
@@ -55,6 +56,7 @@ class Batch:
         pending: PendingChanges,
         deadline: Deadline,
         age: float,
+        limits: Limits,
     ) -> None:
         self.pending = pending
         self.deadline = deadline
@@ -62,7 +64,7 @@ class Batch:
         self.stats = CommitStats()
         self.rows: dict[str, Product | None] = {}
         self.unreadable: dict[str, str] = {}
-        self.limits = Limits()
+        self.limits = limits
         self.losses = 0
         self.throttled: set[str] = set()
         self.to_bring_home: set[str] = set()

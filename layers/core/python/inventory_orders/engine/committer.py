@@ -26,7 +26,7 @@ from dataclasses import replace
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
-from inventory_orders.domain.planner import Chain, Plan, Transaction, plan
+from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -63,6 +63,7 @@ class Committer:
     Attributes:
         client: Sends the requests.
         lanes: What this process knows of lanes.
+        limits: What one transaction may hold.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Committer:
             policy = replace(policy, max_attempts=1)
         self.client = RetryingClient(store, policy, clock or SystemClock(), executor)
         self.lanes = Lanes(self.client, lanes)
+        self.limits = Limits()
         self._patient = patient
         self._cache = ProductCache(self.client.clock)
         self._replays = RecentReplays()
@@ -123,7 +125,7 @@ class Committer:
     def _apply(self, changes: Sequence[Change], deadline: Deadline, age: float) -> CommitReport:
         """Apply the changes of one turn: begin, then round after round until each has its outcome."""
         pending = PendingChanges(changes, self._replays)
-        batch = Batch(self.client, self._cache, pending, deadline, age)
+        batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
         self._replays.observe_batch()
         self._begin(batch)
         while pending:
