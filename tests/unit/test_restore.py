@@ -34,6 +34,8 @@ class Shop:
         self.tables.before = self.tag
         self.tags = []
         self.worker = tables.worker(lanes=2)
+        # It has met rivals on every row, so it sells from lanes.
+        self.worker.client.rivals.are_met_on = lambda product_id: True
         self.restore = Restore(tables.operated, "Stack", THEN)
         tables.create("tea", 1000)
         tables.create("pot", 5)
