@@ -836,6 +836,20 @@ def test_what_is_listed_again_gets_no_units_of_its_former_life(lanes):
     assert (lanes.row().stock_count, lanes.row().lent_to, lanes.in_lanes()) == (7, frozenset(), {})
 
 
+def test_a_delete_that_waited_for_the_depot_leaves_the_next_incarnation_alone(lanes):
+    lanes.list_and_lend()
+    row = lanes.row()
+
+    def relist(_):
+        assert lanes.products.delist("p", row.created_at, lanes.soon())
+        lanes.list_and_lend()
+
+    lanes.tables.once("UpdateItem", relist)
+    assert not lanes.products.delist("p", row.created_at, lanes.soon())
+    assert lanes.row().created_at != row.created_at
+    assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
+
+
 def test_a_stale_delete_of_a_lent_product_recalls_nothing(lanes):
     lanes.list_and_lend()
     assert not lanes.products.delist("p", "2026-01-01T00:00:00.000000+00:00", lanes.soon())
