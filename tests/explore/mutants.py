@@ -67,6 +67,7 @@ BODIES = "conflicting bodies under one orderId"
 FIFO = "FIFO groups, redelivered"
 DECREMENTS = "atomic against optimistic decrement"
 TOO_MUCH = "decrement of too much against receipt"
+REMEMBERED = "order by remembered stock against receipt"
 OTHERS = "rows of somebody else's"
 EVENTS = "catalogue event against a later one"
 
@@ -98,13 +99,15 @@ LANE_AND_ROW = "order from lane and row against recall"
 SWEEP = "sweep against visit"
 SWEEP_IN_USE = "sweep against a lane in use"
 FIFO_LANE = "FIFO group against lane"
+FIFO_VISIT = "FIFO group against visit"
 COUNT_DRAW = "count against draw"
 LEASED = "lease on a row that is lent"
 COUNT_LANE = "count against lane"
 RELISTED_FILL = "delist and relist against fill"
+DELISTED_TWICE = "delist against delist and relist, lent again"
 DISCONTINUED = "discontinue against lane"
 LOSS = "loss against lane"
-TWO_GROUPS = "two FIFO groups that recall"
+TWO_LOSSES = "two losses that bring home"
 CANCELLED_RECALL = "cancellation against recall"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
@@ -296,13 +299,6 @@ MUTANTS = (
         'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <> :now)"',
         *(SUCCESSOR, LEASE),
     ),
-    _mutant(
-        "commit under a claim that another has taken over",
-        *("store/dynamodb.py", 'return f"{AS_READ} AND {CLAIMED}", values'),
-        'return f"{AS_READ} AND (#lockedBy = :owner OR #lockedBy <> :owner)", values',
-        *(BATCHES, LAST_UNIT),
-        kind="again",
-    ),
     Mutant(
         "lease without fencing",
         (
@@ -361,7 +357,7 @@ MUTANTS = (
     ),
     _mutant(
         "delisted without closing its books",
-        *("products/catalogue.py", "-product.stock_count,"),
+        *("products/catalogue.py", "-at_home.stock_count,"),
         "0,",
         RELISTED,
     ),
@@ -437,9 +433,9 @@ MUTANTS = (
         "attribute that is gone left in the row",
         *(
             "store/dynamodb.py",
-            "gone = [*(name for name in before if name not in after), *removed]",
+            "gone = [name for name in before if name not in after]",
         ),
-        "gone = [*removed]",
+        "gone: list[str] = []",
         CONFIRM_CANCEL,
     ),
     Mutant(
@@ -506,7 +502,7 @@ MUTANTS = (
     ),
     _mutant(
         "refused on the word of a stale copy",
-        *("engine/row_rounds.py", "records_too=about_records_alone"),
+        *("engine/committer.py", "records_too=about_records_alone"),
         "records_too=False",
         *(ONE_BATCH, RETURNS),
         kind="stale",
@@ -600,7 +596,7 @@ MUTANTS = (
     ),
     _mutant(
         "draw that ignores the threshold",
-        *("engine/depot.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
+        *("lanes/depot.py", "surplus = row.stock_count - max(0, row.low_stock_threshold) - 1"),
         "surplus = row.stock_count - 1",
         DRAW,
     ),
@@ -630,7 +626,7 @@ MUTANTS = (
         "fill beyond the reach",
         (
             (
-                f"{_PACKAGE}/engine/depot.py",
+                f"{_PACKAGE}/lanes/depot.py",
                 "there.reach < self._lane\n",
                 "there.reach < 0\n",
             ),
@@ -676,9 +672,9 @@ MUTANTS = (
         "units brought home while a lane was left out",
         (
             (
-                f"{_PACKAGE}/engine/recall.py",
-                "comes_home = self._home and row.lent_to <= {DEPOT, *lanes}",
-                "comes_home = self._home",
+                f"{_PACKAGE}/lanes/recall.py",
+                "comes_home = self._home is not None and row.lent_to <= {DEPOT, *lanes}",
+                "comes_home = self._home is not None",
             ),
             (
                 f"{_PACKAGE}/domain/ledger.py",
@@ -686,12 +682,12 @@ MUTANTS = (
                 "        if False:\n",
             ),
         ),
-        (LOSS, FIFO_LANE),
+        (DISCONTINUED, COUNT_LANE),
     ),
     _mutant(
         "row as a source that leaves units at the depot",
         *(
-            "engine/depot.py",
+            "lanes/depot.py",
             "for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):",
         ),
         "for product_id in ():",
@@ -699,7 +695,7 @@ MUTANTS = (
     ),
     _mutant(
         "depot as a source that leaves units in the lane",
-        *("engine/depot.py", "                ledger.give_back(lane, product_id)\n"),
+        *("lanes/depot.py", "                ledger.give_back(lane, product_id)\n"),
         "                pass\n",
         LAST_IN_LANE,
     ),
@@ -717,22 +713,20 @@ MUTANTS = (
     ),
     _mutant(
         "row and pages of one read taken for one moment",
-        *(
-            "engine/row_rounds.py",
-            "        # Under a claim nobody draws in between: a lane that sells fast would else be filled again and again.\n",
-        ),
-        "        from inventory_orders.engine.reader import read\n"
-        "        from inventory_orders.domain.allotments import PageKey\n"
-        "        from dataclasses import replace\n"
-        "        pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
-        "        found = read(self._client, None, [*short, *pages], self._deadline, self._stats)\n"
-        "        for product_id in short:\n"
-        "            row = found.products[product_id]\n"
-        "            units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
-        "            if units < max(change.wanted.get(product_id, 0) for change in self._pending):\n"
-        "                self._known.note(product_id, replace(row, stock_count=units, lent_to=frozenset()))\n"
-        "                return\n",
-        TWO_GROUPS,
+        *("engine/committer.py", "            batch.to_bring_home |= short\n"),
+        "            from inventory_orders.domain.allotments import PageKey\n"
+        "            from inventory_orders.engine.reader import read\n"
+        "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
+        "            found = read(self.client, [*short, *pages], batch.deadline, batch.stats)\n"
+        "            for product_id in short:\n"
+        "                row = found.products[product_id]\n"
+        "                units = row.stock_count + sum(page.units(product_id) for page in found.pages.values())\n"
+        "                if units < max(-change.delta for change in pending):\n"
+        "                    at_home = replace(row, stock_count=units, lent_to=frozenset())\n"
+        "                    batch.observe(product_id, at_home)\n"
+        "                    return\n"
+        "            batch.to_bring_home |= short\n",
+        TWO_LOSSES,
         kind="torn",
     ),
     Mutant(
@@ -751,21 +745,36 @@ MUTANTS = (
         ),
         (COUNT_LANE,),
     ),
-    Mutant(
+    _mutant(
         "delisted without a recall",
+        *("products/catalogue.py", "            if product.lent_to:\n"),
+        "            if False:\n",
+        RELISTED_FILL,
+    ),
+    _mutant(
+        "another incarnation delisted",
+        *(
+            "products/catalogue.py",
+            "            if update.before.created_at != product.created_at:\n",
+        ),
+        "            if False:\n",
+        DELISTED_TWICE,
+    ),
+    Mutant(
+        "changed before all its units are home",
         (
             (
-                f"{_PACKAGE}/products/catalogue.py",
-                "            if product.lent_to:\n",
-                "            if False:\n",
+                f"{_PACKAGE}/lanes/recall.py",
+                "            if not update.after.lent_to:\n",
+                "            if True:\n",
             ),
             (
                 f"{_PACKAGE}/store/dynamodb.py",
-                "        if product.lent_to:\n",
-                "        if False:\n",
+                "if after.lent_to and not after.may_be_lent:",
+                "if False:",
             ),
         ),
-        (RELISTED_FILL,),
+        (DISCONTINUED,),
     ),
     Mutant(
         "discontinued without a recall",
@@ -782,23 +791,32 @@ MUTANTS = (
         LOSS,
     ),
     _mutant(
-        "FIFO group served from a lane",
+        "FIFO group torn by a visit",
+        *(
+            "domain/planner.py",
+            "(first if it_does or (group is not None and group in groups) else rest)",
+        ),
+        "(first if it_does else rest)",
+        FIFO_VISIT,
+    ),
+    _mutant(
+        "decided by remembered stock",
         *(
             "engine/committer.py",
-            "change.group is None and (change.wanted or not change.product_ids)",
+            "if batch.rests_on_cache and (planned.short or _rejects(planned)):",
         ),
-        "(change.wanted or not change.product_ids)",
-        FIFO_LANE,
+        "if False:",
+        REMEMBERED,
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",
-        *("engine/consequences.py", "if self._lanes is not None and failed.pages:"),
+        *("engine/committer.py", "if failed.pages:"),
         "if False:",
         TAKEN_OVER,
     ),
     _mutant(
         "lane remembered past its own lease",
-        *("engine/lanes.py", "        if not kept or self._lease is None:\n"),
+        *("lanes/lane.py", "        if not kept or self._lease is None:\n"),
         "        if self._lease is None:\n",
         RESTORED,
     ),

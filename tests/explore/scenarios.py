@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.lanes.sweep import IDLE_SECONDS
-
-from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from tests.explore.world import (
     GRACE_SECONDS,
     INVOCATION_SECONDS,
@@ -172,13 +171,13 @@ def _lease_and_successor(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("o", p=1))
 
 
-def _relists(client: Client) -> None:
+def _relists(client: Client, stock: int = 1) -> None:
     command = {"action": "delist", "productId": "p", "createdAt": OPENED}
     gone = client("manage_products", command).get("result")
     if gone not in {"APPLIED", "STALE"}:
         return
     crashes = client.world.crashes
-    made = client("manage_products", {"action": "create", "productId": "p", "openingStock": 1})
+    made = client("manage_products", {"action": "create", "productId": "p", "openingStock": stock})
     require(
         made.get("result") in {"APPLIED", "RETRY_LATER", None} or client.world.crashes > crashes,
         f"no other process lists the product, but its creation was answered {made}",
@@ -331,6 +330,17 @@ def _decrement_and_receipt(world: World, rivals: int) -> None:
     world.deliver("B", "adjust_stock", receipt("r", "p", 2))
     if rivals > 2:
         world.deliver("C", "place_orders", order("o", p=1))
+
+
+def _remembered_stock(world: World, rivals: int) -> None:
+    world.product("p", 3)
+    # A reads what it has written, and so believes that nobody else writes it.
+    for name in ("warm1", "warm2"):
+        world.warm_up("A", order(name, p=1))
+    world.deliver("A", "place_orders", order("a", p=2))
+    world.deliver("B", "adjust_stock", receipt("r", "p", 1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
 
 
 def _rows_of_others(world: World, rivals: int) -> None:
@@ -643,15 +653,15 @@ def _by_hand_and_from_the_queue(world: World, rivals: int) -> None:
 
 
 def _lent(world: World, name: str, **units: int) -> None:
-    """Let an environment sell some, so that stock is lent and its lane is filled: two batches, as one is too seldom."""
-    for number in range(2):
-        world.warm_up(name, order(f"warm{name}{number}", **units))
+    """Let an environment that has met rivals sell some, so that stock is lent and its lane is filled."""
+    world.meet_rivals(name, *units)
+    world.warm_up(name, order(f"warm{name}", **units))
 
 
 def _draw_and_row(world: World, rivals: int) -> None:
-    world.product("p", 8, lowStockThreshold=2)
-    # A knows that p is wanted, and so draws; for B it is seldom sold, and its row is good enough.
-    world.warm_up("A", order("warm", p=1))
+    world.product("p", 7, lowStockThreshold=2)
+    # A has met rivals, and so draws. B has not, so it sells from the row.
+    world.meet_rivals("A", "p")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
     if rivals > 2:
@@ -659,9 +669,9 @@ def _draw_and_row(world: World, rivals: int) -> None:
 
 
 def _last_unit_to_draw(world: World, rivals: int) -> None:
-    world.product("p", 3)
+    world.product("p", 2)
     # One unit stays in the row. A draws the other one, and sells it at the depot in the same transaction.
-    world.warm_up("A", order("warm", p=1))
+    world.meet_rivals("A", "p")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=1))
     if rivals > 2:
@@ -669,11 +679,11 @@ def _last_unit_to_draw(world: World, rivals: int) -> None:
 
 
 def _two_visits(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 6)
     # It belongs to the same page.
-    world.product("r", 8)
+    world.product("r", 6)
     for name in "AB":
-        world.warm_up(name, order(f"warm{name}", p=1, r=1))
+        world.meet_rivals(name, "p", "r")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", r=2))
     if rivals > 2:
@@ -681,7 +691,7 @@ def _two_visits(world: World, rivals: int) -> None:
 
 
 def _sale_and_recall(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
     # It takes all that A's lane does not sell before.
@@ -691,7 +701,7 @@ def _sale_and_recall(world: World, rivals: int) -> None:
 
 
 def _two_recalls(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "idle", p=1)
     world.deliver("A", "place_orders", order("a", p=4))
     world.deliver("B", "place_orders", order("b", p=5))
@@ -700,11 +710,11 @@ def _two_recalls(world: World, rivals: int) -> None:
 
 
 def _recall_and_fill(world: World, rivals: int) -> None:
-    world.product("p", 20)
+    world.product("p", 19)
     _lent(world, "idle", p=1)
     # A has a lane without p, and is about to fill it. B takes more than the depot has, and leaves some there.
-    world.warm_up("A", order("warmA", p=1))
-    world.warm_up("A", order("warmB", p=world.units_in_lane(2, "p")))
+    _lent(world, "A", p=1)
+    world.warm_up("A", order("emptied", p=world.units_in_lane(2, "p")))
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("b", p=world.units_in_lane(0, "p") + 1))
     if rivals > 2:
@@ -712,7 +722,7 @@ def _recall_and_fill(world: World, rivals: int) -> None:
 
 
 def _draw_and_recall_of_nothing(world: World, rivals: int) -> None:
-    world.product("p", 4)
+    world.product("p", 3)
     _lent(world, "A", p=1)
     # All that was lent is sold, and the row has got more.
     world.warm_up("A", order("warm", p=1))
@@ -724,7 +734,7 @@ def _draw_and_recall_of_nothing(world: World, rivals: int) -> None:
 
 
 def _last_units_in_a_lane(world: World, rivals: int) -> None:
-    world.product("p", 6)
+    world.product("p", 5)
     _lent(world, "A", p=1)
     # 4 are left: 1 in A's lane, 2 at the depot, 1 in the row. Whatever comes first, another order takes the rest.
     world.deliver("A", "place_orders", order("a", p=3))
@@ -747,7 +757,7 @@ def _at_once(world: World) -> None:
 
 
 def _lane_taken_over(world: World, rivals: int) -> None:
-    world.product("p", 10)
+    world.product("p", 9)
     _lent(world, "A", p=1)
     # A does not know that its lease is over, as if its clock were wrong. So B gets the lane, with what is in it.
     world.end_lease(1)
@@ -758,14 +768,15 @@ def _lane_taken_over(world: World, rivals: int) -> None:
 
 
 def _page_filled_again(world: World, rivals: int) -> None:
-    world.product("p", 16)
-    world.product("q", 9)
+    world.product("p", 15)
+    world.product("q", 8)
     _lent(world, "A", p=1)
     world.warm_up("A", order("warmA2", p=4))
     remembered = world.units_in_lane(1, "p")
     world.end_lease(1)
     # Meanwhile another has taken the lane, emptied the page, and filled it with as much as A remembers.
     _lent(world, "B", q=1)
+    world.meet_rivals("B", "p")
     world.warm_up("B", order("warmB2", p=world.units_in_lane(1, "p")))
     require(not world.units_in_lane(1, "p"), "B has not emptied the page")
     world.warm_up("B", order("warmB3", p=1))
@@ -778,7 +789,7 @@ def _page_filled_again(world: World, rivals: int) -> None:
 
 
 def _page_made_again(world: World, rivals: int) -> None:
-    world.product("p", 14)
+    world.product("p", 13)
     _lent(world, "A", p=1)
     # The lane's page was gone, and made again with less in it. By chance it is at the version that A remembers.
     (page,) = (page for page in world.handlers.pages(world) if page.key.lane == 1)
@@ -790,7 +801,7 @@ def _page_made_again(world: World, rivals: int) -> None:
 
 
 def _page_restored(world: World, rivals: int) -> None:
-    world.product("p", 14)
+    world.product("p", 13)
     _lent(world, "A", p=1)
     # While A sleeps its lease ends, and the tables are restored: by chance another page is at the version that it remembers.
     world.clock.seconds += LANE_SECONDS + 1.0
@@ -803,7 +814,7 @@ def _page_restored(world: World, rivals: int) -> None:
 
 
 def _swept(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     # A wakes up just when nobody has used its lane and the depot for long enough.
     world.clock.seconds += IDLE_SECONDS + 1.0
@@ -813,21 +824,27 @@ def _swept(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=2))
 
 
-def _two_groups(world: World, rivals: int) -> None:
-    world.product("p", 8)
+def _two_losses(world: World, rivals: int) -> None:
+    world.product("p", 7)
     _lent(world, "idle", p=1)
     # Both bring home what is in lanes. Without the units of the idle lane there is too little for A, with them there is
     # enough for both.
     row = (world.row("Products", "p") or {})["stockCount"]
-    wanted = row + world.units_in_lane(0, "p") + 1
-    world.deliver("A", "place_orders", order("a", p=wanted), group="a")
-    world.deliver("B", "place_orders", order("b", p=row), group="b")
+    for name, units in (("A", row + world.units_in_lane(0, "p") + 1), ("B", row)):
+        loss = receipt(f"loss-{name}", "p", -units)
+        world.client(name, f"takes {units} away", _asks("adjust_stock", loss))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=2))
 
 
+def _is_enough(world: World) -> None:
+    answers = [answer.get("result") for _, _, answer in world.answers]
+    is_short = "C" in world.processes
+    require("REFUSED" not in answers or is_short, f"there is enough, and they were told {answers}")
+
+
 def _swept_in_use(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     world.end_lease(1)
     world.deliver("A", "place_orders", order("a1", p=1), order("a2", p=1))
@@ -837,8 +854,8 @@ def _swept_in_use(world: World, rivals: int) -> None:
 
 
 def _count_and_draw(world: World, rivals: int) -> None:
-    world.product("p", 8)
-    world.warm_up("A", order("warm", p=1))
+    world.product("p", 7)
+    world.meet_rivals("A", "p")
     world.deliver("A", "place_orders", order("a", p=1))
     world.client("B", "counts and finds one more", _counts("count", 1, seconds=3))
     if rivals > 2:
@@ -846,7 +863,7 @@ def _count_and_draw(world: World, rivals: int) -> None:
 
 
 def _count_and_lane(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
     world.client("B", "counts and misses one", _counts("count", -1, seconds=3))
@@ -855,7 +872,7 @@ def _count_and_lane(world: World, rivals: int) -> None:
 
 
 def _leased_row(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     # Whoever counts has just begun, and never goes on. The depot has less than A wants, and no more is to be had.
     row = world.row("Products", "p") or {}
@@ -868,17 +885,40 @@ def _leased_row(world: World, rivals: int) -> None:
 
 
 def _relisted_and_filled(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     # More than the lane holds, so that the depot fills it.
     world.deliver("A", "place_orders", order("a", p=world.units_in_lane(1, "p") + 1))
     world.client("B", "delists and lists again", _relists)
     if rivals > 2:
-        world.deliver("C", "change_orders", command("cancel", "warmA1"))
+        world.deliver("C", "change_orders", command("cancel", "warmA"))
+
+
+def _delisted_twice(world: World, rivals: int) -> None:
+    world.product("p", 7)
+    _lent(world, "idle", p=1)
+    delist = {"action": "delist", "productId": "p", "createdAt": OPENED}
+    world.client("A", "delists", _asks("manage_products", delist))
+
+    def lists_again_and_sells(client: Client) -> None:
+        _relists(client, 7)
+        client("place_orders", order("b", p=1))
+
+    # What B lists is lent again at once.
+    world.meet_rivals("B", "p")
+    world.client("B", "delists, lists again and sells", lists_again_and_sells)
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=1))
+
+
+def _is_listed(world: World) -> None:
+    made = [a.get("result") for _, asked, a in world.answers if asked.get("action") == "create"]
+    row = world.row("Products", "p")
+    require("APPLIED" not in made or row is not None, "what was listed again is gone")
 
 
 def _discontinued_in_a_lane(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
     asked = {"action": "discontinue", "productId": "p"}
@@ -888,7 +928,7 @@ def _discontinued_in_a_lane(world: World, rivals: int) -> None:
 
 
 def _loss_and_lane(world: World, rivals: int) -> None:
-    world.product("p", 8, lowStockThreshold=1)
+    world.product("p", 7, lowStockThreshold=1)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "adjust_stock", receipt("loss", "p", -2))
@@ -902,7 +942,7 @@ def _decrements_once(name: str) -> Callable[[Client], None]:
 
 
 def _fifo_and_lane(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "place_orders", order("g1", p=2), order("g2", p=1), group="p")
@@ -910,11 +950,24 @@ def _fifo_and_lane(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("c", p=2))
 
 
+def _fifo_and_visit(world: World, rivals: int) -> None:
+    world.product("p", 7)
+    world.product("q", 3)
+    _lent(world, "A", p=1)
+    world.meet_rivals("A", "q")
+    world.meet_rivals("B", "q")
+    # The first one is in A's lane. The second one is scarce, and so sold at the depot, where A may have to wait for B.
+    world.deliver("A", "place_orders", order("g1", p=1), order("g2", q=1), group="g")
+    world.deliver("B", "place_orders", order("b", q=1))
+    if rivals > 2:
+        world.deliver("C", "place_orders", order("c", p=2, q=1))
+
+
 def _cancellation_and_recall(world: World, rivals: int) -> None:
-    world.product("p", 6)
+    world.product("p", 5)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=5))
-    world.deliver("B", "change_orders", command("cancel", "warmA1"))
+    world.deliver("B", "change_orders", command("cancel", "warmA"))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=1))
 
@@ -926,12 +979,13 @@ def _end_hold(world: World, order_id: str) -> None:
 
 def _expiry_and_recall(world: World, rivals: int) -> None:
     world.product("p", 6)
-    for number in range(2):
-        world.warm_up("A", order(f"warm{number}", p=1) | {"holdSeconds": 60})
-        _end_hold(world, f"warm{number}")
+    for order_id in ("by-row", "from-lane"):
+        world.warm_up("A", order(order_id, p=1) | {"holdSeconds": 60})
+        _end_hold(world, order_id)
+        world.meet_rivals("A", "p")
     # All that is left, so that units are recalled.
     world.deliver("A", "place_orders", order("a", p=4))
-    _expire(world, "B", "warm0", "warm1")
+    _expire(world, "B", "by-row", "from-lane")
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=1))
 
@@ -939,6 +993,7 @@ def _expiry_and_recall(world: World, rivals: int) -> None:
 def _cancel_and_draw(world: World, rivals: int) -> None:
     world.product("p", 8, lowStockThreshold=2)
     world.warm_up("A", order("warm", p=1))
+    world.meet_rivals("A", "p")
     world.warm_up("B", command("confirm", "warm"), function="change_orders")
     world.deliver("A", "place_orders", order("a", p=1))
     world.deliver("B", "change_orders", command("cancel", "warm"))
@@ -947,18 +1002,18 @@ def _cancel_and_draw(world: World, rivals: int) -> None:
 
 
 def _return_and_recall(world: World, rivals: int) -> None:
-    world.product("p", 6)
+    world.product("p", 5)
     _lent(world, "A", p=1)
     for action in ("confirm", "fulfil"):
-        world.warm_up("B", command(action, "warmA1"), function="change_orders")
+        world.warm_up("B", command(action, "warmA"), function="change_orders")
     world.deliver("A", "place_orders", order("a", p=4))
-    world.deliver("B", "change_orders", comes_back("rt-1", 1) | {"orderId": "warmA1"})
+    world.deliver("B", "change_orders", comes_back("rt-1", 1) | {"orderId": "warmA"})
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=1))
 
 
 def _lane_and_row(world: World, rivals: int) -> None:
-    world.product("p", 8)
+    world.product("p", 7)
     world.product("q", 1)
     _lent(world, "A", p=1)
     # p comes from A's lane and q from its row, in one transaction.
@@ -997,6 +1052,7 @@ SCENARIOS = {
         Scenario("delist and relist against order", _relisted),
         Scenario("delist and relist against cancellation", _relisted_and_cancelled),
         Scenario("catalogue event against a later one", _events, check=_newest_stands),
+        Scenario("order by remembered stock against receipt", _remembered_stock),
         Scenario("rows of somebody else's", _rows_of_others, check=_others_are_left_alone),
         Scenario("conflicting bodies under one orderId", _conflicting_bodies, check=_one_body),
         Scenario("FIFO groups, redelivered", _fifo),
@@ -1091,8 +1147,15 @@ SCENARIOS = {
         _with_lanes("order from lane and row against recall", _lane_and_row),
         _with_lanes("sweep against visit", _swept),
         _with_lanes("sweep against a lane in use", _swept_in_use),
-        _with_lanes("two FIFO groups that recall", _two_groups, switches=2, faults=("torn",)),
+        _with_lanes(
+            "two losses that bring home",
+            _two_losses,
+            switches=2,
+            check=_is_enough,
+            faults=("torn",),
+        ),
         _with_lanes("FIFO group against lane", _fifo_and_lane, switches=3),
+        _with_lanes("FIFO group against visit", _fifo_and_visit, switches=3),
         _with_lanes(
             "count against draw",
             _count_and_draw,
@@ -1109,6 +1172,12 @@ SCENARIOS = {
         ),
         _with_lanes("lease on a row that is lent", _leased_row, faults=(*_TORN, "clocks")),
         _with_lanes("delist and relist against fill", _relisted_and_filled),
+        _with_lanes(
+            "delist against delist and relist, lent again",
+            _delisted_twice,
+            switches=2,
+            check=_is_listed,
+        ),
         _with_lanes("discontinue against lane", _discontinued_in_a_lane, switches=3),
         _with_lanes("loss against lane", _loss_and_lane, switches=3),
         _with_lanes("cancellation against recall", _cancellation_and_recall, switches=3),

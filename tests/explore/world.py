@@ -477,6 +477,12 @@ class World:
         if any(queue.messages for queue in self.model.sqs.queues.values()):
             raise ViolationError(f"the messages that warm {name} up were not answered")
 
+    def meet_rivals(self, name: str, *product_ids: str) -> None:
+        """Let an environment have lost writes of products' rows just now: for a while it sells them from lanes."""
+        process = Process(f"{name}-", "", lambda _: self.handlers.meet_rivals(product_ids))
+        self._add(process, name)
+        del self.processes[process.name]
+
     def client(self, name: str, what: str, script: Callable[[Client], None]) -> None:
         """Start a client, which invokes functions directly."""
         self._add(Process(name, what, lambda process: script(Client(self, process))))
@@ -506,11 +512,12 @@ class World:
         environment: str = "",
     ) -> None:
         process = Process(name, f"{function} takes {len(batch[2])}", self._consume, batch=batch)
-        self._add(process, environment or name)
+        self._add(process, environment)
 
     def _add(self, process: Process, environment: str = "") -> None:
+        environment = environment or process.name
         self.processes[process.name] = process
-        process.clock = self.clocks.get(environment or process.name, 0.0)
+        process.clock = self.clocks.get(environment, 0.0)
         process.green = greenlet(process.body)
         if environment not in self.warm:
             self.environments += 1
@@ -1203,7 +1210,7 @@ class Handlers:
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
         self.check_event = invariants.check_event
         self.end_of, self.pages = invariants.end_of, invariants.pages
-        self._telemetry = telemetry
+        self._telemetry, self._runtime = telemetry, runtime
         self._world: World | None = None
         self._caches: dict[Any, Any] = {}
         runtime.executor = lambda: None
@@ -1224,24 +1231,31 @@ class Handlers:
         self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
     def _with_environment(self, name: str, module: ModuleType) -> ModuleType:
-        """Make a handler that finds the queues of its function in the environment."""
+        """Make a handler that finds the settings of its function in the environment."""
         handler = module.lambda_handler
-        variables = {}
-        for prefix, queue in QUEUES.get(name, {}).items():
-            variables[f"{prefix}QUEUE_URL"] = _url(queue)
-            variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(
-                f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
-            )
 
         def invoked(event: Any, context: Any) -> Any:
-            for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
-                os.environ.pop(variable, None)
-            os.environ.update(variables)
-            lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
-            os.environ["LANES"] = str(lanes)
+            self._set_variables(name)
             return handler(event, context)
 
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
+
+    def _set_variables(self, name: str) -> None:
+        """Set the environment variables in which functions differ."""
+        for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
+            os.environ.pop(variable, None)
+        for prefix, queue in QUEUES.get(name, {}).items():
+            os.environ[f"{prefix}QUEUE_URL"] = _url(queue)
+            dead = f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
+            os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(dead)
+        lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
+        os.environ["LANES"] = str(lanes)
+
+    def meet_rivals(self, product_ids: Iterable[str]) -> None:
+        """Note rivals on products in the engine of the environment that is running."""
+        self._set_variables("place_orders")
+        for product_id in product_ids:
+            self._runtime.committer().client.rivals.observe(product_id)
 
     def _remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Cache like functools.cache, but once per execution environment."""
