@@ -78,11 +78,6 @@ class Batch:
         """The Unix second."""
         return self._client.clock.now().timestamp()
 
-    @property
-    def blocked(self) -> set[str]:
-        """Products whose rows cannot be written now."""
-        return self.leased | self.unreadable.keys() | self.throttled
-
     # ------------------------------------------------------------------ the cache
 
     @property

@@ -203,22 +203,24 @@ class Committer:
         elif batch.throttled:
             batch.throttled.clear()
             self._back_off(batch)
-        elif leased := batch.leased:
+        elif leased := batch.leased.intersection(pending.product_ids):
             self._wait_for_lease(batch, leased)
         else:
             self._back_off(batch)
 
     def _wait_for_lease(self, batch: Batch, leased: set[str]) -> None:
-        shortest = min(
-            (left for change in batch.pending if (left := batch.lease_left(change)) > 0),
-            default=0.0,
-        )
-        delay = min(shortest, LEASE_POLL_SECONDS)
-        if self.client.pause(delay, batch.deadline):
+        """Wait until a lease is over. Looks at the rows alone: another visit of the depot would find no more."""
+        while leased <= batch.leased:
+            waits = [left for change in batch.pending if (left := batch.lease_left(change)) > 0]
+            if not waits or max(waits) > batch.deadline.remaining():
+                # What waits for a lease that was renewed is returned by the next plan.
+                return
+            delay = min(*waits, LEASE_POLL_SECONDS)
+            if not self.client.pause(delay, batch.deadline):
+                batch.pending.give_up_all("LEASED", "no time left to wait for a lease")
+                return
             batch.stats.lease_wait += delay
             batch.read(sorted(leased))
-        else:
-            batch.pending.give_up_all("LEASED", "no time left to wait for a lease")
 
     def _back_off(self, batch: Batch) -> None:
         """Wait after a round that came to nothing, the longer the more did. What was tried too often is returned."""
