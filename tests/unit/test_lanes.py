@@ -856,6 +856,16 @@ def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(s
         assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
 
 
+def test_who_waits_for_a_lease_looks_at_the_row_alone(shop):
+    shop.create("p", 100)
+    worker = shop.worker()
+    until = int(shop.tables.clock.seconds) + 3
+    lock = {"lockedBy": "counter", "lockTime": until, "lockVersion": shop.row("p").version}
+    shop.set("Products", "p", **encode(lock))
+    assert shop.statuses(worker, shop.order("p")) == [APPLIED]
+    assert shop.tables.calls.count(UPDATE) == 2, "visits: one before the wait and one after it"
+
+
 # ---------------------------------------------------------------------- much at once
 
 
