@@ -98,7 +98,6 @@ RESTORED = "page restored while its owner slept"
 LANE_AND_ROW = "order from lane and row against recall"
 SWEEP = "sweep against visit"
 SWEEP_IN_USE = "sweep against a lane in use"
-FIFO_LANE = "FIFO group against lane"
 FIFO_VISIT = "FIFO group against visit"
 COUNT_DRAW = "count against draw"
 LEASED = "lease on a row that is lent"
@@ -269,6 +268,11 @@ MUTANTS = (
             for file, old, new in (
                 ("retrying_client.py", "if seconds >= deadline.remaining():", "if False:"),
                 ("retrying_client.py", "return deadline.remaining() > 0", "return True"),
+                (
+                    "committer.py",
+                    "return is_in_time and batch.deadline.remaining() > 0",
+                    "return is_in_time",
+                ),
                 ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
                 (
                     *("reader.py", "answer = client.store.read(missing, records_too=records_too)"),
@@ -703,7 +707,7 @@ MUTANTS = (
         "rejected while lanes may hold more",
         *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
         "return self.page is not None",
-        FIFO_LANE,
+        TWO_LOSSES,
     ),
     _mutant(
         "rejected for want of units in a page",
@@ -737,11 +741,7 @@ MUTANTS = (
                 "        if product.lent_to:\n            lease._bring_home(deadline)\n",
                 "",
             ),
-            (
-                f"{_PACKAGE}/products/lease.py",
-                ' "\n                "AND attribute_not_exists(#lentTo)",',
-                '",',
-            ),
+            (f"{_PACKAGE}/products/lease.py", '"AND attribute_not_exists(#lentTo)",', '"",'),
         ),
         (COUNT_LANE,),
     ),

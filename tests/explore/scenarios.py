@@ -941,15 +941,6 @@ def _decrements_once(name: str) -> Callable[[Client], None]:
     return _books(command | {"mode": "atomic"})
 
 
-def _fifo_and_lane(world: World, rivals: int) -> None:
-    world.product("p", 7)
-    _lent(world, "A", p=1)
-    world.deliver("A", "place_orders", order("a", p=1))
-    world.deliver("B", "place_orders", order("g1", p=2), order("g2", p=1), group="p")
-    if rivals > 2:
-        world.deliver("C", "place_orders", order("c", p=2))
-
-
 def _fifo_and_visit(world: World, rivals: int) -> None:
     world.product("p", 7)
     world.product("q", 3)
@@ -1154,7 +1145,6 @@ SCENARIOS = {
             check=_is_enough,
             faults=("torn",),
         ),
-        _with_lanes("FIFO group against lane", _fifo_and_lane, switches=3),
         _with_lanes("FIFO group against visit", _fifo_and_visit, switches=3),
         _with_lanes(
             "count against draw",
