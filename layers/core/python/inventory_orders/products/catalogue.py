@@ -230,12 +230,15 @@ class Products:
             The update; None if it came home without it, or a longer lease of another came in between.
 
         Raises:
+            ProductNotFoundError: That incarnation is gone, and another one is in its place.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
             StoreError: DynamoDB failed, or no time was left.
         """
         sent: list[Update] = []
 
         def and_note(update: Update) -> list[Action]:
+            if update.before.created_at != product.created_at:
+                raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
             sent.append(update)
             return change(update)
 
@@ -253,8 +256,6 @@ class Products:
 
         def replacing(update: Update) -> list[Action]:
             nonlocal after
-            if update.before.created_at != product.created_at:
-                raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
             now, home = self.clock.now(), replace(update.after, version=update.before.version)
             after = _next(home, change(home), timestamp(now)) or update.after
             return [self.store.product_replace_action(update.before, after, now)]
@@ -557,9 +558,12 @@ class Products:
             if left > 0:
                 raise LeaseHeldError(product_id, left)
             if product.lent_to:
-                done = self._change_at_home(
-                    product, lambda update: self._closing(update.before, update.after), deadline
-                )
+                try:
+                    done = self._change_at_home(
+                        product, lambda update: self._closing(update.before, update.after), deadline
+                    )
+                except ProductNotFoundError:
+                    break
                 if done is not None:
                     self._settle(retries)
                     return True
