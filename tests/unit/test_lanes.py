@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
-from inventory_orders.lanes.lane import LANE_SECONDS
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, MOST_PRODUCTS, PAGES, Holding, Page, PageKey
@@ -21,6 +20,7 @@ from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.stats import CommitStats
+from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
 from simulated_aws import ServiceError
 from tests.support.tables_in_memory import tables_in_memory
@@ -236,7 +236,9 @@ def leaves_out(shop, is_it):
 # ---------------------------------------------------------------------- what it costs
 
 
-def test_a_product_is_sold_from_its_row_until_rivals_are_met_there_then_at_the_depot_then_in_the_lane(shop):
+def test_a_product_is_sold_from_its_row_until_rivals_are_met_there_then_at_the_depot_then_in_the_lane(
+    shop,
+):
     shop.create("p")
     worker, rival = shop.tables.worker(lanes=2), shop.tables.worker()
     orders, costs = [], []
@@ -265,7 +267,9 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_there_then_at_the_d
     assert shop.row("p").lent_to == {0, 1, 2}
 
 
-def test_after_ten_quiet_seconds_a_product_is_sold_from_its_row_again_but_for_what_the_lane_has(shop):
+def test_after_ten_quiet_seconds_a_product_is_sold_from_its_row_again_but_for_what_the_lane_has(
+    shop,
+):
     shop.create("p", 100_000)
     owner, other = (shop.tables.worker(lanes=1) for _ in range(2))
     for worker in (owner, other):
@@ -293,7 +297,9 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     assert shop.tables.calls == [READ, WRITE]
     assert shop.statuses(worker, shop.order(*names)) == [APPLIED]
     assert shop.tables.calls == VISIT
-    assert {shop.source(f"o{shop.orders}", line) for line in range(11)} == {worker.lanes.keys[0].lane}
+    assert {shop.source(f"o{shop.orders}", line) for line in range(11)} == {
+        worker.lanes.keys[0].lane
+    }
 
 
 def test_a_batch_from_the_lane_is_one_transaction(shop):

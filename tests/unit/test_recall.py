@@ -12,7 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import Action, OrderCommand
