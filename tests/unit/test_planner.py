@@ -162,13 +162,25 @@ def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
 
 @given(changes, shelves, limits)
 def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
-    planned = from_rows(batch, shelf, limits=limit)
+    check_order(batch, from_rows(batch, shelf, limits=limit))
+
+
+def check_order(batch, planned):
+    """Nothing is written before an earlier change that it depends on."""
     position, decided = {}, {}
     for number, transaction in enumerate(planned.transactions):
         for d in transaction.decisions:
             position[d.change.record_key] = number
             decided[d.change.record_key] = d
+    held_groups = set()
+    for change in batch:
+        if change.record_key not in decided:
+            held_groups.add(change.group)
+        else:
+            assert change.group is None or change.group not in held_groups
     for earlier, later in itertools.combinations(batch, 2):
+        if earlier.record_key not in decided or later.record_key not in decided:
+            continue
         first, second = decided[earlier.record_key], decided[later.record_key]
         common = shared(earlier, later)
         rejected = first.rejection is not None or second.rejection is not None
@@ -328,6 +340,14 @@ def places(spec, *, moved):
 
 
 few_places = places(PRODUCT_IDS, moved=st.booleans())
+plenty = st.fixed_dictionaries(
+    {
+        product_id: st.tuples(
+            st.sampled_from(["row", "lane", "depot"]), st.just(400), st.booleans()
+        )
+        for product_id in PRODUCT_IDS
+    }
+)
 orders = st.lists(lines, max_size=30).map(
     lambda specs: [Order(f"o{number}", "u", spec) for number, spec in enumerate(specs)]
 )
@@ -394,8 +414,9 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
     stock = Stock(spec)
     planned = plan(batch, stock.supply(release=release, alone=alone), (), limit)
     transactions = list(planned.transactions)
-    assert all(len(step) == 1 for chain in planned.chains for step in chain)
-    assert len(planned.chains) <= 1
+    if release is not None or stock.moved or stock.sources:
+        assert all(len(step) == 1 for chain in planned.chains for step in chain)
+        assert len(planned.chains) <= 1
     if stock.moved:
         first = transactions[0]
         written = {u.after.product_id for u in first.updates} | {u.after.key for u in first.pages}
@@ -414,6 +435,31 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
         assert not alone
         assert not transaction.updates
         assert all(update.after.key.lane == OWN for update in transaction.pages)
+
+
+@given(changes, st.one_of(few_places, plenty), limits, releases, st.booleans())
+def test_wherever_products_are_sold_from_no_group_is_torn(batch, spec, limit, release, alone):
+    """Adjustments are for rows, as in the engine."""
+    stock = Stock(spec)
+    batch = [
+        c for c in batch if isinstance(c, Order) or stock.sources.keys().isdisjoint(c.product_ids)
+    ]
+    check_order(batch, plan(batch, stock.supply(release=release, alone=alone), (), limit))
+
+
+def test_a_group_goes_to_the_depot_as_a_whole_and_its_neighbours_follow_from_the_lane():
+    """Its first order is in the lane, its second one at the depot, where others wait."""
+    stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
+    batch = [
+        Order("other", "u", {"q": 1}, group="h"),
+        Order("first", "u", {"q": 1}, group="g"),
+        Order("second", "u", {"p": 1}, group="g"),
+        Order("third", "u", {"q": 1}, group="g"),
+        Order("alone", "u", {"q": 1}),
+    ]
+    planned = plan(batch, stock.supply(release=RELEASE, alone=False))
+    sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
+    assert sold == [["first", "second", "third"], ["other", "alone"]]
 
 
 @given(orders, few_places, limits)
