@@ -46,6 +46,14 @@ def order(number, *product_ids):
     return Order(f"o{number}", "u", dict.fromkeys(product_ids, 1))
 
 
+def contested_worker(tables, lanes):
+    """A worker that has met rivals, if it has a use for that: with lanes."""
+    worker = tables.worker(lanes=lanes)
+    for (product_id,) in tables.aws.dynamodb.tables["Products"].items if lanes else ():
+        worker.client.rivals.observe(product_id)
+    return worker
+
+
 def statuses(report):
     return [outcome.status for outcome in report.outcomes]
 
@@ -76,8 +84,12 @@ def test_of_a_huge_row_nothing_is_remembered(tables):
     worker = tables.worker()
     for number in range(4):
         tables.apply(worker, order(number, "large"), order(-1 - number, "small"))
-    assert worker.cache.get("small") is not None
-    assert worker.cache.get("large") is None
+    reads = []
+    for number, product_id in ((10, "small"), (11, "large")):
+        tables.calls = []
+        tables.apply(worker, order(number, product_id))
+        reads.append(tables.calls.count("BatchGetItem"))
+    assert reads == [0, 1]
 
 
 def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
@@ -113,9 +125,9 @@ def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
     assert tables.unexplained() == {"p": 0}
 
 
-@pytest.mark.parametrize("contested", [False, True])
-def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
-    """An order adds `lastUpdatedAt` to a row that has none, a claim adds a lock: neither fits."""
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_row_without_room_returns_its_own_orders_by_name(tables, lanes):
+    """An order adds `lastUpdatedAt` to a row that has none, and a draw `lentTo`: neither fits."""
     tables.create("other")
     tables.create("full")
     row = tables.row("full")
@@ -123,9 +135,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
     row["othersAttribute"] = {"S": ""}
     row["othersAttribute"] = {"S": "x" * (LARGEST_ROW - size_of_item(row))}
     tables.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": row})
-    worker, tables.calls = tables.worker(), []
-    if contested:
-        worker.client.contention.observe_conflict("full")
+    worker, tables.calls = contested_worker(tables, lanes), []
     report = tables.apply(
         worker,
         *(order(100 + n, "full") for n in range(50)),
@@ -136,7 +146,9 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, contested):
     assert {outcome.cause for outcome in report.outcomes[:51]} == {"CORRUPT_PRODUCT"}
     assert "row of product full" in report.outcomes[0].detail
     assert "maximum allowed size" in report.outcomes[0].detail
-    assert len(tables.calls) <= 4, "the row is recognised, not searched for by halves"
+    assert tables.calls.count("TransactWriteItems") <= 3, (
+        "the row is recognised, not searched for by halves"
+    )
     assert report.failure is None
 
 
@@ -177,14 +189,12 @@ def throttle(tables, product_id, seconds=math.inf):
     tables.before = before
 
 
-@pytest.mark.parametrize("contested", [False, True])
-def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, contested):
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, lanes):
     tables.create("hot")
     for number in range(8):
         tables.create(f"p{number}")
-    worker = tables.worker()
-    if contested:
-        worker.client.contention.observe_conflict("hot")
+    worker = contested_worker(tables, lanes)
     throttle(tables, "hot")
     began = tables.clock.now()
     report = tables.apply(
@@ -195,7 +205,7 @@ def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, cont
     assert ended == [APPLIED if n % 3 else RETURNED for n in range(33)]
     rows = tables.aws.dynamodb.tables["Orders"].items.values()
     last = max(SystemClock().now().fromisoformat(row["createdAt"]["S"]).timestamp() for row in rows)
-    assert last - began < (6 if contested else 1)
+    assert last - began < 1
     assert tables.clock.now() - began < INVOCATION_SECONDS
     tables.before = lambda *_: None
     again = tables.apply(worker, *(order(n, "hot", f"p{n % 8}") for n in range(0, 33, 3)))
@@ -241,19 +251,16 @@ def test_a_replay_is_answered_although_no_read_answers_for_its_product(tables):
     tables.create("p")
     worker = tables.worker()
     assert statuses(tables.apply(worker, order(1, "hot"), order(2, "p"))) == [APPLIED, APPLIED]
-    worker.replays.observe_replay()
-    worker.cache.forget("hot")
+    assert statuses(tables.apply(worker, order(2, "p"))) == [REPLAYED]
     leave_out_of_reads(tables, "hot", refuse=False)
     report = tables.apply(worker, order(1, "hot"), order(3, "hot"))
     assert statuses(report) == [REPLAYED, RETURNED]
 
 
-def test_a_product_is_throttled_for_moments_while_a_contested_one_is_counted(tables):
+def test_a_product_is_throttled_for_moments_while_another_is_counted(tables):
     tables.create("hot")
     tables.create("counted")
     worker = tables.worker()
-    for _ in range(2):
-        worker.client.contention.observe_conflict("counted")
     deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
     Lease.acquire(tables.store, "counted", 10, deadline=deadline, outlive_deadline=True)
     throttle(tables, "hot", seconds=2)
@@ -300,47 +307,13 @@ def test_workers_whose_clocks_are_minutes_apart_keep_the_books(tables, off):
         if not pending:
             break
         mine, others = (wrong, right) if number % 2 else (right, wrong)
-        # The same messages, between the read or the claim of one worker and its commit.
+        # The same messages, between the read of one worker and its commit.
         tables.once("TransactWriteItems", lambda _, others=others: deliver(others))
         deliver(mine)
     assert not pending
     rows = tables.aws.dynamodb.tables["Orders"].items.values()
     assert sorted(row["status"]["S"] for row in rows) == ["PENDING"] * 30 + ["REJECTED"] * 10
     assert (tables.stock("p"), tables.unexplained()) == (0, {"p": 0})
-
-
-@pytest.mark.parametrize(("off", "most"), [(300.0, 302.0), (-300.0, 0.0)])
-def test_a_claim_of_a_dead_worker_ends_although_its_clock_is_wrong(tables, off, most):
-    """Until then it holds up the orders for its product, and no others."""
-
-    class Died(BaseException):
-        pass
-
-    def die(*_):
-        tables.before = die
-        raise Died
-
-    tables.create("p")
-    tables.create("q")
-    dead, alive = tables.worker(off), tables.worker()
-    dead.client.contention.observe_conflict("p")
-    tables.once("TransactWriteItems", die)
-    with pytest.raises(Died):
-        tables.apply(dead, order(1, "p"))
-    tables.before = lambda *_: None
-    assert "lockTime" in tables.row("p")
-    began = tables.clock.now()
-    for delivery in range(1, 10):
-        applied = tables.clock.now()
-        ended, others = statuses(tables.apply(alive, order(1, "p"), order(1 + delivery, "q")))
-        assert others is APPLIED
-        assert tables.clock.now() - applied < 3
-        if ended is APPLIED:
-            break
-        tables.clock.sleep(60)
-    assert ended is APPLIED
-    assert tables.clock.now() - began < most + 65
-    assert tables.unexplained() == {"p": 0, "q": 0}
 
 
 @pytest.mark.parametrize("off", [300.0, -300.0])
@@ -407,14 +380,13 @@ def lose_and_freeze(tables, meanwhile):
     tables.once("TransactWriteItems", lose)
 
 
-@pytest.mark.parametrize("contested", [False, True])
+@pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
-def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, contested):
+def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):
+    """Also while it visits the depot."""
     tables.create("p", stock=10)
-    frozen, other = tables.worker(), tables.worker()
+    frozen, other = contested_worker(tables, lanes), tables.worker()
     orders = [order(1, "p"), order(2, "p")]
-    if contested:
-        frozen.client.contention.observe_conflict("p")
 
     def meanwhile():
         done = APPLIED if stop is freeze else REPLAYED
@@ -423,19 +395,9 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, conteste
 
     stop(tables, meanwhile)
     assert statuses(tables.apply(frozen, *orders)) == [REPLAYED, REPLAYED]
-    assert (tables.stock("p"), tables.unexplained()) == (8, {"p": 0})
-    locked_until = float(tables.row("p").get("lockTime", {"N": "0"})["N"])
-    assert locked_until < tables.clock.now()
-
-
-def test_a_worker_frozen_for_an_hour_alone_with_its_claim_still_commits(tables):
-    tables.create("p", stock=10)
-    frozen = tables.worker()
-    frozen.client.contention.observe_conflict("p")
-    freeze(tables, lambda: None)
-    assert statuses(tables.apply(frozen, order(1, "p"))) == [APPLIED]
-    assert (tables.stock("p"), tables.unexplained()) == (9, {"p": 0})
-    assert "lockTime" not in tables.row("p")
+    assert tables.unexplained() == {"p": 0}
+    assert statuses(tables.apply(tables.worker(), Order("all", "u", {"p": 8}))) == [APPLIED]
+    assert (tables.stock("p"), tables.unexplained()) == (0, {"p": 0})
 
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])

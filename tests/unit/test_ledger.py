@@ -83,12 +83,14 @@ class Books:
         """What was not written has not happened."""
         self.ledger = Ledger(self.rows, self.pages.values())
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
+        self.drawn = dict.fromkeys(PRODUCT_IDS, 0)
 
     def do(self, kind, product_id, lane, units, lanes):
         ledger = self.ledger
         match kind:
             case "draw":
                 ledger.draw(product_id, units, lane)
+                self.drawn[product_id] += units
             case "fill":
                 ledger.fill(lane, product_id, units)
             case "give back":
@@ -105,7 +107,8 @@ class Books:
                 self.write()
 
     def write(self):
-        updates, written = self.ledger.changes()
+        updates, written, drawn = self.ledger.changes()
+        assert dict.fromkeys(PRODUCT_IDS, 0) | drawn == self.drawn
         for update in updates:
             assert update.before == self.rows[update.before.product_id]
             assert update.after.version == update.before.version + 1
@@ -124,6 +127,7 @@ class Books:
         for product_id, units in self.taken.items():
             self.sold[product_id] += units
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
+        self.drawn = dict.fromkeys(PRODUCT_IDS, 0)
         assert not self.ledger.touched, "what was written counts as stored"
 
     @staticmethod
@@ -167,7 +171,7 @@ def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule(shelf, seque
 def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units():
     ledger = Ledger({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
     ledger.draw("p", 4, 0)
-    (update,), _ = ledger.changes()
+    (update,), _, _ = ledger.changes()
     assert (update.after.stock_count, update.after.lent_to) == (6, frozenset({DEPOT}))
     ledger.draw("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
@@ -227,7 +231,7 @@ def test_a_product_does_not_go_home_while_lanes_may_hold_it():
         ledger.bring_home("p")
     ledger.recall("p", [2])
     ledger.bring_home("p")
-    (update,), written = ledger.changes()
+    (update,), written, _ = ledger.changes()
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
     assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
 
@@ -237,7 +241,7 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
     row = product("p", 10, lent_to=frozenset({0, 1}))
     ledger = Ledger({"p": row}, pages(DEPOT, 1))
     ledger.recall("p", [1])
-    (update,), written = ledger.changes()
+    (update,), written, _ = ledger.changes()
     assert update.after.lent_to == {DEPOT}
     assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
 
@@ -265,6 +269,6 @@ def test_each_transaction_builds_on_the_one_before():
     ledger.fill(1, "p", 2)
     assert ledger.changes()[0] == (), "a fill does not write the row"
     ledger.take("p", -1, 1)
-    _, (sale,) = ledger.changes()
+    _, (sale,), _ = ledger.changes()
     assert (sale.before.version, sale.after.version, sale.after.units("p")) == (4, 5, 5)
-    assert ledger.changes() == ((), ())
+    assert ledger.changes() == ((), (), {})

@@ -11,7 +11,7 @@ from inventory_orders.domain.allotments import DEPOT, PAGES, Holding, LaneLease,
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.planner import Limits, plan, plan_with_lanes
+from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.product import ProductStatus
 from tests.support.bench import product
 
@@ -58,6 +58,13 @@ shelves = st.fixed_dictionaries(
         for product_id in PRODUCT_IDS
     }
 )
+
+
+def from_rows(batch, shelf, *more, **options):
+    """A plan that sells everything from rows."""
+    return plan(batch, Supply(Ledger(shelf)), *more, **options)
+
+
 limits = st.builds(
     Limits, actions=st.integers(5, 12), size=st.integers(1_500, 6_000), changes=st.integers(1, 9)
 )
@@ -65,7 +72,7 @@ limits = st.builds(
 
 @given(changes, shelves, limits)
 def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit):
-    planned = plan(batch, shelf, limits=limit)
+    planned = from_rows(batch, shelf, limits=limit)
     decided = [d.change.record_key for t in planned.transactions for d in t.decisions]
     assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
     for transaction in planned.transactions:
@@ -75,7 +82,7 @@ def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit
 
 @given(changes, shelves, limits)
 def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
-    planned = plan(batch, shelf, limits=limit)
+    planned = from_rows(batch, shelf, limits=limit)
     state = dict(shelf)
     for transaction in planned.transactions:
         for update in transaction.updates:
@@ -93,7 +100,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
 
 @given(changes, shelves, limits)
 def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
-    for transaction in plan(batch, shelf, limits=limit).transactions:
+    for transaction in from_rows(batch, shelf, limits=limit).transactions:
         records = [d.change for d in transaction.decisions if d.has_record]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
         single = len(transaction.decisions) == 1
@@ -106,7 +113,7 @@ def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
 
 def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
     orders = [Order(f"o-{n}", "u", {"p": 1}) for n in range(250)]
-    planned = plan(orders, {"p": product("p", 250)}).transactions
+    planned = from_rows(orders, {"p": product("p", 250)}).transactions
     assert [len(t.updates) + len(t.decisions) for t in planned][:2] == [100, 100]
 
 
@@ -115,7 +122,7 @@ def test_decisions_are_those_of_serving_in_order_of_arrival(batch, shelf, limit)
     """The plan decides each change as if all earlier ones had been served one by one."""
     answered = {
         d.change.record_key: d.rejection
-        for t in plan(batch, shelf, limits=limit).transactions
+        for t in from_rows(batch, shelf, limits=limit).transactions
         for d in t.decisions
     }
     state = dict(shelf)
@@ -137,7 +144,7 @@ def shared(earlier, later):
 
 @given(changes, shelves, limits)
 def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
-    planned = plan(batch, shelf, limits=limit)
+    planned = from_rows(batch, shelf, limits=limit)
     place = {
         d.change.record_key: (chain_number, step_number, number)
         for chain_number, chain in enumerate(planned.chains)
@@ -155,13 +162,25 @@ def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
 
 @given(changes, shelves, limits)
 def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
-    planned = plan(batch, shelf, limits=limit)
+    check_order(batch, from_rows(batch, shelf, limits=limit))
+
+
+def check_order(batch, planned):
+    """Nothing is written before an earlier change that it depends on."""
     position, decided = {}, {}
     for number, transaction in enumerate(planned.transactions):
         for d in transaction.decisions:
             position[d.change.record_key] = number
             decided[d.change.record_key] = d
+    held_groups = set()
+    for change in batch:
+        if change.record_key not in decided:
+            held_groups.add(change.group)
+        else:
+            assert change.group is None or change.group not in held_groups
     for earlier, later in itertools.combinations(batch, 2):
+        if earlier.record_key not in decided or later.record_key not in decided:
+            continue
         first, second = decided[earlier.record_key], decided[later.record_key]
         common = shared(earlier, later)
         rejected = first.rejection is not None or second.rejection is not None
@@ -172,7 +191,7 @@ def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
 
 @given(changes, shelves, st.sets(st.sampled_from(PRODUCT_IDS)))
 def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, shelf, blocked):
-    planned = plan(batch, {k: v for k, v in shelf.items() if k not in blocked}, blocked)
+    planned = from_rows(batch, {k: v for k, v in shelf.items() if k not in blocked}, blocked)
     held_groups = set()
     expected = []
     for change in batch:
@@ -185,7 +204,7 @@ def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, 
 
 
 def test_orders_for_one_product_share_one_update():
-    planned = plan(
+    planned = from_rows(
         [Order(f"o{n}", "u", {"hot": 1}) for n in range(99)], {"hot": product("hot", 500)}
     )
     (transaction,) = planned.transactions
@@ -196,7 +215,7 @@ def test_orders_for_one_product_share_one_update():
 
 def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
     shelf = {f"p{n}": product(f"p{n}", 5) for n in range(100)}
-    planned = plan([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
+    planned = from_rows([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
     assert [len(t.decisions) for t in planned.transactions] == [50, 50]
     assert len(planned.chains) == 2, "they share nothing, so they may run side by side"
 
@@ -208,14 +227,14 @@ def test_an_order_joins_the_transaction_that_contains_its_products():
         Order("b", "u", {"p3": 1, "p4": 1, "p5": 1}),
         Order("c", "u", {"p3": 1, "p4": 1}),
     ]
-    planned = plan(orders, shelf, limits=Limits(actions=5))
+    planned = from_rows(orders, shelf, limits=Limits(actions=5))
     together = [{d.change.order_id for d in t.decisions} for t in planned.transactions]
     assert together == [{"a"}, {"b", "c"}]
 
 
 def test_a_rejection_is_in_the_chain_that_it_depends_on():
     orders = [Order("first", "u", {"p": 1}), Order("second", "u", {"p": 1})]
-    planned = plan(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
+    planned = from_rows(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
     first, second = planned.transactions
     assert len(planned.chains) == 1
     assert first.decisions[0].rejection is None
@@ -231,7 +250,7 @@ def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
         Order("joint", "u", {"p0": 1, "p4": 1}),
         Order("right", "u", {"p4": 1, "p5": 1, "p6": 1, "p7": 1}),
     ]
-    (chain,) = plan(orders, shelf, limits=Limits(actions=5)).chains
+    (chain,) = from_rows(orders, shelf, limits=Limits(actions=5)).chains
     together = [[t.decisions[0].change.order_id for t in step] for step in chain]
     assert together == [["left", "right"], ["joint"]]
 
@@ -241,16 +260,16 @@ def test_first_come_is_first_served_where_stock_ends():
     orders = [Order("a", "u", {"p": 1}), Order("b", "u", {"p": 1, "q": 1})]
     orders.append(Order("c", "u", {"p": 1, "q": 1, "r": 1}))
     shelf = {"p": product("p", 2), "q": product("q", 9), "r": product("r", 9)}
-    transactions = list(plan(orders, shelf, limits=Limits(changes=1)).transactions)
+    transactions = list(from_rows(orders, shelf, limits=Limits(changes=1)).transactions)
     assert [t.decisions[0].change.order_id for t in transactions] == ["a", "b", "c"]
     assert transactions[2].decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
 
 
 def test_the_status_changes_in_the_same_write_as_the_stock():
     shelf = {"p": product("p", 10, low_stock_threshold=5)}
-    (transaction,) = plan([Order("o", "u", {"p": 5})], shelf).transactions
+    (transaction,) = from_rows([Order("o", "u", {"p": 5})], shelf).transactions
     assert transaction.updates[0].after.status is ProductStatus.LOW_STOCK
-    (transaction,) = plan([Order("o", "u", {"p": 10})], shelf).transactions
+    (transaction,) = from_rows([Order("o", "u", {"p": 10})], shelf).transactions
     assert transaction.updates[0].after.status is ProductStatus.OUT_OF_STOCK
 
 
@@ -304,6 +323,9 @@ class Stock:
         self.moved = set(self.ledger.touched)
         self.units = {product_id: self.of(product_id) for product_id in spec}
 
+    def supply(self, **more):
+        return Supply(self.ledger, self.sources, **more)
+
     def of(self, product_id):
         """Units where a product is sold from."""
         sold = self.ledger.as_sold(product_id, self.sources.get(product_id))
@@ -318,6 +340,14 @@ def places(spec, *, moved):
 
 
 few_places = places(PRODUCT_IDS, moved=st.booleans())
+plenty = st.fixed_dictionaries(
+    {
+        product_id: st.tuples(
+            st.sampled_from(["row", "lane", "depot"]), st.just(400), st.booleans()
+        )
+        for product_id in PRODUCT_IDS
+    }
+)
 orders = st.lists(lines, max_size=30).map(
     lambda specs: [Order(f"o{number}", "u", spec) for number, spec in enumerate(specs)]
 )
@@ -335,9 +365,7 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
     batch, spec, limit, release, alone, blocked
 ):
     stock = Stock(spec)
-    planned = plan_with_lanes(
-        batch, stock.ledger, stock.sources, blocked, limit, release=release, alone=alone
-    )
+    planned = plan(batch, stock.supply(release=release, alone=alone), blocked, limit)
     transactions = list(planned.transactions)
     decided = [d.change.order_id for t in transactions for d in t.decisions]
     answered = decided + [change.order_id for change in planned.held]
@@ -384,12 +412,11 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
     batch, spec, limit, release, alone
 ):
     stock = Stock(spec)
-    planned = plan_with_lanes(
-        batch, stock.ledger, stock.sources, (), limit, release=release, alone=alone
-    )
+    planned = plan(batch, stock.supply(release=release, alone=alone), (), limit)
     transactions = list(planned.transactions)
-    assert all(len(step) == 1 for chain in planned.chains for step in chain)
-    assert len(planned.chains) <= 1
+    if release is not None or stock.moved or stock.sources:
+        assert all(len(step) == 1 for chain in planned.chains for step in chain)
+        assert len(planned.chains) <= 1
     if stock.moved:
         first = transactions[0]
         written = {u.after.product_id for u in first.updates} | {u.after.key for u in first.pages}
@@ -410,12 +437,37 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
         assert all(update.after.key.lane == OWN for update in transaction.pages)
 
 
+@given(changes, st.one_of(few_places, plenty), limits, releases, st.booleans())
+def test_wherever_products_are_sold_from_no_group_is_torn(batch, spec, limit, release, alone):
+    """Adjustments are for rows, as in the engine."""
+    stock = Stock(spec)
+    batch = [
+        c for c in batch if isinstance(c, Order) or stock.sources.keys().isdisjoint(c.product_ids)
+    ]
+    check_order(batch, plan(batch, stock.supply(release=release, alone=alone), (), limit))
+
+
+def test_a_group_goes_to_the_depot_as_a_whole_and_its_neighbours_follow_from_the_lane():
+    """Its first order is in the lane, its second one at the depot, where others wait."""
+    stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
+    batch = [
+        Order("other", "u", {"q": 1}, group="h"),
+        Order("first", "u", {"q": 1}, group="g"),
+        Order("second", "u", {"p": 1}, group="g"),
+        Order("third", "u", {"q": 1}, group="g"),
+        Order("alone", "u", {"q": 1}),
+    ]
+    planned = plan(batch, stock.supply(release=RELEASE, alone=False))
+    sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
+    assert sold == [["first", "second", "third"], ["other", "alone"]]
+
+
 @given(orders, few_places, limits)
 def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere(
     batch, spec, limit
 ):
     stock = Stock(spec)
-    planned = plan_with_lanes(batch, stock.ledger, stock.sources, (), limit)
+    planned = plan(batch, stock.supply(), (), limit)
     for transaction in planned.transactions:
         for decision in transaction.decisions:
             if decision.rejection is not None and decision.rejection.shortage is not None:
@@ -449,7 +501,7 @@ def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, mov
         for number, product_id in enumerate(MANY)
     }
     stock = Stock(spec, sizes=(20_000, 40_000))
-    planned = plan_with_lanes(batch, stock.ledger, stock.sources, release=release, alone=alone)
+    planned = plan(batch, stock.supply(release=release, alone=alone))
     for transaction in planned.transactions:
         assert actions_of(transaction) <= 100
         records = sum(d.change.record_size for d in transaction.decisions)
@@ -462,45 +514,17 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
     """The depot is then released by a write of its own."""
     rows = {product_id: product(product_id, 9) for product_id in MANY[:99]}
     empty = [Page(PageKey(DEPOT, number), 3, "epoch") for number in range(PAGES)]
-    (transaction,) = plan_with_lanes(
-        [Order("o", "u", dict.fromkeys(rows, 1))], Ledger(rows, empty), {}, release=RELEASE
-    ).transactions
+    supply = Supply(Ledger(rows, empty), release=RELEASE)
+    (transaction,) = plan([Order("o", "u", dict.fromkeys(rows, 1))], supply).transactions
     assert (actions_of(transaction), transaction.release) == (100, None)
-
-
-@given(
-    st.lists(lines, max_size=30).map(
-        lambda specs: [Order(f"o{number}", "u", spec) for number, spec in enumerate(specs)]
-    ),
-    shelves,
-    limits,
-    st.sets(st.sampled_from(PRODUCT_IDS)),
-)
-def test_without_pages_the_plan_with_lanes_decides_as_the_one_without(batch, shelf, limit, blocked):
-    def decisions(planned):
-        return {
-            d.change.order_id: (d.rejection, d.touched)
-            for t in planned.transactions
-            for d in t.decisions
-        }
-
-    one = plan(batch, shelf, blocked, limit)
-    other = plan_with_lanes(batch, Ledger(shelf), {}, blocked, limit)
-    assert decisions(one) == decisions(other)
-    assert one.held == other.held
 
 
 @pytest.mark.parametrize(("alone", "transactions"), [(True, 1), (False, 2)])
 def test_who_is_alone_at_the_depot_writes_all_orders_with_the_release(alone, transactions):
     """Where others wait, what the own lane has is sold after the release."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
-    planned = plan_with_lanes(
-        [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})],
-        stock.ledger,
-        stock.sources,
-        release=RELEASE,
-        alone=alone,
-    )
+    orders = [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})]
+    planned = plan(orders, stock.supply(release=RELEASE, alone=alone))
     sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
     assert sold == ([["a", "b"]] if alone else [["b"], ["a"]])
     assert [t.release is not None for t in planned.transactions] == [True, False][:transactions]
@@ -518,6 +542,6 @@ def test_a_transaction_knows_what_it_draws_from_what_it_sells():
     ledger.draw("drawn", 40, reach=OWN)
     ledger.fill(OWN, "drawn", 30)
     orders = [Order(f"o{n}", "u", {"drawn": 2, "sold": 3, "returned": 1}) for n in range(4)]
-    (transaction,) = plan_with_lanes(orders, ledger, {"drawn": OWN}).transactions
+    (transaction,) = plan(orders, Supply(ledger, {"drawn": OWN})).transactions
     assert len(transaction.decisions) == 4
     assert transaction.drawn == {"drawn": 40}

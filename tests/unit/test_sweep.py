@@ -2,7 +2,6 @@
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
-from inventory_orders.lanes.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
 
 from bench import costs
 from inventory_orders.clock import Deadline, SystemClock
@@ -10,9 +9,10 @@ from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, PageKey
 from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.lanes.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
 from inventory_orders.products.catalogue import Products
 from inventory_orders.store.actions import TransactionCancelledError
-from inventory_orders.store.rows import Table
+from inventory_orders.store.rows import Table, encode
 from local.invoke import create_table
 from simulated_aws import ServiceError, SimulatedAws, answered_directly_by, virtual_time
 from tests.support import lanes
@@ -160,7 +160,7 @@ def test_a_leased_product_waits_and_the_others_go_home(shop):
         shop.lend(product_id, 50)
     shop.clock.sleep(IDLE_SECONDS)
     lock = encode({"lockedBy": "counter", "lockTime": int(shop.clock.now()) + 60})
-    shop.tables.aws.dynamodb.tables["Products"].items[counted,].update(lock)
+    shop.aws.dynamodb.tables["Products"].items[counted,] = shop.row(counted) | lock
     assert shop.sweep() == SweepReport(products=1)
     assert shop.where(counted) == (50, {0: 50}, {0})
     shop.clock.sleep(IDLE_SECONDS)

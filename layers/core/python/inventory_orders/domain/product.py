@@ -102,6 +102,10 @@ class Product:
         """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix second."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
+    def is_fenced_by(self, owner: str) -> bool:
+        """Whether this owner of a lease was the last to write: until another does it may go on, even past its time."""
+        return bool(owner) and self.locked_by == owner and self.lock_version == self.version
+
     def with_stock(self, stock_count: int, version: int) -> Product:
         """The product after a write that leaves this stock and makes this version."""
         return replace(

@@ -208,12 +208,11 @@ class _Recall:
 
     def is_free(self, row: Product, now: float) -> bool:
         """Whether no lease of somebody else is on a product."""
-        return row.lease_left(now) <= 0 or self._is_leased(row)
+        return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
 
-    def _is_leased(self, row: Product) -> bool:
-        """Whether the caller holds a lease on a product, and nobody else has written it since."""
-        owner = self._home.owner if self._home is not None else ""
-        return bool(owner) and row.locked_by == owner and row.lock_version == row.version
+    @property
+    def _owner(self) -> str:
+        return self._home.owner if self._home is not None else ""
 
     def _concerns(self, row: Product) -> bool:
         """Whether there is something to bring back."""
@@ -350,7 +349,13 @@ class _Recall:
         client = self._client
         for transaction in transactions:
             release = self.release if transaction is transactions[-1] else None
-            sent = replace(transaction, release=release)
+            # The plan does not know how the fence of a lease moves along.
+            known = (self._known.rows[update.before.product_id] for update in transaction.updates)
+            updates = tuple(
+                replace(update, before=row or update.before)
+                for update, row in zip(transaction.updates, known, strict=True)
+            )
+            sent = replace(transaction, updates=updates, release=release)
             try:
                 client.write(self._actions(sent), self._deadline, self._stats, apart=True)
             except TransactionCancelledError as cancelled:
@@ -368,7 +373,7 @@ class _Recall:
         """The actions of a transaction, with the caller's own for the rows that come home."""
         home = self._home or Homecoming()
         now = self._client.clock.now()
-        actions = self._client.store.transaction_actions(transaction, now, home.owner)
+        actions = self._client.store.transaction_actions(transaction, now, self._owner)
         if home.change is None:
             return actions
         own: list[Action] = []
@@ -384,7 +389,7 @@ class _Recall:
     def _as_left(self, update: Update) -> Product:
         """A row as a transaction of this recall has left it: its owner's fence goes along."""
         after = update.after
-        if self._is_leased(update.before):
+        if update.before.is_fenced_by(self._owner):
             return replace(after, lock_version=after.version)
         return after
 

@@ -239,7 +239,7 @@ class Products:
             The update; None if it came home without it, or a longer lease of another came in between.
 
         Raises:
-            ProductNotFoundError: Another incarnation is there by now.
+            ProductNotFoundError: That incarnation is gone, and another one is in its place.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
             StoreError: DynamoDB failed, or no time was left.
         """

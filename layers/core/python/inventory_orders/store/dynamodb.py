@@ -475,7 +475,7 @@ class Store:
         Args:
             transaction: What to write.
             now: The moment.
-            owner: Of a lease that its sender has on updated products.
+            owner: Of leases on updated products: its sender. Their fences go along.
         """
         at, after = timestamp(now), transaction.as_sold
         actions = [self._stock_update(update, now, at, owner) for update in transaction.updates]
@@ -602,9 +602,8 @@ class Store:
             "nextVersion": after.version,
             "at": at,
         }
-        is_owner = bool(owner) and before.locked_by == owner
+        is_owner = before.is_fenced_by(owner)
         if is_owner:
-            # The owner of the lease writes on: the fence goes along.
             expression += ", #lockVersion = :nextVersion"
         if after.lent_to:
             expression += ", #lentTo = :lentTo"
