@@ -692,7 +692,7 @@ class Monitoring(Construct):
             "What becomes of placed orders?",
             f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for "
             "late payments. If it is later, look at the age of ExpiryQueue and at the sweep. "
-            "While very many commands wait, holds do not expire, since a payment may be among them. **Confirmed in vain** "
+            "While very many commands wait, holds do not expire, since a payment may be among them. **Late payments** "
             "are orders to refund: their rows say why.",
         )
         self.dashboard.add_widgets(
@@ -718,7 +718,7 @@ class Monitoring(Construct):
                 line=(latest, f"p99 healthy below {latest} s"),
             ),
             self._graph(
-                "Confirmed in vain",
+                "Late payments",
                 [self._metric("ConfirmationsRejected", "Sum", "to refund", _RED)],
                 "per period",
             ),
