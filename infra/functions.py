@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from aws_cdk import Annotations, Aws, Duration, Names, RemovalPolicy
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import assets
@@ -25,10 +26,115 @@ LIVE = "live"
 """Alias of the version that callers reach. A deployment moves it once code, layer and settings of a version are ready."""
 
 
+# To take units from lanes, or to bring them home: pages and leases are read together, written by updates, and checked.
+_USE_LANES = "BatchGetItem UpdateItem ConditionCheckItem"
+
+# UpdateItem: if the cancellation came first, the order fills in its tombstone. GetItem: to tell where one order stands.
+_WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function as it is declared.
+
+    Attributes:
+        name: Of its folder in functions/.
+        description: What it does.
+        tables: What it may do to each table, or to an index (`Orders/byUser`).
+        fed_by: The queues that invoke it.
+        settings: Its environment variables, beside those that all have.
+    """
+
+    name: str
+    description: str
+    tables: Mapping[str, str] = field(default_factory=dict)
+    fed_by: Sequence[str] = ()
+    settings: Sequence[str] = ()
+
+
+_PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
+
+_FUNCTIONS = {
+    _PLACE_ORDERS: _Function(
+        "place_orders",
+        "Places orders from both order queues, in batches",
+        {
+            "Products": "BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Allotments": _USE_LANES,
+        },
+        fed_by=("OrderQueue", "OrderQueueFifo"),
+        settings=("LANES", "HOLD_SECONDS"),
+    ),
+    "AdjustStock": _Function(
+        "adjust_stock",
+        "Applies receipts, corrections, returns and plain decrements",
+        {
+            "Products": "BatchGetItem GetItem UpdateItem",
+            "StockAdjustments": "BatchGetItem PutItem",
+            "Allotments": _USE_LANES,
+        },
+        fed_by=("StockQueue",),
+    ),
+    "ChangeOrders": _Function(
+        "change_orders",
+        "Confirms, fulfils, cancels, returns and expires orders",
+        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS},
+        fed_by=("OrderCommandQueue", "ExpiryQueue"),
+        settings=("HOLD_GRACE_SECONDS",),
+    ),
+    "ManageProducts": _Function(
+        "manage_products",
+        "Lists, changes, discontinues and delists products",
+        {
+            "Products": "BatchGetItem GetItem PutItem UpdateItem DeleteItem",
+            "StockAdjustments": "PutItem",
+            "Allotments": _USE_LANES,
+        },
+        fed_by=("CatalogueQueue",),
+    ),
+    "CountStock": _Function(
+        "count_stock",
+        "Counts stock under a lease",
+        {
+            "Products": "BatchGetItem GetItem UpdateItem",
+            "StockAdjustments": "GetItem PutItem",
+            "Allotments": _USE_LANES,
+        },
+    ),
+    _SWEEP: _Function(
+        "sweep",
+        "Sends holds that are about to end, and brings home the units in lanes that nobody uses",
+        {
+            "Products": "BatchGetItem UpdateItem DescribeTable",
+            "Orders": "DescribeTable",
+            "Orders/byExpiry": "Query",
+            "Allotments": _USE_LANES,
+        },
+        settings=("HOLD_GRACE_SECONDS",),
+    ),
+    _PUBLISH_EVENTS: _Function("publish_events", "Announces what became of orders and products"),
+    _API: _Function(
+        "api",
+        "Answers the HTTP API",
+        {
+            "Products": "BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Orders/byUser": "Query",
+        },
+        settings=(
+            *("HOLD_SECONDS", "ORDER_QUEUE_URL", "CALLERS", "SHOW_STOCK"),
+            *("OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
+        ),
+    ),
+}
+
+
 class Functions(Construct):
     """One function for each folder in functions/, each with its own role, log group and alias.
 
     Attributes:
+        all: The functions by construct id.
         live: The aliases by the functions' construct ids. Queues, streams, the schedule and the API call these.
     """
 
@@ -67,135 +173,37 @@ class Functions(Construct):
                 f"compiles it, which about doubles the time for imports. Install {settings.runtime} (it may be on the "
                 "PATH, or in pyenv) wherever you deploy from: a machine that has it deploys all functions again",
             )
-        self.place_orders = self._function(
-            "place_orders",
-            "PlaceOrders",
-            "Places orders from both order queues, in batches",
-            {
-                "OrderQueue": queues.orders,
-                "OrderQueueFifo": queues.orders_fifo,
-            },
-        )
-        self.place_orders.add_environment("LANES", str(settings.lanes))
-        if settings.hold_seconds is not None:
-            self.place_orders.add_environment("HOLD_SECONDS", str(settings.hold_seconds))
-        self._allow(self.place_orders, tables.products, ["BatchGetItem", "UpdateItem"])
-        # UpdateItem: if the cancellation came first, the order fills in its tombstone.
-        # GetItem: to tell who places one order directly where it stands.
-        self._allow(
-            self.place_orders,
-            tables.orders,
-            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
-        )
-        self._allow(self.place_orders, tables.allotments, _USE_LANES)
-
-        self.adjust_stock = self._function(
-            "adjust_stock",
-            "AdjustStock",
-            "Applies receipts, corrections, returns and plain decrements",
-            {"StockQueue": queues.stock},
-        )
-        self._allow(self.adjust_stock, tables.products, ["BatchGetItem", "GetItem", "UpdateItem"])
-        self._allow(self.adjust_stock, tables.stock_adjustments, ["BatchGetItem", "PutItem"])
-        self._allow(self.adjust_stock, tables.allotments, _USE_LANES)
-
-        self.change_orders = self._function(
-            "change_orders",
-            "ChangeOrders",
-            "Confirms, fulfils, cancels, returns and expires orders",
-            {"OrderCommandQueue": queues.commands, "ExpiryQueue": queues.expiries},
-        )
-        self._allow(self.change_orders, tables.products, ["BatchGetItem", "UpdateItem"])
-        self._allow(
-            self.change_orders,
-            tables.orders,
-            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
-        )
-
-        self.manage_products = self._function(
-            "manage_products",
-            "ManageProducts",
-            "Lists, changes, discontinues and delists products",
-            {"CatalogueQueue": queues.catalogue},
-        )
-        self._allow(
-            self.manage_products,
-            tables.products,
-            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem", "DeleteItem"],
-        )
-        self._allow(self.manage_products, tables.stock_adjustments, ["PutItem"])
-        self._allow(self.manage_products, tables.allotments, _USE_LANES)
-
-        self.count_stock = self._function(
-            "count_stock", "CountStock", "Counts stock under a lease", {}
-        )
-        self._allow(self.count_stock, tables.products, ["BatchGetItem", "GetItem", "UpdateItem"])
-        self._allow(self.count_stock, tables.stock_adjustments, ["GetItem", "PutItem"])
-        self._allow(self.count_stock, tables.allotments, _USE_LANES)
-
-        self.sweep = self._function(
-            "sweep",
-            "Sweep",
-            "Sends holds that are about to end, and brings home the units in lanes that nobody uses",
-            {},
-        )
-        self._name(self.sweep, queues.expiries, _PREFIXES["ExpiryQueue"])
-        self.sweep.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["sqs:GetQueueAttributes", "sqs:SendMessage"],
-                resources=[queues.expiries.queue.queue_arn],
-            )
-        )
-        self.sweep.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=["dynamodb:Query"],
-                resources=[f"{tables.orders.table_arn}/index/byExpiry"],
-            )
-        )
-        self._allow(self.sweep, tables.products, ["BatchGetItem", "UpdateItem"])
-        self._allow(self.sweep, tables.allotments, _USE_LANES)
-        for function in (self.change_orders, self.sweep):
-            function.add_environment("HOLD_GRACE_SECONDS", str(settings.hold_grace_seconds))
-        self.sweep_schedule = self._every_minute("Sweep", {"action": "sweep"})
-
-        self.api = self._api(queues) if settings.api else None
-
-        self.publish_events = self._function(
-            "publish_events", "PublishEvents", "Announces what became of orders and products", {}
-        )
+        self._environment = _environment(settings, queues)
+        self.all = {
+            construct_id: self._function(construct_id, declared, queues)
+            for construct_id, declared in _FUNCTIONS.items()
+            if construct_id != _API or settings.api
+        }
+        self._send_to(_SWEEP, queues.expiries.queue, "sqs:GetQueueAttributes")
+        self._name(self.all[_SWEEP], queues.expiries, _PREFIXES["ExpiryQueue"])
+        self.sweep_schedule = self._every_minute(_SWEEP, {"action": "sweep"})
+        if settings.api:
+            self._send_to(_API, queues.orders.queue)
         mappings = events.announce(
-            self.publish_events,
-            self.live["PublishEvents"],
+            self.all[_PUBLISH_EVENTS],
+            self.live[_PUBLISH_EVENTS],
             queues.undeliverable_events,
             tables.orders,
             tables.products,
         )
-        self._watch(self.sweep, mappings, [tables.orders, tables.products])
+        self._watch(self.all[_SWEEP], mappings)
 
-    @property
-    def all(self) -> dict[str, lambda_.Function]:
-        """The functions by construct id."""
-        return {
-            "PlaceOrders": self.place_orders,
-            "AdjustStock": self.adjust_stock,
-            "ChangeOrders": self.change_orders,
-            "ManageProducts": self.manage_products,
-            "CountStock": self.count_stock,
-            "Sweep": self.sweep,
-            "PublishEvents": self.publish_events,
-        } | ({} if self.api is None else {"Api": self.api})
+    def _send_to(self, construct_id: str, queue: sqs.IQueue, *more: str) -> None:
+        """Let a function send to a queue that does not feed it."""
+        self.all[construct_id].add_to_role_policy(
+            iam.PolicyStatement(actions=["sqs:SendMessage", *more], resources=[queue.queue_arn])
+        )
 
-    def _watch(
-        self,
-        function: lambda_.Function,
-        mappings: Sequence[lambda_.EventSourceMapping],
-        tables: Sequence[dynamodb.TableV2],
-    ) -> None:
+    @staticmethod
+    def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
         """Have a function look whether the streams of tables are read."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
         function.add_environment("STREAM_MAPPINGS", ids)
-        for table in tables:
-            self._allow(function, table, ["DescribeTable"])
         function.add_to_role_policy(
             iam.PolicyStatement(
                 actions=["lambda:GetEventSourceMapping"],
@@ -208,36 +216,8 @@ class Functions(Construct):
             )
         )
 
-    def _api(self, queues: Queues) -> lambda_.Function:
-        settings, tables = self._settings, self._tables
-        reserved = settings.api_limits.concurrentExecutions
-        function = self._function("api", "Api", "Answers the HTTP API", {}, reserved)
-        function.add_environment("ORDER_QUEUE_URL", queues.orders.queue.queue_url)
-        function.add_environment("CALLERS", "iam" if settings.jwt is None else "jwt")
-        function.add_environment("SHOW_STOCK", settings.show_stock)
-        if settings.jwt is not None and settings.jwt.operators_claim is not None:
-            name, value = settings.jwt.operators_claim
-            function.add_environment("OPERATORS_CLAIM_NAME", name)
-            function.add_environment("OPERATORS_CLAIM_VALUE", value)
-        if settings.hold_seconds is not None:
-            function.add_environment("HOLD_SECONDS", str(settings.hold_seconds))
-        self._allow(function, tables.products, ["BatchGetItem", "UpdateItem"])
-        self._allow(function, tables.orders, ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"])
-        for action, resource in (
-            ("dynamodb:Query", f"{tables.orders.table_arn}/index/byUser"),
-            ("sqs:SendMessage", queues.orders.queue.queue_arn),
-        ):
-            function.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
-        return function
-
-    def _function(
-        self,
-        name: str,
-        construct_id: str,
-        description: str,
-        sources: Mapping[str, QueuePair],
-        reserved: int | None = None,
-    ) -> lambda_.Function:
+    def _function(self, construct_id: str, declared: _Function, queues: Queues) -> lambda_.Function:
+        name = declared.name
         settings = self._settings.functions[name]
         log_group = logs.LogGroup(
             self,
@@ -256,7 +236,7 @@ class Functions(Construct):
         function = lambda_.Function(
             self,
             construct_id,
-            description=description,
+            description=declared.description,
             runtime=self._runtime,
             architecture=self._architecture,
             handler="handler.lambda_handler",
@@ -266,7 +246,9 @@ class Functions(Construct):
             log_group=log_group,
             memory_size=settings.memoryMegabytes,
             timeout=Duration.seconds(settings.timeoutSeconds),
-            reserved_concurrent_executions=reserved,
+            reserved_concurrent_executions=(
+                self._settings.api_limits.concurrentExecutions if construct_id == _API else None
+            ),
             # With it, the CDK lets the role send its segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
             tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
             environment={
@@ -276,6 +258,11 @@ class Functions(Construct):
                 "ALLOTMENTS_TABLE_NAME": self._tables.allotments.table_name,
                 "POWERTOOLS_SERVICE_NAME": self._settings.service_name,
                 "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
+                **{
+                    variable: self._environment[variable]
+                    for variable in declared.settings
+                    if variable in self._environment
+                },
             },
             # Earlier versions stay, to go back to. That of a deployment which fails has to go: Lambda publishes none that
             # equals the last one, so the next attempt would fail.
@@ -285,9 +272,17 @@ class Functions(Construct):
             ),
         )
         self.live[construct_id] = function.add_alias(LIVE)
-        for queue_name, pair in sources.items():
-            prefix = _PREFIXES.get(queue_name, "")
-            self._feed(function, self.live[construct_id], queue_name, pair, prefix)
+        for queue_name in declared.fed_by:
+            self._feed(function, self.live[construct_id], queue_name, queues.all[queue_name])
+        for place, operations in declared.tables.items():
+            table, _, index = place.partition("/")
+            arn = self._tables.all[table].table_arn
+            function.add_to_role_policy(
+                iam.PolicyStatement(
+                    actions=[f"dynamodb:{operation}" for operation in operations.split()],
+                    resources=[f"{arn}/index/{index}" if index else arn],
+                )
+            )
         return function
 
     def _feed(
@@ -296,10 +291,9 @@ class Functions(Construct):
         live: lambda_.Alias,
         queue_name: str,
         pair: QueuePair,
-        prefix: str,
     ) -> None:
         settings = self._settings.queues[queue_name]
-        self._name(function, pair, prefix)
+        self._name(function, pair, _PREFIXES.get(queue_name, ""))
         lambda_.EventSourceMapping(
             function,
             # The id that the CDK's own SqsEventSource uses. With another id, an update would create a second mapping
@@ -367,19 +361,22 @@ class Functions(Construct):
             ),
         )
 
-    def _allow(
-        self, function: lambda_.Function, table: dynamodb.TableV2, operations: Sequence[str]
-    ) -> None:
-        function.add_to_role_policy(
-            iam.PolicyStatement(
-                actions=[f"dynamodb:{operation}" for operation in operations],
-                resources=[table.table_arn],
-            )
-        )
 
+def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
+    """The environment variables that only some functions have; those that the settings leave out are not there."""
+    claim = settings.jwt.operators_claim if settings.jwt is not None else None
+    values = {
+        "LANES": str(settings.lanes),
+        "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
+        "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
+        "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
+        "CALLERS": "iam" if settings.jwt is None else "jwt",
+        "SHOW_STOCK": settings.show_stock,
+        "OPERATORS_CLAIM_NAME": claim[0] if claim is not None else None,
+        "OPERATORS_CLAIM_VALUE": claim[1] if claim is not None else None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
-# To take units from lanes, or to bring them home: pages and leases are read together, written by updates, and checked.
-_USE_LANES = ["BatchGetItem", "UpdateItem", "ConditionCheckItem"]
 
 # Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's
 # own grant adds one that is not needed.

@@ -131,12 +131,7 @@ class Monitoring(Construct):
         self._queues = queues.all
         self._undeliverable = queues.undeliverable_events
         self._functions = functions.all
-        self._tables: dict[str, dynamodb.TableV2] = {
-            "Products": tables.products,
-            "Orders": tables.orders,
-            "StockAdjustments": tables.stock_adjustments,
-            "Allotments": tables.allotments,
-        }
+        self._tables = tables.all
         self.alarms: list[cloudwatch.Alarm] = []
         self._make_alarms()
         if settings.alarm_email:

@@ -30,7 +30,7 @@ class InventoryOrdersStack(Stack):
         functions = Functions(self, "Functions", settings, tables, queues, events)
         api = (
             None
-            if functions.api is None
+            if not settings.api
             else Api(
                 *(self, "Api", settings, functions.live["Api"]),
                 RETENTION[settings.log_retention_days],

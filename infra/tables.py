@@ -46,6 +46,12 @@ class Tables(Construct):
         )
         self.stock_adjustments = self._table("StockAdjustments", "productId", "adjustmentId")
         self.allotments = self._table("Allotments", "page")
+        self.all = {
+            "Products": self.products,
+            "Orders": self.orders,
+            "StockAdjustments": self.stock_adjustments,
+            "Allotments": self.allotments,
+        }
 
     def _table(
         self,
