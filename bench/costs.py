@@ -226,9 +226,9 @@ class Standing:
 
 STANDING = (
     Standing("custom metrics", 41, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 52, prices.ALARM_MONTH),
+    Standing("alarms", 48, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
-    Standing("standard queues, polled while empty", 6, EMPTY_POLLS * prices.SQS_REQUEST),
+    Standing("standard queues, polled while empty", 5, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
     Standing("sweeps, one a minute", SWEEPS, SWEEP),
 )

@@ -79,7 +79,6 @@ class AnyQueue(StrEnum):
     STANDARD = "standard"
     FIFO = "fifo"
     STOCK = "stock"
-    CANCELLATION = "cancellation"
     CATALOGUE = "catalogue"
     COMMAND = "command"
     EXPIRY = "expiry"

@@ -99,19 +99,6 @@ class Functions(Construct):
         self._allow(self.adjust_stock, tables.stock_adjustments, ["BatchGetItem", "PutItem"])
         self._allow(self.adjust_stock, tables.allotments, _USE_LANES)
 
-        self.cancel_orders = self._function(
-            "cancel_orders",
-            "CancelOrders",
-            "Cancels orders and gives their stock back",
-            {"CancellationQueue": queues.cancellations},
-        )
-        self._allow(self.cancel_orders, tables.products, ["BatchGetItem", "UpdateItem"])
-        self._allow(
-            self.cancel_orders,
-            tables.orders,
-            ["BatchGetItem", "GetItem", "PutItem", "UpdateItem"],
-        )
-
         self.change_orders = self._function(
             "change_orders",
             "ChangeOrders",
@@ -191,7 +178,6 @@ class Functions(Construct):
         return {
             "PlaceOrders": self.place_orders,
             "AdjustStock": self.adjust_stock,
-            "CancelOrders": self.cancel_orders,
             "ChangeOrders": self.change_orders,
             "ManageProducts": self.manage_products,
             "CountStock": self.count_stock,

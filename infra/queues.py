@@ -43,9 +43,6 @@ class Queues(Construct):
             "OrderQueueFifo", "OrderFifoDeadLetterQueue", "place_orders", fifo=True
         )
         self.stock = self._pair("StockQueue", "StockDeadLetterQueue", "adjust_stock")
-        self.cancellations = self._pair(
-            "CancellationQueue", "CancellationDeadLetterQueue", "cancel_orders"
-        )
         self.catalogue = self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
         self.commands = self._pair(
             "OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders"
@@ -62,7 +59,6 @@ class Queues(Construct):
             "OrderQueue": self.orders,
             "OrderQueueFifo": self.orders_fifo,
             "StockQueue": self.stock,
-            "CancellationQueue": self.cancellations,
             "CatalogueQueue": self.catalogue,
             "OrderCommandQueue": self.commands,
             "ExpiryQueue": self.expiries,

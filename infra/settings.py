@@ -289,11 +289,11 @@ _ISSUER = re.compile(r"https://\S+")
 _TEXT = re.compile(r"\S(.*\S)?")
 _WORD = re.compile(r"[^\s,\[\]]+")
 _FUNCTIONS = {
-    *("place_orders", "adjust_stock", "cancel_orders", "manage_products", "count_stock"),
-    *("change_orders", "sweep", "publish_events", "api"),
+    *("place_orders", "adjust_stock", "change_orders", "manage_products", "count_stock"),
+    *("sweep", "publish_events", "api"),
 }
 _QUEUES = {
-    *("OrderQueue", "OrderQueueFifo", "StockQueue", "CancellationQueue", "CatalogueQueue"),
+    *("OrderQueue", "OrderQueueFifo", "StockQueue", "CatalogueQueue"),
     *("OrderCommandQueue", "ExpiryQueue"),
 }
 _TABLES = {"Products", "Orders", "StockAdjustments", "Allotments"}

@@ -20,16 +20,14 @@ if TYPE_CHECKING:
 STANDARD = "OrderQueueUrl"
 FIFO = "OrderQueueFifoUrl"
 STOCK = "StockQueueUrl"
-CANCELLATIONS = "CancellationQueueUrl"
 CATALOGUE = "CatalogueQueueUrl"
 COMMANDS = "OrderCommandQueueUrl"
 EXPIRIES = "ExpiryQueueUrl"
-QUEUES = (STANDARD, FIFO, STOCK, CANCELLATIONS, CATALOGUE, COMMANDS, EXPIRIES)
+QUEUES = (STANDARD, FIFO, STOCK, CATALOGUE, COMMANDS, EXPIRIES)
 DEAD_LETTERS = (
     "OrderDeadLetterQueueUrl",
     "OrderFifoDeadLetterQueueUrl",
     "StockDeadLetterQueueUrl",
-    "CancellationDeadLetterQueueUrl",
     "CatalogueDeadLetterQueueUrl",
     "OrderCommandDeadLetterQueueUrl",
     "ExpiryDeadLetterQueueUrl",
@@ -149,7 +147,7 @@ def depth(aws: Aws, queue: str) -> Depth:
 def dead_letters(aws: Aws, limit: int) -> list[DeadLetter]:
     """Read the dead letters of all queues, at most so many of each, and leave them there.
 
-    The queues are read side by side, so that seven empty ones take no longer than one.
+    The queues are read side by side, so that empty ones take no longer than one.
     """
 
     def peek(queue: str) -> list[DeadLetter]:

@@ -1,4 +1,4 @@
-"""Checks by traffic: what the service answers to orders, receipts, cancellations, counts and poison."""
+"""Checks by traffic: what the service answers to orders, receipts, commands, counts and poison."""
 
 from __future__ import annotations
 
@@ -308,11 +308,12 @@ def cancels(run: Run) -> list[Line]:
     run.send(queues.STANDARD, order)
     run.answer(order)
     taken = run.stock(product)
-    run.send(queues.CANCELLATIONS, {"orderId": order["orderId"]}, {"orderId": later["orderId"]})
-    for each in (order["orderId"], later["orderId"]):
+    cancelled = (order["orderId"], later["orderId"])
+    run.send(queues.COMMANDS, *({"action": "cancel", "orderId": each} for each in cancelled))
+    for each in cancelled:
         run.wait(
             partial(_is_cancelled, run, each),
-            "an order was not cancelled through CancellationQueue, see its mapping",
+            "an order was not cancelled through OrderCommandQueue, see its mapping",
         )
     stock = run.stock(product)
     expect((taken, stock) == (3, 5), f"stock went from 5 to {taken} to {stock}, not to 3 and 5")

@@ -191,7 +191,7 @@ def test_commands_do_not_mistake_the_embedded_aws_for_an_account(embedded_aws):
 def test_an_error_says_what_to_do(embedded_aws):
     unknown = cli("invoke", "fly", "events/place_orders.json", check=False)
     assert unknown.returncode == 1
-    assert "the functions are adjust_stock, api, cancel_orders" in unknown.stderr
+    assert "the functions are adjust_stock, api, change_orders" in unknown.stderr
     missing = cli("invoke", "place_orders", "events/none.json", check=False)
     assert "samples for place_orders:" in missing.stderr
     assert "Traceback" not in unknown.stderr + missing.stderr

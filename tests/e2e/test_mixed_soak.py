@@ -59,7 +59,7 @@ def workloads():
     return newest, [
         (queues.STANDARD, orders[:half]),
         (queues.STANDARD, orders[half:]),
-        (queues.CANCELLATIONS, [{"orderId": f"soak-order-{n}"} for n in cancelled]),
+        (queues.COMMANDS, [{"action": "cancel", "orderId": f"soak-order-{n}"} for n in cancelled]),
         (queues.STOCK, receipts + chance.sample(receipts, RECEIPTS)),
         (queues.CATALOGUE, events),
     ]

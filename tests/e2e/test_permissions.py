@@ -32,7 +32,6 @@ ONLY_FOR_POLLERS = {
         ("place_orders", "OrderQueue"),
         ("place_orders", "OrderQueueFifo"),
         ("adjust_stock", "StockQueue"),
-        ("cancel_orders", "CancellationQueue"),
         ("manage_products", "CatalogueQueue"),
         ("change_orders", "ExpiryQueue"),
     )
@@ -104,16 +103,16 @@ def a_confirmation_long_before_its_order(shop):
     return looked_at_often(a_confirmation_before_its_order(shop))
 
 
-def a_cancelling_command(shop):
+def a_cancellation(shop):
     shop.call("place_orders", an_order(shop))
     return sqs_event({"action": "cancel", "orderId": shop.new_id})
 
 
-def a_cancelling_command_before_its_order(shop):
+def a_cancellation_before_its_order(shop):
     return sqs_event({"action": "cancel", "orderId": shop.new_id})
 
 
-def a_direct_cancelling_command(shop):
+def a_direct_cancellation(shop):
     return {"action": "cancel", "orderId": shop.new_id}
 
 
@@ -149,7 +148,7 @@ def an_order_of_more_than_the_row_has(shop):
 
 
 def an_order_that_was_cancelled_before_it_came(shop):
-    shop.call("cancel_orders", {"orderId": shop.new_id, "leaveTombstone": True})
+    shop.call("change_orders", a_cancellation_before_its_order(shop))
     return an_order(shop)
 
 
@@ -198,25 +197,6 @@ def a_receipt_of_a_product_that_is_not_there_yet(shop):
 
 def a_receipt_long_before_its_product(shop):
     return looked_at_often(a_receipt_of_a_product_that_is_not_there_yet(shop))
-
-
-def a_cancellation(shop):
-    shop.call("place_orders", an_order(shop))
-    return sqs_event({"orderId": shop.new_id})
-
-
-def a_cancellation_of_a_leased_product(shop):
-    event = a_cancellation(shop)
-    shop.lease()
-    return event
-
-
-def a_cancellation_before_its_order(shop):
-    return sqs_event({"orderId": shop.new_id})
-
-
-def a_direct_cancellation(shop):
-    return {"orderId": shop.new_id}
 
 
 def a_new_product(shop):
@@ -369,23 +349,11 @@ NEEDED_FOR = {
         "sqs:ChangeMessageVisibility",
         "StockQueue",
     ): a_receipt_of_a_product_that_is_not_there_yet,
-    ("cancel_orders", "dynamodb:BatchGetItem", "ProductsTable"): a_cancellation,
-    ("cancel_orders", "dynamodb:UpdateItem", "ProductsTable"): a_cancellation,
-    ("cancel_orders", "dynamodb:BatchGetItem", "OrdersTable"): a_cancellation,
-    ("cancel_orders", "dynamodb:GetItem", "OrdersTable"): a_direct_cancellation,
-    ("cancel_orders", "dynamodb:PutItem", "OrdersTable"): a_cancellation_before_its_order,
-    ("cancel_orders", "dynamodb:UpdateItem", "OrdersTable"): a_cancellation,
-    ("cancel_orders", "sqs:SendMessage", "CancellationDeadLetterQueue"): poison,
-    (
-        "cancel_orders",
-        "sqs:ChangeMessageVisibility",
-        "CancellationQueue",
-    ): a_cancellation_of_a_leased_product,
-    ("change_orders", "dynamodb:BatchGetItem", "ProductsTable"): a_cancelling_command,
-    ("change_orders", "dynamodb:UpdateItem", "ProductsTable"): a_cancelling_command,
+    ("change_orders", "dynamodb:BatchGetItem", "ProductsTable"): a_cancellation,
+    ("change_orders", "dynamodb:UpdateItem", "ProductsTable"): a_cancellation,
     ("change_orders", "dynamodb:BatchGetItem", "OrdersTable"): a_confirmation,
-    ("change_orders", "dynamodb:GetItem", "OrdersTable"): a_direct_cancelling_command,
-    ("change_orders", "dynamodb:PutItem", "OrdersTable"): a_cancelling_command_before_its_order,
+    ("change_orders", "dynamodb:GetItem", "OrdersTable"): a_direct_cancellation,
+    ("change_orders", "dynamodb:PutItem", "OrdersTable"): a_cancellation_before_its_order,
     ("change_orders", "dynamodb:UpdateItem", "OrdersTable"): a_confirmation,
     ("change_orders", "sqs:SendMessage", "OrderCommandDeadLetterQueue"): poison,
     ("change_orders", "sqs:SendMessage", "ExpiryDeadLetterQueue"): poison_among_expiries,

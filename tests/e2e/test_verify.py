@@ -189,7 +189,7 @@ def denied(aws, function, action, resource):
         ("poison", "ChangeOrders", queues.COMMANDS),
         ("poison", "ChangeOrders", queues.EXPIRIES),
         ("fifo", "PlaceOrders", queues.FIFO),
-        ("cancels", "CancelOrders", queues.CANCELLATIONS),
+        ("cancels", "ChangeOrders", queues.COMMANDS),
         ("confirms", "ChangeOrders", queues.COMMANDS),
         ("receives", "AdjustStock", queues.STOCK),
         ("catalogue", "ManageProducts", queues.CATALOGUE),
@@ -346,9 +346,9 @@ def test_stock_that_was_changed_by_hand_is_seen(aws, run):
 
 def test_a_dead_letter_of_somebody_else_stays(aws, run):
     run.patience = 60.0
-    url = aws.outputs["CancellationDeadLetterQueueUrl"]
+    url = aws.outputs["CatalogueDeadLetterQueueUrl"]
     aws.sqs.purge_queue(QueueUrl=url)
-    aws.sqs.send_message(QueueUrl=aws.outputs[queues.CANCELLATIONS], MessageBody="theirs")
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.CATALOGUE], MessageBody="theirs")
     wait_until(aws, lambda: queues.peek_dead_letters(aws.sqs, url, 10))
     (line,) = verify.run_check("poison", run)
     assert line.state is State.PASSED
@@ -374,8 +374,8 @@ def cut_off(aws):
 
 @contextmanager
 def a_permission_taken(aws):
-    with denied(aws, "cancel_orders", "dynamodb:UpdateItem", "OrdersTable"):
-        yield "CancelOrdersRole may not dynamodb:UpdateItem on"
+    with denied(aws, "change_orders", "dynamodb:UpdateItem", "OrdersTable"):
+        yield "ChangeOrdersRole may not dynamodb:UpdateItem on"
 
 
 @contextmanager

@@ -365,8 +365,8 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
     elif function == "adjust_stock":
         row = world.row("StockAdjustments", body["productId"], body["adjustmentId"])
         done = row is not None and _is_adjustment(row, body)
-    elif function in {"cancel_orders", "change_orders"}:
-        command = {"action": "cancel" if function == "cancel_orders" else "expire"} | body
+    elif function == "change_orders":
+        command = {"action": "expire"} | body
         done = _is_carried_out(world.row("Orders", body["orderId"]), command)
         states = world.states(since, "Orders", body["orderId"])
         answered = any(_answers(row, command) for row in states)
@@ -594,13 +594,12 @@ def _check_answer(
         row = world.row("Orders", command["orderId"])
         if result in {"APPLIED", "REPLAYED"}:
             _require(_is_order(row, command), f"{command} was answered {answer}, and is not there")
-    elif function in {"cancel_orders", "change_orders"}:
-        asked = {"action": "cancel"} | command
+    elif function == "change_orders":
         row = world.row("Orders", command["orderId"])
-        if result == "APPLIED" or (result == "REPLAYED" and asked["action"] != "cancel"):
-            done = _is_carried_out(row, asked)
+        if result == "APPLIED" or (result == "REPLAYED" and command["action"] != "cancel"):
+            done = _is_carried_out(row, command)
             _require(done, f"{command} was answered {answer}, and is not carried out")
-        elif result == "REFUSED" and asked["action"] == "confirm" and row is not None:
+        elif result == "REFUSED" and command["action"] == "confirm" and row is not None:
             in_vain = "confirmationRejected" in row or answer["reason"] == "UNKNOWN_ORDER"
             _require(in_vain, f"{command} was answered {answer}, which is not written down")
     elif function == "count_stock" and command["action"] == "commit":

@@ -82,7 +82,7 @@ def _overlapping_batches(world: World, rivals: int) -> None:
 def _order_and_cancellation(world: World, rivals: int) -> None:
     world.product("p", 2)
     world.deliver("A", "place_orders", order("o", p=2))
-    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    world.deliver("B", "change_orders", command("cancel"))
     if rivals > 2:
         world.deliver("C", "place_orders", order("other", p=2))
 
@@ -189,7 +189,7 @@ def _relisted(world: World, rivals: int) -> None:
     world.client("A", "delists and lists again", _relists)
     world.deliver("B", "place_orders", order("o", p=1))
     if rivals > 2:
-        world.deliver("C", "cancel_orders", {"orderId": "o"})
+        world.deliver("C", "change_orders", command("cancel"))
 
 
 def _placed_before(
@@ -234,7 +234,7 @@ def _relisted_and_cancelled(world: World, rivals: int) -> None:
     # Placed a minute ago, from a product that was listed long before.
     _placed_before(world, "o", createdAt=world.moment(-60.0))
     world.client("A", "delists and lists again", _relists)
-    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    world.deliver("B", "change_orders", command("cancel"))
     if rivals > 2:
         world.deliver("C", "place_orders", order("other", p=1))
 
@@ -336,10 +336,10 @@ def _rows_of_others(world: World, rivals: int) -> None:
     world.product("p", 1)
     _placed_before(world, "shipped", status="SHIPPED")
     _placed_before(world, "o")
-    world.deliver("A", "cancel_orders", {"orderId": "shipped"}, {"orderId": "o"})
+    world.deliver("A", "change_orders", command("cancel", "shipped"), command("cancel"))
     world.deliver("B", "place_orders", order("other", p=1))
     if rivals > 2:
-        world.deliver("C", "cancel_orders", {"orderId": "o"})
+        world.deliver("C", "change_orders", command("cancel"))
 
 
 def _others_are_left_alone(world: World) -> None:
@@ -399,7 +399,7 @@ def _confirm_and_cancel(world: World, rivals: int) -> None:
     world.product("p", 1)
     _held(world, 600.0)
     world.deliver("A", "change_orders", command("confirm"))
-    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    world.deliver("B", "change_orders", command("cancel"))
     if rivals > 2:
         world.client("C", "cancels it, too", _asks("change_orders", command("cancel")))
 
@@ -415,7 +415,7 @@ def _confirm_and_expire(world: World, rivals: int) -> None:
     world.deliver("A", "change_orders", command("confirm"))
     _expire(world, "B", "o")
     if rivals > 2:
-        world.deliver("C", "cancel_orders", {"orderId": "o"})
+        world.deliver("C", "change_orders", command("cancel"))
 
 
 def _confirm_twice(world: World, rivals: int) -> None:
@@ -605,7 +605,7 @@ def _is_paid(world: World) -> None:
 def _announced_life(world: World, rivals: int) -> None:
     world.product("p", 1)
     _held(world, 600.0)
-    world.deliver("A", "cancel_orders", {"orderId": "o"})
+    world.deliver("A", "change_orders", command("cancel"))
     world.deliver("B", "change_orders", command("confirm"), command("fulfil"))
     world.follow("P", "Orders")
     if rivals > 2:
@@ -615,7 +615,7 @@ def _announced_life(world: World, rivals: int) -> None:
 def _announced_tombstone(world: World, rivals: int) -> None:
     world.product("p", 2)
     world.deliver("A", "place_orders", order("o", p=2))
-    world.deliver("B", "cancel_orders", {"orderId": "o"})
+    world.deliver("B", "change_orders", command("cancel"))
     world.follow("P", "Orders")
     if rivals > 2:
         world.deliver("C", "change_orders", command("confirm"))
@@ -873,7 +873,7 @@ def _relisted_and_filled(world: World, rivals: int) -> None:
     world.deliver("A", "place_orders", order("a", p=world.units_in_lane(1, "p") + 1))
     world.client("B", "delists and lists again", _relists)
     if rivals > 2:
-        world.deliver("C", "cancel_orders", {"orderId": "warmA1"})
+        world.deliver("C", "change_orders", command("cancel", "warmA1"))
 
 
 def _discontinued_in_a_lane(world: World, rivals: int) -> None:
@@ -913,7 +913,7 @@ def _cancellation_and_recall(world: World, rivals: int) -> None:
     world.product("p", 6)
     _lent(world, "A", p=1)
     world.deliver("A", "place_orders", order("a", p=5))
-    world.deliver("B", "cancel_orders", {"orderId": "warmA1"})
+    world.deliver("B", "change_orders", command("cancel", "warmA1"))
     if rivals > 2:
         world.deliver("C", "place_orders", order("c", p=1))
 

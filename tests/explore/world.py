@@ -66,7 +66,6 @@ UNDELIVERABLE = "Undeliverable"
 QUEUES = {
     "place_orders": {"": "Order", "FIFO_": "OrderFifo.fifo"},
     "adjust_stock": {"": "Stock"},
-    "cancel_orders": {"": "Cancellation"},
     "change_orders": {"": "OrderCommand", "EXPIRY_": EXPIRIES},
     "manage_products": {"": "Catalogue"},
 }

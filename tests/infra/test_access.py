@@ -30,7 +30,6 @@ from tests.support.template import synthesise
 ACCESS = """
 lambda.amazonaws.com     | sts:AssumeRole          | PlaceOrdersRole         | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | AdjustStockRole         | trust policy
-lambda.amazonaws.com     | sts:AssumeRole          | CancelOrdersRole        | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | ChangeOrdersRole        | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | ManageProductsRole      | trust policy
 lambda.amazonaws.com     | sts:AssumeRole          | CountStockRole          | trust policy
@@ -59,7 +58,6 @@ SweepSchedule            | invokes                 | Sweep live              | s
 OrderQueue               | feeds                   | PlaceOrders live        | event source mapping
 OrderQueueFifo           | feeds                   | PlaceOrders live        | event source mapping
 StockQueue               | feeds                   | AdjustStock live        | event source mapping
-CancellationQueue        | feeds                   | CancelOrders live       | event source mapping
 CatalogueQueue           | feeds                   | ManageProducts live     | event source mapping
 OrderCommandQueue        | feeds                   | ChangeOrders live       | event source mapping
 ExpiryQueue              | feeds                   | ChangeOrders live       | event source mapping
@@ -67,7 +65,6 @@ ExpiryQueue              | feeds                   | ChangeOrders live       | e
 PlaceOrders              | CONSUME                 | OrderQueue              | role
 PlaceOrders              | CONSUME                 | OrderQueueFifo          | role
 AdjustStock              | CONSUME sqs:SendMessage | StockQueue              | role
-CancelOrders             | CONSUME                 | CancellationQueue       | role
 ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | role
 ChangeOrders             | CONSUME sqs:SendMessage | OrderCommandQueue       | role
 ChangeOrders             | CONSUME sqs:SendMessage | ExpiryQueue             | role
@@ -85,7 +82,6 @@ PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue   
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
 StockQueue               | moves dead letters      | StockDeadLetterQueue        | redrive policy
-CancellationQueue        | moves dead letters      | CancellationDeadLetterQueue | redrive policy
 CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue    | redrive policy
 OrderCommandQueue        | moves dead letters      | OrderCommandDeadLetterQueue | redrive policy
 ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue       | redrive policy
@@ -93,7 +89,6 @@ ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue      
 PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue        | role
 PlaceOrders              | sqs:SendMessage         | OrderFifoDeadLetterQueue    | role
 AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
-CancelOrders             | sqs:SendMessage         | CancellationDeadLetterQueue | role
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
 ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue | role
 ChangeOrders             | sqs:SendMessage         | ExpiryDeadLetterQueue       | role
@@ -108,8 +103,6 @@ PlaceOrders    | USE_LANES                                                      
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                                         | StockAdjustments | role
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
-CancelOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
-CancelOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 Api            | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
@@ -129,7 +122,6 @@ Sweep                    | lambda:GetEventSourceMapping | mapping of Products st
 # Lambda writes the log with the role of the function. The group exists, so nobody need create it.
 PlaceOrders              | WRITE_LOG               | PlaceOrdersLogs         | role
 AdjustStock              | WRITE_LOG               | AdjustStockLogs         | role
-CancelOrders             | WRITE_LOG               | CancelOrdersLogs        | role
 ChangeOrders             | WRITE_LOG               | ChangeOrdersLogs        | role
 ManageProducts           | WRITE_LOG               | ManageProductsLogs      | role
 CountStock               | WRITE_LOG               | CountStockLogs          | role
@@ -138,7 +130,6 @@ PublishEvents            | WRITE_LOG               | PublishEventsLogs       | r
 Api                      | WRITE_LOG               | ApiLogs                 | role
 PlaceOrders              | logs to                 | PlaceOrdersLogs         | logging configuration
 AdjustStock              | logs to                 | AdjustStockLogs         | logging configuration
-CancelOrders             | logs to                 | CancelOrdersLogs        | logging configuration
 ChangeOrders             | logs to                 | ChangeOrdersLogs        | logging configuration
 ManageProducts           | logs to                 | ManageProductsLogs      | logging configuration
 CountStock               | logs to                 | CountStockLogs          | logging configuration

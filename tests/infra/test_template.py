@@ -109,7 +109,6 @@ def test_warm_throughput_is_optional(table):
         ("OrderQueue", "OrderDeadLetterQueue", False),
         ("OrderQueueFifo", "OrderFifoDeadLetterQueue", True),
         ("StockQueue", "StockDeadLetterQueue", False),
-        ("CancellationQueue", "CancellationDeadLetterQueue", False),
         ("CatalogueQueue", "CatalogueDeadLetterQueue", False),
         ("OrderCommandQueue", "OrderCommandDeadLetterQueue", False),
         ("ExpiryQueue", "ExpiryDeadLetterQueue", False),
@@ -437,9 +436,7 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
         "OrderQueueUrl",
         "OrderQueueFifoUrl",
         "StockQueueUrl",
-        "CancellationQueueUrl",
         "StockDeadLetterQueueUrl",
-        "CancellationDeadLetterQueueUrl",
         "OrderCommandQueueUrl",
         "OrderCommandDeadLetterQueueUrl",
         "ExpiryQueueUrl",
@@ -580,7 +577,7 @@ def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev):
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5])
-def test_all_deliveries_last_for_days_but_less_than_messages_are_kept(random):
+def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept(random):
     delays = [redelivery_delay(n, lambda: random) for n in range(1, MAX_RECEIVE_COUNT)]
     assert 5 < sum(delays) / 86_400 < 8
 

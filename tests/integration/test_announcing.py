@@ -71,7 +71,7 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         # Orders and products have streams of their own, so nothing is said of the order of these two.
         send(aws, queues.STANDARD, order_body(new_id, {new_id: 5}))
         assert set(next_of(follower, new_id, 2)) == {"OrderPlaced", "ProductLowOnStock"}
-        send(aws, queues.CANCELLATIONS, {"orderId": new_id})
+        send(aws, queues.COMMANDS, {"action": "cancel", "orderId": new_id})
         heard = next_of(follower, new_id, 2)
         assert set(heard) == {"OrderCancelled", "ProductBackInStock"}
         assert announced(aws, new_id, send=False).events == 1

@@ -116,7 +116,7 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
     receipts = {f"all-receipt-{n}": (chance.choice(ids), chance.randint(1, 4)) for n in range(30)}
     bodies = {
         "place_orders": [order_body(order_id, lines) for order_id, lines in orders.items()],
-        "cancel_orders": [{"orderId": order_id} for order_id in cancelled],
+        "change_orders": [{"action": "cancel", "orderId": order_id} for order_id in cancelled],
         "adjust_stock": [
             {"adjustmentId": key, "productId": i, "delta": units, "reason": "RECEIPT"}
             for key, (i, units) in receipts.items()
@@ -131,7 +131,12 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
         return chance.sample(found, len(found))
 
     twice = {name: chance.sample(sent * 2, len(sent) * 2) for name, sent in bodies.items()}
-    arguments = [(shop.environment, batches(worker)) for worker in range(6)]
+    outputs = shop.aws.outputs
+    environment = shop.environment | {
+        "EXPIRY_QUEUE_URL": outputs["ExpiryQueueUrl"],
+        "EXPIRY_DEAD_LETTER_QUEUE_URL": outputs["ExpiryDeadLetterQueueUrl"],
+    }
+    arguments = [(environment, batches(worker)) for worker in range(6)]
     assert sum(in_processes(call_handlers, arguments, start="spawn")) == 0
 
     books = read_books(shop.aws)

@@ -228,10 +228,10 @@ def test_an_order_that_was_delivered_too_often_goes_back_and_is_placed(embedded_
 
 def test_a_message_that_is_still_wrong_comes_back_and_the_run_ends(embedded_aws):
     aws = embedded_aws[0]
-    aws.sqs.send_message(QueueUrl=aws.outputs[queues.CANCELLATIONS], MessageBody="no cancellation")
+    aws.sqs.send_message(QueueUrl=aws.outputs[queues.COMMANDS], MessageBody="no command")
     wait_until_settled(aws)
-    done = cli("redrive", "--queue", "cancellation", "--cause", POISON, "--send").stdout
+    done = cli("redrive", "--queue", "command", "--cause", POISON, "--send").stdout
     assert "1 sent back" in done
     wait_until_settled(aws)
-    left = cli("redrive", "--queue", "cancellation").stdout
+    left = cli("redrive", "--queue", "command").stdout
     assert POISON in left

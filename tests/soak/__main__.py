@@ -70,7 +70,7 @@ KILL_UNTIL = 0.9
 # Longer than a hold lasts whose sweeper is two minutes ahead and whose worker two minutes behind.
 QUIET_SECONDS = 300
 
-FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "CancelOrders", "ManageProducts", "ChangeOrders")
+FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "ManageProducts", "ChangeOrders")
 FUNCTIONS = (*FED_FUNCTIONS, "PublishEvents", "Sweep")
 
 # The stack sweeps each minute; here two sweeps begin together, so much more often.

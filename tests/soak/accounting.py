@@ -13,7 +13,6 @@ from inventory_orders.domain.order_command import Action
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,
-    parse_cancellation,
     parse_catalogue_event,
     parse_order,
     parse_order_command,
@@ -114,12 +113,6 @@ def _order_is_stored(body: str, tables: Tables) -> bool:
     )
 
 
-def _cancellation_is_stored(body: str, tables: Tables) -> bool:
-    """The cancellation of an order that holds nothing, or was handed over, is answered and changes nothing."""
-    row = tables.orders.get((parse_cancellation(body).order_id,), {})
-    return row.get("status") in ("FULFILLED", *_OVER)
-
-
 def _command_is_stored(body: str, tables: Tables) -> bool:
     """A command that comes in vain is answered; only of a confirmation the row has to tell."""
     command = parse_order_command(body)
@@ -172,7 +165,6 @@ _STORED: Mapping[str, Callable[[str, Tables], bool]] = {
     queues.STANDARD: _order_is_stored,
     queues.FIFO: _order_is_stored,
     queues.STOCK: _adjustment_is_stored,
-    queues.CANCELLATIONS: _cancellation_is_stored,
     queues.CATALOGUE: _event_is_stored,
     queues.COMMANDS: _command_is_stored,
 }
@@ -184,7 +176,6 @@ _KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
         parse_adjustment(body).product_id,
         parse_adjustment(body).adjustment_id,
     ),
-    queues.CANCELLATIONS: lambda body: (parse_cancellation(body).order_id,),
     queues.CATALOGUE: lambda body: (parse_catalogue_event(body, _LATER_THAN_ALL).product_id,),
     queues.COMMANDS: lambda body: (parse_order_command(body).order_id,),
 }

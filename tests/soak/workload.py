@@ -29,7 +29,7 @@ _HELD, _HOLD_SECONDS = 500, 60
 _OTHER_POISON = {
     queues.FIFO: POISON * 15 // 100,
     queues.STOCK: POISON * 10 // 100,
-    queues.CANCELLATIONS: POISON * 10 // 100,
+    queues.COMMANDS: POISON * 10 // 100,
     queues.CATALOGUE: POISON * 10 // 100,
 }
 
@@ -67,8 +67,9 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
         queues.STANDARD: [m for m in orders if m.order_id not in through_fifo],
         queues.FIFO: [m for m in orders if m.order_id in through_fifo],
         queues.STOCK: [_message(receipt) for receipt in receipts],
-        queues.CANCELLATIONS: [
-            _message({"orderId": order.order_id}) for order in chance.sample(orders, _CANCELLATIONS)
+        queues.COMMANDS: [
+            _message({"action": "cancel", "orderId": order.order_id})
+            for order in chance.sample(orders, _CANCELLATIONS)
         ],
         queues.CATALOGUE: [_event(run, number, now, chance) for number in range(_EVENTS)],
     }
@@ -85,9 +86,9 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
             _poisoned(_receipt_poison(run, number, receipts), number)
             for number in range(_OTHER_POISON[queues.STOCK])
         ],
-        queues.CANCELLATIONS: [
+        queues.COMMANDS: [
             _poisoned(_cancellation_poison(run, number), number)
-            for number in range(_OTHER_POISON[queues.CANCELLATIONS])
+            for number in range(_OTHER_POISON[queues.COMMANDS])
         ],
         queues.CATALOGUE: [
             _poisoned(_event_poison(run, number), number)
@@ -150,8 +151,8 @@ def _receipt_poison(run: str, number: int, receipts: Sequence[Mapping[str, objec
 
 def _cancellation_poison(run: str, number: int) -> str:
     return (
-        json.dumps({"orderId": f"{run} with spaces {number}"}),
-        json.dumps({"orderId": f"{run}-bad-{number}", "why": "changed my mind"}),
+        json.dumps({"action": "cancel", "orderId": f"{run} with spaces {number}"}),
+        json.dumps({"action": "cancel", "orderId": f"{run}-bad-{number}", "why": "too late"}),
     )[number % 2]
 
 

@@ -805,7 +805,7 @@ def test_copies_of_early_commands_count_in_the_order_of_the_commands(desk):
 
 
 def test_expiries_come_from_their_own_queue_and_poison_goes_to_its_own(desk):
-    """The body of a cancellation looks the same: the queue tells."""
+    """An expiry names no action: the queue tells."""
     desk.place("held", holdSeconds=60)
     desk.place("kept")
     desk.wait(60 + GRACE)

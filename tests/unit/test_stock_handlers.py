@@ -162,72 +162,21 @@ class TestAdjustStock:
             assert call("adjust_stock", event)["errorCode"]
 
 
-class TestCancelOrders:
-    def place(self, call, order_id="o-1", **lines):
-        call("place_orders", sqs_event(order_body(order_id, lines or {TEA: 5})))
-
-    def test_a_cancellation_from_the_queue_is_applied(self, call):
-        self.place(call, "sample-o-1001")
-        assert stock() == TEA_STOCK - 5
-        assert call("cancel_orders", sample("cancel_orders")) == {"batchItemFailures": []}
-        assert stock() == TEA_STOCK
-        assert order_row("sample-o-1001")["status"]["S"] == "CANCELLED"
-        tombstone = order_row("sample-o-not-yet-here")
+class TestChangeOrders:
+    def test_the_sample_cancels_an_order_before_it_comes(self, call, capsys):
+        assert call("change_orders", sample("change_orders")) == {"batchItemFailures": []}
+        order_id = "sample-o-cancelled-early"
+        tombstone = order_row(order_id)
         assert (tombstone["status"]["S"], tombstone["items"]["L"]) == ("CANCELLED", [])
-        self.place(call, "sample-o-not-yet-here")
-        assert stock() == TEA_STOCK
-        filled = order_row("sample-o-not-yet-here")
-        assert (filled["status"]["S"], filled["userId"]["S"]) == ("CANCELLED", "u-1")
-
-    def test_an_order_that_was_cancelled_beforehand_is_not_counted_as_placed(self, call, capsys):
-        call("cancel_orders", sample("cancel_orders_direct"))
         capsys.readouterr()
-        self.place(call, "sample-o-not-yet-here")
+        call("place_orders", sqs_event(order_body(order_id, {TEA: 5})))
         assert emf.values_of(metrics_of(capsys), "OrdersPlaced") == [0]
-
-    def test_a_direct_cancellation_is_answered(self, call):
-        self.place(call)
-        assert call("cancel_orders", {"orderId": "o-1"}) == {
-            "orderId": "o-1",
-            "result": "APPLIED",
-            "status": "CANCELLED",
-            "stockReturned": {TEA: 5},
-        }
-        assert call("cancel_orders", {"orderId": "o-1"})["result"] == "REPLAYED"
-        self.place(call, "o-2", **{"no-such-tea": 1})
-        rejected = call("cancel_orders", {"orderId": "o-2"})
-        assert (rejected["result"], rejected["reason"]) == ("REFUSED", "ORDER_REJECTED")
-
-    def test_an_order_in_a_status_of_somebody_elses_holds_up_no_neighbour(
-        self, call, shop_environment
-    ):
-        for order_id in ("o-1", "o-2"):
-            self.place(call, order_id)
-        boto3.client("dynamodb").update_item(
-            TableName="Orders",
-            Key={"orderId": {"S": "o-1"}},
-            UpdateExpression="SET #status = :shipped",
-            ExpressionAttributeNames={"#status": "status"},
-            ExpressionAttributeValues={":shipped": {"S": "SHIPPED"}},
-        )
-        event = sqs_event({"orderId": "o-1"}, {"orderId": "o-2"})
-        assert call("cancel_orders", event) == {"batchItemFailures": []}
-        assert list(dead_letters(shop_environment)) == ["UNKNOWN_ORDER_STATUS"]
-        assert order_row("o-2")["status"]["S"] == "CANCELLED"
-        answer = call("cancel_orders", {"orderId": "o-1"})
-        assert (answer["result"], answer["reason"]) == ("REFUSED", "UNKNOWN_ORDER_STATUS")
-        assert "'SHIPPED'" in answer["message"]
-        assert stock() == TEA_STOCK - 5
-
-    def test_a_direct_cancellation_of_an_unknown_order_writes_nothing(self, call):
-        answer = call("cancel_orders", sample("cancel_orders_direct_bad"))
-        assert (answer["result"], answer["reason"]) == ("REFUSED", "UNKNOWN_ORDER")
-        assert order_row("o-unknown") is None
-        assert call("cancel_orders", sample("cancel_orders_direct"))["result"] == "APPLIED"
-        assert order_row("sample-o-not-yet-here")["status"]["S"] == "CANCELLED"
+        filled = order_row(order_id)
+        assert (filled["status"]["S"], filled["userId"]["S"]) == ("CANCELLED", "u-1")
+        assert stock() == TEA_STOCK
 
     def test_the_poison_sample_says_what_to_fix(self, call, shop_environment):
-        assert call("cancel_orders", sample("cancel_orders_poison")) == {"batchItemFailures": []}
+        assert call("change_orders", sample("change_orders_poison")) == {"batchItemFailures": []}
         assert set(dead_letters(shop_environment)) == {"INVALID_JSON", "SCHEMA_VIOLATION"}
 
 
@@ -355,7 +304,7 @@ class TestCountStock:
 
 
 @pytest.mark.parametrize(
-    "name", ["place_orders", "adjust_stock", "cancel_orders", "manage_products"]
+    "name", ["place_orders", "adjust_stock", "change_orders", "manage_products"]
 )
 def test_every_queue_handler_says_how_long_ago_a_message_was_first_received(
     call, capsys, monkeypatch, name

@@ -33,7 +33,6 @@ QUEUES = {
     "Order": ("place_orders", 99, 2, ""),
     "OrderFifo.fifo": ("place_orders", 10, 2, "FIFO_"),
     "Stock": ("adjust_stock", 49, 1, ""),
-    "Cancellation": ("cancel_orders", 49, 1, ""),
     "Catalogue": ("manage_products", 10, 1, ""),
     "OrderCommand": ("change_orders", 10, 1, ""),
     "Expiry": ("change_orders", 10, 1, "EXPIRY_"),
@@ -47,6 +46,7 @@ COMMANDS = (
     ("confirm", "paid"),
     ("confirm", "o-0-1"),
     ("confirm", "o-1-1"),
+    ("cancel", "o-1-0"),
     ("cancel", "o-1-2"),
     ("cancel", "never"),
 )
@@ -250,7 +250,6 @@ def life(world):
         if moment == BEGIN:
             world.send("Stock", receipt("r-1", "kettle"))
             world.send("Stock", receipt("early", "cup"))
-            world.send("Cancellation", {"orderId": "o-1-0"})
             for action, order_id in COMMANDS:
                 world.send("OrderCommand", {"action": action, "orderId": order_id})
             for order_id, hold in HOLDS.items():

@@ -1,4 +1,4 @@
-"""What the handlers of cancellations, commands and expiries share: what outcomes mean, and the answer to one command."""
+"""What the outcomes of commands and expiries mean, and the answer to one command."""
 
 from __future__ import annotations
 
@@ -20,15 +20,12 @@ RULES = QueueRules(
 )
 
 
-def carry_out(
-    command: OrderCommand, context: Any, *, leave_tombstone: bool = False
-) -> direct.Answer:
-    """Carry out one command at once.
+def carry_out(command: OrderCommand, context: Any) -> direct.Answer:
+    """Carry out one command at once. Only the queue cancels an order that is not there yet.
 
     Args:
         command: The command.
         context: Of the invocation.
-        leave_tombstone: Whether an order that is not there yet is cancelled beforehand.
 
     Returns:
         An answer with `result`, the `orderId`, and what went back into stock; or with what to do.
@@ -38,9 +35,9 @@ def carry_out(
     """
     engine, deadline = runtime.committer(), runtime.deadline(context)
     client, key = engine.client, OrderKey(command.order_id)
-    needs_order = command.action is Action.CANCEL and not leave_tombstone
-    if needs_order and client.call(lambda: client.store.get_record(key), deadline) is None:
-        hint = "with leaveTombstone, cancel_orders would cancel it before it arrives"
+    cancels = command.action is Action.CANCEL
+    if cancels and client.call(lambda: client.store.get_record(key), deadline) is None:
+        hint = "sent to OrderCommandQueue, the command cancels it before it arrives"
         return {"orderId": command.order_id} | direct.rejected(
             "UNKNOWN_ORDER", f"there is no order {command.order_id}; {hint}"
         )

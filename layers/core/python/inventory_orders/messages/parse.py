@@ -132,15 +132,6 @@ def parse_adjustment(body: str) -> Adjustment:
     )
 
 
-def parse_cancellation(body: str) -> OrderCommand:
-    """Read a cancellation.
-
-    Raises:
-        PoisonMessageError: It is none and never will be.
-    """
-    return OrderCommand(_validated(body, "cancellation")["orderId"], Action.CANCEL)
-
-
 def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
     """Read the message that an order's hold ends.
 
