@@ -220,7 +220,7 @@ def test_without_warm_throughput_in_the_settings_no_table_is_asked_for(cdk, acco
     assert len(cdk) == 1
 
 
-@pytest.mark.parametrize(("free", "said"), [(10, True), (67, True), (68, False)])
+@pytest.mark.parametrize(("free", "said"), [(10, True), (65, True), (66, False)])
 def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, account, free, said):
     account["get_account_settings"] = {
         "AccountLimit": {"ConcurrentExecutions": free, "UnreservedConcurrentExecutions": free}
@@ -229,12 +229,12 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
     assert len(cdk) == 1
     note = (
         f"Note: the account allows {free} concurrent executions of Lambda in us-east-1, {free} of them unreserved, but "
-        "the queues may use 68 (OrderQueue 5, OrderQueueFifo 50, "
+        "the queues may use 66 (OrderQueue 5, OrderQueueFifo 50, "
     )
     assert (note in done.stderr) is said
 
 
-@pytest.mark.parametrize(("free", "said"), [(5067, True), (5068, False)])
+@pytest.mark.parametrize(("free", "said"), [(5065, True), (5066, False)])
 def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, said):
     assert preflight.LONGEST_WAIT_SECONDS == MOST_WAIT_SECONDS
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = free
@@ -242,7 +242,7 @@ def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, 
     assert len(cdk) == 1
     note = (
         "Note: callers of the API who wait may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), the "
-        "queues 68, and 5,067 are unreserved. Such callers can starve the workers"
+        "queues 66, and 5,065 are unreserved. Such callers can starve the workers"
     )
     assert (note in done.stderr) is said
     assert ("Note:" in done.stderr) is said
@@ -280,7 +280,7 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
 def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert "68 concurrent executions" in done.stderr
+    assert "66 concurrent executions" in done.stderr
     assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
     assert len(cdk) == 1
 
