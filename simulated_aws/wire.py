@@ -111,7 +111,8 @@ def answered_directly_by(answer: Answer) -> Iterator[None]:
                 "ResponseMetadata": {"HTTPStatusCode": error.status},
                 **error.extra,
             }
-            raise client.exceptions.from_code(code)(_from_json(response), operation) from None
+            error_class: Any = client.exceptions.from_code(code)
+            raise error_class(_from_json(response), operation) from None
         return _from_json(reply) | {"ResponseMetadata": {"HTTPStatusCode": 200}}
 
     with patch.object(BaseClient, "_make_api_call", call):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bench import costs
+from infra.api import LOGGED
 from inventory_orders.announcing.bus import Bus, Refusal
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
@@ -232,6 +233,15 @@ def test_the_write_units_of_an_order_include_those_of_the_index_and_of_lanes(wid
     points = {series["label"]: series["points"][0] for series in drawn}
     assert points.pop("for lanes") == 4
     assert sum(points.values()) == costs.KINDS[0].write_units == 5
+
+
+def test_the_access_log_of_a_request_has_the_bytes_that_its_cost_rests_on():
+    # With values of usual length, "-" where there is none.
+    values = {"requestId": "JKJaXmPLvHcESHA=", "requestTime": "10/Mar/2026:06:13:40 +0000"}
+    values |= {"routeKey": "GET /products/{productId}", "status": "200", "responseLength": "180"}
+    values |= {"responseLatency": "14", "integrationLatency": "11"}
+    line = json.dumps({name: values.get(name, "-") for name in LOGGED})
+    assert len(line) == pytest.approx(costs.ACCESS_LOG_BYTES, rel=0.15)
 
 
 def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):

@@ -6,14 +6,16 @@ import re
 from dataclasses import replace
 
 import pytest
+import yaml
 from aws_cdk.assertions import Template
 
 from infra import assets
+from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.announcing.publisher import RETRYABLE_SECONDS
 from inventory_orders.domain.events import of_product
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.retry import EARLY_DELIVERIES
+from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.rows import KEYS, Table
 from local import ROOT
 from operations.aws import LIVE
@@ -572,3 +574,20 @@ def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev):
         found = [json.dumps(role["Properties"].get("PermissionsBoundary", "")) for role in roles]
         assert len(found) == len(SETTINGS["functions"]) + 1, "and that of the schedule"
         assert all((":policy/developers" in text) is wanted for text in found)
+
+
+@pytest.mark.parametrize("random", [0.0, 0.5])
+def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept(random):
+    delays = [redelivery_delay(n, lambda: random) for n in range(1, MAX_RECEIVE_COUNT)]
+    assert 5 < sum(delays) / 86_400 < 8
+
+
+def test_the_api_has_the_routes_of_its_contract():
+    contract = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
+    operations = {
+        f"{method.upper()} {path}"
+        for path, methods in contract["paths"].items()
+        for method in methods
+        if method != "parameters"
+    }
+    assert operations == set(ROUTES)

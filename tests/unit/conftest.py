@@ -1,8 +1,13 @@
 """Fixtures: a store on the simulated AWS and on Dynoxide, and the tea shop."""
 
+from functools import cache
+from unittest.mock import patch
+
 import boto3
 import pytest
+import typer.testing
 from botocore.config import Config
+from hypothesis import HealthCheck, settings
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
@@ -13,23 +18,42 @@ from tests.support.tea_shop import tea_shop
 TABLES = {table: table.value for table in Table}
 
 
+# Hypothesis would fail a test that is slow, on a busy machine.
+settings.register_profile(
+    "unit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("unit")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_line():
+    """typer makes the whole command line anew for each call: most of the time of its tests."""
+    with patch("typer.testing._get_command", cache(typer.testing._get_command)):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def on_their_own(away_from_the_embedded_aws):
     """All tests here do without the embedded AWS."""
 
 
-@pytest.fixture
-def simulated_store():
-    """A store on empty tables of the simulated AWS."""
-    with answered_by(SimulatedAws(ManualClock().now).answer):
-        client = checked_client()
-        create_tables(client)
-        yield Store(client, TABLES)
+@pytest.fixture(scope="session")
+def simulated_client():
+    return checked_client()
 
 
 @pytest.fixture(scope="session")
 def dynoxide_client(dynoxide):
-    return boto3.client("dynamodb", endpoint_url=dynoxide.endpoint)
+    return checked_client(endpoint_url=dynoxide.endpoint)
+
+
+@pytest.fixture
+def simulated_store(simulated_client):
+    """A store on empty tables of the simulated AWS."""
+    with answered_by(SimulatedAws(ManualClock().now).answer):
+        create_tables(simulated_client)
+        yield Store(simulated_client, TABLES)
+    lose_no_responses(simulated_client)
 
 
 @pytest.fixture
@@ -37,8 +61,8 @@ def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
     """A store on empty tables of Dynoxide. It remembers the tokens of transactions from one test to the next."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", dynoxide.endpoint)
     create_tables(dynoxide_client)
-    yield Store(checked_client(), TABLES)
-    # Not by the store's client: a test may have made that one lose responses.
+    yield Store(dynoxide_client, TABLES)
+    lose_no_responses(dynoxide_client)
     for name in TABLES.values():
         dynoxide_client.delete_table(TableName=name)
 
@@ -49,8 +73,15 @@ def each_store(request):
     return request.getfixturevalue(f"{request.param}_store")
 
 
-def checked_client():
-    return boto3.client("dynamodb", config=CLIENT_CONFIG.merge(Config(parameter_validation=True)))
+def checked_client(**options):
+    """A client for all tests of a process: to make one takes longer than most of them."""
+    config = CLIENT_CONFIG.merge(Config(parameter_validation=True))
+    return boto3.client("dynamodb", config=config, **options)
+
+
+def lose_no_responses(client):
+    """Let a client answer again as it is, whatever a test has put in between."""
+    vars(client._endpoint).pop("_do_get_response", None)
 
 
 def create_tables(client):

@@ -1,5 +1,6 @@
 """Commands for an account: what is missing is said in one line, before the CDK begins."""
 
+import json
 import os
 import subprocess
 from types import SimpleNamespace
@@ -15,12 +16,13 @@ from cli.main import app
 from infra.settings import Settings, SettingsError
 from inventory_orders.api.orders import MOST_WAIT_SECONDS
 from inventory_orders.store.rows import Table
+from local import ROOT
 from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
-from tests.support.template import SETTINGS
 
+SETTINGS = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]["settings"]
 STAGED = ("diff", "deploy", "destroy")
 ON_ACCOUNT = (
     ["bootstrap"],

@@ -13,7 +13,6 @@ import jsonschema
 import pytest
 import yaml
 
-from infra.api import ROUTES
 from inventory_orders.api import problems
 from inventory_orders.api.access import Caller
 from inventory_orders.api.cursor import cursor_of, place_of
@@ -235,8 +234,7 @@ def test_the_contract_lists_only_headers_that_its_answers_have():
     assert listed == REQUIRED_HEADERS
 
 
-def test_the_contract_the_template_and_the_handler_have_the_same_routes(api):
-    assert {f"{method} {path}" for method, path in OPERATIONS} == set(ROUTES)
+def test_the_contract_and_the_handler_have_the_same_routes(api):
     app = load_handler("api").app
     handled = {(route.method, route.path) for route in (*app._static_routes, *app._dynamic_routes)}
     in_python = re.compile("(?<!^)(?=[A-Z])")
@@ -1023,7 +1021,7 @@ def test_random_requests_are_all_answered(api):
     texts = ["o-1", "", "é", "\x00", "../x", "{}", "a" * 200, "'", "%2e", "[]", "null", "1e999"]
     names = ["userId", "cursor", "limit", "ids", "x", "__proto__"]
     counts = {}
-    for _ in range(10_000):
+    for _ in range(1_000):
         text = lambda: "".join(random_.choices(texts, k=random_.randrange(3)))  # noqa: E731
         said = api(
             random_.choice(["GET", "POST", "PUT"]),

@@ -119,11 +119,19 @@ def modules():
 MODULES = modules()
 
 
+def statements(node):
+    """List all statements in a statement. Expressions, most of a module, hold none."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, block, ()):
+            yield inner
+            yield from statements(inner)
+
+
 @cache
 def imports(name):
     """List all modules that a module imports, at any place in it."""
     found = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8"))):
+    for node in statements(ast.parse(MODULES[name].read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

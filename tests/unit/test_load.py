@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import read_catalogue
 from operations.load import Done, Load
+from simulated_aws import ManualClock, virtual_time
 from tests.support.clock import FakeClock
 from tests.support.lanes import lend
 
@@ -282,12 +282,15 @@ def test_a_load_without_access_ends_at_once(shelf):
 
 def test_a_rate_is_kept_and_what_is_there_already_costs_no_time(shelf, monkeypatch):
     monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
-    began = time.monotonic()
-    shelf.load(many(11), rate=20)
-    assert time.monotonic() - began >= 0.5
-    began = time.monotonic()
-    assert shelf.load(rate=0.5).done == {Done.THERE: 11}
-    assert time.monotonic() - began < 20
+    clock = ManualClock()
+    monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    began = clock.seconds
+    with virtual_time(clock):
+        shelf.load(many(11), rate=20)
+        assert clock.seconds - began == pytest.approx(0.5)
+        began = clock.seconds
+        assert shelf.load(rate=0.5).done == {Done.THERE: 11}
+    assert clock.seconds == began
 
 
 def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):

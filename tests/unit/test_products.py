@@ -5,7 +5,6 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
@@ -73,7 +72,7 @@ class Bench:
         return report.outcomes[0]
 
     def adjustments(self):
-        rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
+        rows = self.store._client.scan(TableName="StockAdjustments")["Items"]
         return {row["adjustmentId"]["S"]: int(row["delta"]["N"]) for row in rows}
 
     def at(self, seconds):
@@ -228,19 +227,19 @@ def test_many_products_are_created_as_one_is(bench):
     ):
         create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
         for table, keys in KEYS.items():
-            found = boto3.client("dynamodb").scan(TableName=table)["Items"]
+            found = bench.store._client.scan(TableName=table)["Items"]
             texts = sorted(json.dumps(row, sort_keys=True) for row in found)
             rows.setdefault(table, []).append(texts)
             for row in found:
                 key = {name: row[name] for name in keys}
-                boto3.client("dynamodb").delete_item(TableName=table, Key=key)
+                bench.store._client.delete_item(TableName=table, Key=key)
     assert all(one == many for one, many in rows.values())
     assert len(rows[Table.PRODUCTS][0]) == len(rows[Table.STOCK_ADJUSTMENTS][0]) == 5
 
 
 def test_of_many_products_those_that_exist_stay_and_the_others_are_created(bench):
     old = bench.create("p-1", 7, name="Old")
-    boto3.client("dynamodb").put_item(TableName="Products", Item={"productId": {"S": "p-3"}})
+    bench.store._client.put_item(TableName="Products", Item={"productId": {"S": "p-3"}})
     bench.at(2000)
     many = bench.products.create_many(
         [NewProduct(f"p-{n}", 1, name="New") for n in range(5)], bench.soon()
@@ -251,7 +250,7 @@ def test_of_many_products_those_that_exist_stay_and_the_others_are_created(bench
     assert [bench.products.get(f"p-{n}", bench.soon()) for n in (0, 2, 4)] == [
         each.product for each in many if each.created
     ]
-    rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]
+    rows = bench.store._client.scan(TableName="StockAdjustments")["Items"]
     assert sorted(row["productId"]["S"] for row in rows) == ["p-0", "p-1", "p-2", "p-4"]
 
 
@@ -619,7 +618,7 @@ def test_another_event_with_the_same_id_and_time_is_an_error(bench):
 )
 def test_a_corrupt_product_is_not_changed(bench, broken):
     bench.create()
-    client = boto3.client("dynamodb")
+    client = bench.store._client
     item = client.get_item(TableName="Products", Key={"productId": {"S": "p"}})["Item"]
     item = {k: v for k, v in {**item, **broken}.items() if v is not None}
     client.put_item(TableName="Products", Item=item)
@@ -639,7 +638,7 @@ def test_a_corrupt_product_is_not_changed(bench, broken):
 def test_an_unknown_product_cannot_be_leased(bench):
     with pytest.raises(ProductNotFoundError):
         bench.acquire()
-    assert boto3.client("dynamodb").scan(TableName="Products")["Items"] == []
+    assert bench.store._client.scan(TableName="Products")["Items"] == []
 
 
 # ---------------------------------------------------------------- leases, requests that arrive late

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -25,7 +24,7 @@ from inventory_orders.store.actions import (
 from tests.support.clock import FakeClock
 
 LONGEST_LEASE = 900
-HOUR, DAY = 3600, 86_400
+HOUR = 3600
 
 
 def test_full_jitter_is_between_zero_and_a_bound_that_doubles_up_to_the_cap():
@@ -132,8 +131,3 @@ def test_an_early_message_waits_for_84_minutes_to_3_hours():
     assert after_a_look(0.0) > 46 * 60
     assert lasting(EARLY_DELIVERIES) + after_a_look(0.0) > 84 * 60
     assert lasting(EARLY_DELIVERIES, 0.999) + after_a_look(0.999) < 3 * HOUR
-
-
-def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept():
-    assert lasting(MAX_RECEIVE_COUNT) > 5 * DAY
-    assert lasting(MAX_RECEIVE_COUNT, random=0.5) < 8 * DAY
