@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import DEPOT, MOST_PRODUCTS, PAGES, Holding, Page, PageKey
 from inventory_orders.domain.change import OrderKey
 from inventory_orders.domain.ledger import Ledger
@@ -236,7 +237,7 @@ def leaves_out(shop, is_it):
 # ---------------------------------------------------------------------- what it costs
 
 
-def test_a_product_is_sold_from_its_row_until_rivals_are_met_there_then_at_the_depot_then_in_the_lane(
+def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(
     shop,
 ):
     shop.create("p")
@@ -267,7 +268,7 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_there_then_at_the_d
     assert shop.row("p").lent_to == {0, 1, 2}
 
 
-def test_after_ten_quiet_seconds_a_product_is_sold_from_its_row_again_but_for_what_the_lane_has(
+def test_after_ten_quiet_seconds_a_row_sells_again_what_the_lane_does_not_have(
     shop,
 ):
     shop.create("p", 100_000)
@@ -1041,7 +1042,20 @@ def test_what_lies_in_lanes_is_sold_when_the_setting_has_fewer(shop, lanes):
     assert shop.row("p").stock_count + sum(shop.held("p").values()) == 1
 
 
-def test_orders_of_the_fifo_queue_find_what_lies_in_lanes(shop):
+# ---------------------------------------------------------------------- groups, and what is for the row
+
+
+def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
+    shop.create("p")
+    worker = shop.worker()
+    for calls in (VISIT, [WRITE]):
+        orders = [Order(f"{n}-{len(calls)}", "u", {"p": 1}, group="g") for n in range(3)]
+        assert shop.statuses(worker, *orders) == [APPLIED] * 3
+        assert shop.tables.calls == calls
+        assert {shop.source(order.order_id) for order in orders} == {worker.lanes.keys[0].lane}
+
+
+def test_a_group_finds_all_that_lies_in_lanes_and_keeps_its_order(shop):
     shop.create("p", 100)
     shop.lend("p", {1: 20, 2: 30}, depot=40)
     worker = shop.worker()
@@ -1052,6 +1066,95 @@ def test_orders_of_the_fifo_queue_find_what_lies_in_lanes(shop):
     ]
     assert shop.statuses(worker, *orders) == [APPLIED, REJECTED, APPLIED]
     assert shop.source("f1") is None
+
+
+def test_of_a_group_nothing_is_placed_before_an_earlier_order(shop):
+    """Others wait, so the depot's part goes first; then every transaction from the second on is lost for good."""
+    for product_id, stock in (("deep", 1000), ("scarce", 30)):
+        shop.create(product_id, stock)
+    worker = shop.worker()
+    shop.sell(worker, shop.order("deep"))
+    shop.lend("scarce", {}, depot=20, reach=0)
+    worker.client.line.observe(0.5)
+    orders = [
+        Order("f1", "u", {"deep": 1}, group="g"),
+        Order("f2", "u", {"scarce": 6}, group="g"),
+        Order("f3", "u", {"deep": 1}, group="h"),
+    ]
+    writes = []
+
+    def only_one(request):
+        writes.append(request)
+        if len(writes) > 1:
+            throttles(request)
+
+    shop.on(WRITE, only_one)
+    assert shop.statuses(worker, *orders) == [APPLIED, APPLIED, RETURNED]
+    shop.calm()
+    assert shop.statuses(shop.new_worker(), *orders) == [REPLAYED, REPLAYED, APPLIED]
+
+
+def test_a_receipt_a_correction_and_an_order_of_one_product_have_one_source(shop):
+    """The row, although the product is contested and its lane has some."""
+    shop.create("p", 100_000)
+    worker = shop.worker()
+    shop.sell(worker, shop.order("p"))
+    changes = [
+        Adjustment("p", "receipt", 5, "RECEIPT"),
+        shop.order("p", units=2),
+        Adjustment("p", "correction", -3, "CORRECTION"),
+    ]
+    before = shop.row("p"), shop.held("p")
+    assert shop.statuses(worker, *changes) == [APPLIED] * 3
+    assert shop.tables.calls == [READ, WRITE]
+    assert shop.source(f"o{shop.orders}") is None
+    assert (shop.row("p").stock_count, shop.held("p")) == (before[0].stock_count, before[1])
+    shop.opening["p"] += 2
+
+
+@pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])
+def test_a_correction_that_needs_what_is_lent_is_written_as_it_comes_home(
+    shop, lanes, depot, writes
+):
+    """Beside the reads of a visit it costs one transaction, and before that a recall of what other lanes hold."""
+    shop.create("p", 100)
+    shop.lend("p", lanes, depot, reach=max(lanes, default=0))
+    worker, sent = shop.tables.worker(), []
+    shop.on(WRITE, lambda request: sent.append((shop.row("p").stock_count, request)))
+    assert shop.statuses(worker, Adjustment("p", "a", -95, "CORRECTION")) == [APPLIED]
+    shop.opening["p"] -= 95
+    assert len(sent) == writes
+    stock, request = sent[-1]
+    assert stock == 10, "nothing is home before"
+    assert of_product("p")(request)
+    assert "StockAdjustments" in json.dumps(request)
+    assert (shop.row("p").stock_count, shop.row("p").lent_to, shop.held("p")) == (5, set(), {})
+
+
+def test_a_process_without_lanes_reads_again_where_a_rival_is_faster(shop):
+    """The rival's transaction is under way, so nothing comes back with the loss."""
+    shop.create("p", 1000)
+    worker, rival = shop.tables.worker(), shop.tables.worker()
+    order = shop.order("p")
+
+    def conflict(request):
+        shop.calm()
+        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].status is APPLIED
+        cancels("TransactionConflict", of_product("p"))(request)
+
+    shop.on(WRITE, conflict)
+    assert shop.statuses(worker, order) == [APPLIED]
+    assert shop.tables.calls == [READ, WRITE, READ, WRITE, READ, WRITE], "with the rival's two"
+
+
+def test_a_process_without_lanes_gives_up_where_rivals_are_always_faster(shop):
+    shop.create("p", 1000)
+    worker = shop.tables.worker()
+    shop.on(WRITE, cancels("TransactionConflict", of_product("p")))
+    report = shop.sell(worker, shop.order("p"))
+    assert [(o.status, o.cause) for o in report.outcomes] == [(RETURNED, "CONTENTION")]
+    most = worker.client.policy.max_attempts
+    assert (shop.tables.calls.count(READ), shop.tables.calls.count(WRITE)) == (most, most)
 
 
 def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):

@@ -455,7 +455,7 @@ def test_wherever_products_are_sold_from_no_group_is_torn(batch, spec, limit, vi
     check_order(batch, plan(batch, supply, (), limit))
 
 
-def test_a_group_goes_to_the_depot_as_a_whole_and_its_neighbours_follow_from_the_lane():
+def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
     """Its first order is in the lane, its second one at the depot, where others wait."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     batch = [

@@ -1,4 +1,4 @@
-"""Sends the transactions of a plan, and says what an answer of DynamoDB means. What follows is for `committer.py`."""
+"""Sends the transactions of a plan, and says what an answer of DynamoDB means; `committer.py` draws the consequences."""
 
 from __future__ import annotations
 
