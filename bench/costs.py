@@ -41,8 +41,8 @@ EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
 
 
 SWEEPS = HOURS_OF_A_MONTH * 60
-READ_UNITS_OF_LANES = 51.5
-"""Of a sweep that has nothing to do: 95 leases, there or not, and the depot's four pages. An idle lane adds four."""
+READ_UNITS_OF_LANES = 49.0
+"""Of a sweep that has nothing to do: 90 leases, there or not, and the depot's four pages. An idle lane adds four."""
 READ_UNITS_OF_HOLDS = 16
 """Of a sweep that has nothing to do: a query of each of 32 shards. It adds half a unit for some 35 holds."""
 SWEEP = (

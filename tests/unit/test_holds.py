@@ -5,7 +5,6 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from inventory_orders.lanes.sweep import SweepError
 
 from bench import costs
 from inventory_orders.clock import timestamp
@@ -13,6 +12,7 @@ from inventory_orders.domain.change import OrderRecord, OrderStatus
 from inventory_orders.engine import holds
 from inventory_orders.engine.holds import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
+from inventory_orders.lanes.sweep import SweepError
 from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row
 from local.invoke import FakeContext, create_table, load_handler
