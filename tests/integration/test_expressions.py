@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from inventory_orders.domain.order import Order
 from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.store.actions import TransactionCancelledError
 from tests.support.bench import stored

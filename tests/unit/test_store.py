@@ -16,8 +16,8 @@ from botocore.exceptions import (
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRecord
-from inventory_orders.domain.order import Order
 from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
 from inventory_orders.errors import (

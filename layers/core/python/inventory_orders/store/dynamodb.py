@@ -605,10 +605,10 @@ class Store:
         is_owner = before.is_fenced_by(owner)
         if is_owner:
             expression += ", #lockVersion = :nextVersion"
-        if after.lent_to:
+        if after.lent_to and after.lent_to != before.lent_to:
             expression += ", #lentTo = :lentTo"
             values["lentTo"] = lent_to_value(after.lent_to)
-        elif before.lent_to:
+        elif before.lent_to and not after.lent_to:
             expression += " REMOVE #lentTo"
         condition, read = _as_read(before, now, owner if is_owner else "")
         return self.product_action(
