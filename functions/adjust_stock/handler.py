@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import RejectionReason
+from inventory_orders.domain.product import Product
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
@@ -78,8 +79,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     result = direct.of_outcome(outcome, RULES.id_reused_code)
     if command["action"] == "decrement":
         result["path"] = "optimistic"
-    if product_id in outcome.after:
-        product = outcome.after[product_id]
+    product = outcome.after.get(product_id)
+    if isinstance(product, Product):
         return result | {
             "productId": product_id,
             "stockCount": product.stock_count,

@@ -15,7 +15,7 @@ from inventory_orders.domain.change import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.domain.product import Products
+from inventory_orders.domain.product import Stocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Adjustment:
     def record_size(self) -> int:
         return 600
 
-    def rejection(self, products: Products) -> Rejection | None:
+    def rejection(self, products: Stocks) -> Rejection | None:
         product = products[self.product_id]
         if product is None:
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
@@ -68,10 +68,10 @@ class Adjustment:
             return Rejection.for_want_of_stock(RejectionReason.BELOW_FLOOR, product, -self.delta)
         return None
 
-    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+    def deltas(self, products: Stocks) -> Mapping[str, int]:  # noqa: ARG002
         return {self.product_id: self.delta}
 
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> NewRecord:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> NewRecord:  # noqa: ARG002
         product = after[self.product_id]
         if product is None:
             raise ValueError(f"an adjustment of the unknown product {self.product_id} was accepted")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
-from inventory_orders.domain.product import Product, Products
+from inventory_orders.domain.product import Stock, Stocks
 from inventory_orders.errors import CorruptItemError, PoisonMessageError
 
 
@@ -111,7 +111,7 @@ class Rejection:
         return PoisonMessageError(self.reason.value, words)
 
     @classmethod
-    def for_want_of_stock(cls, reason: RejectionReason, product: Product, wanted: int) -> Rejection:
+    def for_want_of_stock(cls, reason: RejectionReason, product: Stock, wanted: int) -> Rejection:
         """The rejection of a change that asks for more units than there are."""
         shortage = Shortage(product.product_id, wanted, max(0, product.available))
         return cls(reason, product.product_id, shortage)
@@ -369,16 +369,16 @@ class Change(Protocol):
         """
         ...
 
-    def rejection(self, products: Products) -> Rejection | None:
+    def rejection(self, products: Stocks) -> Rejection | None:
         """Why this change is rejected in this state of the products; None if it is accepted."""
         ...
 
-    def deltas(self, products: Products) -> Mapping[str, int]:
+    def deltas(self, products: Stocks) -> Mapping[str, int]:
         """Change of stock by product id, in units, if it is accepted in this state of the products."""
         ...
 
     def record(
-        self, rejection: Rejection | None, after: Products, at: str
+        self, rejection: Rejection | None, after: Stocks, at: str
     ) -> NewRecord | OrderUpdate:
         """What to write: the decision, with the products as the same transaction leaves them."""
         ...
@@ -409,8 +409,8 @@ class TouchesNoStock:
     def wanted(self) -> Mapping[str, int]:
         return {}
 
-    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
+    def rejection(self, products: Stocks) -> Rejection | None:  # noqa: ARG002
         return None
 
-    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+    def deltas(self, products: Stocks) -> Mapping[str, int]:  # noqa: ARG002
         return {}

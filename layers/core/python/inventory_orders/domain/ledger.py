@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from inventory_orders.domain.allotments import DEPOT, Holding, Page, PageKey
-from inventory_orders.domain.product import Product, Products, ProductStatus
+from inventory_orders.domain.product import PageStock, Product, Products, Stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +90,16 @@ class Ledger:
         """A page as it is stored."""
         return self._pages_stored[key]
 
-    def as_sold(self, product_id: str, lane: int | None) -> Product | None:
+    def as_sold(self, product_id: str, lane: int | None) -> Stock | None:
         """A product as it can be sold from a lane, or from its row if that is None."""
         return self.rows[product_id] if lane is None else self.from_page(product_id, lane)
 
-    def from_page(self, product_id: str, lane: int) -> Product:
+    def from_page(self, product_id: str, lane: int) -> PageStock:
         """A product as it can be sold from a lane."""
         key = PageKey.of(lane, product_id)
         holding = self._in(key).get(product_id) or Holding("", 0)
-        return Product(
-            product_id,
-            holding.units,
-            self._pages_stored[key].version,
-            holding.created_at,
-            ProductStatus.ACTIVE,
-            page=key,
-        )
+        version = self._pages_stored[key].version
+        return PageStock(product_id, holding.units, version, holding.created_at, key)
 
     def _in(self, key: PageKey) -> dict[str, Holding]:
         if key not in self._holdings:

@@ -22,7 +22,7 @@ from inventory_orders.domain.change import (
     RejectionReason,
     TouchesNoStock,
 )
-from inventory_orders.domain.product import Product, Products, ProductStatus
+from inventory_orders.domain.product import PageStock, Stock, Stocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ class Order:
         lines = sum(120 + len(product_id) for product_id in self.quantities)
         return 800 + lines + (MOST_ATTRIBUTES_SIZE if self.attributes else 0)
 
-    def rejection(self, products: Products) -> Rejection | None:
+    def rejection(self, products: Stocks) -> Rejection | None:
         for product_id, quantity in self.quantities.items():
             product = products[product_id]
             if product is None:
                 return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
-            if product.status is ProductStatus.DISCONTINUED:
+            if product.is_discontinued:
                 return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
             if product.available < quantity:
                 return Rejection.for_want_of_stock(
@@ -104,10 +104,10 @@ class Order:
                 )
         return None
 
-    def deltas(self, products: Products) -> Mapping[str, int]:  # noqa: ARG002
+    def deltas(self, products: Stocks) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
 
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> NewRecord:
+    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> NewRecord:
         lines = self.lines()
         if rejection is None:
             lines = tuple(_taken(line, after[line.product_id]) for line in lines)
@@ -128,7 +128,7 @@ class Order:
             )
         )
 
-    def placed(self, after: Products, at: str) -> OrderRecord:
+    def placed(self, after: Stocks, at: str) -> OrderRecord:
         """Its row, as the transaction that placed it left it.
 
         Args:
@@ -204,7 +204,7 @@ class CancelledBeforehand(TouchesNoStock):
     def record_size(self) -> int:
         return self.order.record_size
 
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> OrderUpdate:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> OrderUpdate:  # noqa: ARG002
         filled_in = replace(
             self.tombstone,
             user_id=self.order.user_id,
@@ -236,11 +236,11 @@ def _typed(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     return {name: (type(value), value) for name, value in attributes.items()}
 
 
-def _taken(line: OrderLine, product: Product | None) -> OrderLine:
+def _taken(line: OrderLine, product: Stock | None) -> OrderLine:
     """A line whose units were taken from the stock."""
     if product is None:
         raise ValueError(f"an order of the unknown product {line.product_id} was accepted")
-    if product.page is None:
+    if not isinstance(product, PageStock):
         return replace(line, product_created_at=product.created_at, product_version=product.version)
     return replace(
         line,

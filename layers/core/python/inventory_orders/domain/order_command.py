@@ -25,7 +25,7 @@ from inventory_orders.domain.change import (
     TouchesNoStock,
 )
 from inventory_orders.domain.order import as_order
-from inventory_orders.domain.product import Product, Products
+from inventory_orders.domain.product import Stock, Stocks
 from inventory_orders.errors import CorruptItemError
 
 
@@ -105,7 +105,7 @@ class OrderCommand(TouchesNoStock):
     def record_size(self) -> int:
         return 600
 
-    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
+    def rejection(self, products: Stocks) -> Rejection | None:  # noqa: ARG002
         match self.action:
             case Action.CANCEL:
                 return None
@@ -114,7 +114,7 @@ class OrderCommand(TouchesNoStock):
             case _:
                 return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
 
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> NewRecord:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> NewRecord:  # noqa: ARG002
         tombstone = OrderRecord(
             self.order_id,
             None,
@@ -283,10 +283,10 @@ class Transition:
         )
         return self.order.size + more
 
-    def rejection(self, products: Products) -> Rejection | None:  # noqa: ARG002
+    def rejection(self, products: Stocks) -> Rejection | None:  # noqa: ARG002
         return self.rejected
 
-    def deltas(self, products: Products) -> Mapping[str, int]:
+    def deltas(self, products: Stocks) -> Mapping[str, int]:
         return {
             line.product_id: self.gives_back[line.product_id]
             for line in self.order.lines
@@ -294,7 +294,7 @@ class Transition:
             and _is_incarnation(products[line.product_id], line)
         }
 
-    def record(self, rejection: Rejection | None, after: Products, at: str) -> OrderUpdate:
+    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> OrderUpdate:
         changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
         if rejection is not None:
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
@@ -311,7 +311,7 @@ class Transition:
             changed["expires_at"] = None
         return OrderUpdate(self.order, replace(self.order, **changed))
 
-    def _line(self, line: OrderLine, product: Product | None) -> OrderLine:
+    def _line(self, line: OrderLine, product: Stock | None) -> OrderLine:
         """A line as it is afterwards. A version tells the books that units came back, and when."""
         is_back = line.product_id in self.gives_back and _is_incarnation(product, line)
         version = product.version if is_back and product is not None else None
@@ -385,6 +385,6 @@ def _end_of_hold(order: OrderRecord) -> str:
     return written
 
 
-def _is_incarnation(product: Product | None, line: OrderLine) -> bool:
+def _is_incarnation(product: Stock | None, line: OrderLine) -> bool:
     """Whether a product is the one that an order's line was taken from."""
     return product is not None and product.created_at == line.product_created_at

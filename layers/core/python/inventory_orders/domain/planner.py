@@ -14,7 +14,7 @@ from math import ceil
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.change import Change, Rejection
 from inventory_orders.domain.ledger import Ledger, PageUpdate, Update
-from inventory_orders.domain.product import Product, Products
+from inventory_orders.domain.product import PageStock, Product, Stock, Stocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Transaction:
     updates: tuple[Update, ...]
     decisions: tuple[Decision, ...]
     pages: tuple[PageUpdate, ...] = ()
-    from_pages: Mapping[str, Product] = field(default_factory=dict)
+    from_pages: Mapping[str, PageStock] = field(default_factory=dict)
     drawn: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
 
@@ -82,7 +82,7 @@ class Transaction:
         return {update.after.product_id: update.after for update in self.updates}
 
     @property
-    def as_sold(self) -> dict[str, Product]:
+    def as_sold(self) -> dict[str, Stock]:
         """The products by id, as it leaves them where it sells them: rows and pages."""
         return {**self.after, **self.from_pages}
 
@@ -113,7 +113,7 @@ class Supply:
     release: LaneLease | None = None
     alone: bool = True
 
-    def as_sold(self, product_id: str) -> Product | None:
+    def as_sold(self, product_id: str) -> Stock | None:
         """A product as it can be sold."""
         return self.ledger.as_sold(product_id, self.sources.get(product_id))
 
@@ -258,7 +258,7 @@ def _decide(
 
     Returns beside the decisions which changes are held, and what is short.
     """
-    working: dict[str, Product | None] = {}
+    working: dict[str, Stock | None] = {}
     decisions: list[Decision] = []
     held: list[Change] = []
     held_groups: set[str] = set()
@@ -290,7 +290,7 @@ def _decide(
     return decisions, held, frozenset(all_short)
 
 
-def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Products) -> set[str]:
+def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Stocks) -> set[str]:
     """The products that are to be brought here first: a change wants more than is here, while there may be more elsewhere.
 
     Or its write would leave a row that lent products may not have, because somebody has changed it past all rules.
@@ -409,7 +409,7 @@ def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
     ledger, sources = supply.ledger, supply.sources
     transactions = []
     for draft in drafts:
-        from_pages: dict[str, Product] = {}
+        from_pages: dict[str, PageStock] = {}
         for decision in draft.decisions:
             for product_id, delta in decision.touched.items():
                 lane = sources.get(product_id)
@@ -419,9 +419,7 @@ def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
         transaction = Transaction.of(ledger, draft.decisions)
         for product_id, before in from_pages.items():
             after = ledger.from_page(product_id, sources[product_id])
-            from_pages[product_id] = replace(
-                before, stock_count=after.stock_count, version=after.version
-            )
+            from_pages[product_id] = before.with_stock(after.stock_count, after.version)
         transactions.append(replace(transaction, from_pages=from_pages))
     return transactions
 

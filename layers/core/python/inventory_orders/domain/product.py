@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from inventory_orders.domain.allotments import PageKey
 
@@ -41,7 +41,6 @@ class Product:
         lock_time: Unix second at which the lease ends; None if there is none.
         lock_version: The version that the owner's last write made; None if there is no lease.
         lent_to: The lanes that may hold more of it. While there are any, it is `ACTIVE`.
-        page: The page that a plan sells it from: then `stock_count` and `version` are the page's. None: its row.
         other: Attributes that are not the service's own. They are kept as they are.
         size: Bytes of the stored row, for the size limit of transactions.
     """
@@ -63,7 +62,6 @@ class Product:
     lock_time: float | None = None
     lock_version: int | None = None
     lent_to: frozenset[int] = frozenset()
-    page: PageKey | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
 
@@ -73,15 +71,18 @@ class Product:
         return self.stock_count + self.backorder_limit
 
     @property
+    def is_discontinued(self) -> bool:
+        """Whether it takes no more orders."""
+        return self.status is ProductStatus.DISCONTINUED
+
+    @property
     def is_set_aside(self) -> bool:
         """Whether there may be more of it elsewhere, so that what is here is no reason to reject anything."""
-        return self.page is not None or bool(self.lent_to)
+        return bool(self.lent_to)
 
     @property
     def spare(self) -> int:
         """Units that may be taken away here without asking elsewhere."""
-        if self.page is not None:
-            return self.stock_count
         if self.lent_to:
             return self.stock_count - max(0, self.low_stock_threshold) - 1
         return self.available
@@ -94,8 +95,6 @@ class Product:
 
     def may_change_by(self, delta: int) -> bool:
         """Whether so many units may be added here, or taken away (less than 0), while there may be more elsewhere."""
-        if self.page is not None:
-            return self.stock_count + delta >= 0
         return self.with_stock(self.stock_count + delta, self.version).may_be_lent
 
     def lease_left(self, now: float) -> float:
@@ -124,6 +123,48 @@ class Product:
 
 Products = Mapping[str, Product | None]
 """Products by id as read, strongly consistent; None where there is no such product."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageStock:
+    """What a lane's page holds of a product: orders are sold from it as from the product's row.
+
+    Attributes:
+        product_id: The product.
+        stock_count: Units in the page.
+        version: Of the page.
+        created_at: The incarnation of the product.
+        page: The page.
+    """
+
+    product_id: str
+    stock_count: int
+    version: int
+    created_at: str
+    page: PageKey
+
+    is_discontinued: ClassVar = False
+    is_set_aside: ClassVar = True
+
+    @property
+    def available(self) -> int:
+        """Units that can be sold from the page."""
+        return self.stock_count
+
+    def may_change_by(self, delta: int) -> bool:
+        """Whether so many units may be added, or taken away (less than 0)."""
+        return self.stock_count + delta >= 0
+
+    def with_stock(self, stock_count: int, version: int) -> PageStock:
+        """The same after a write that leaves this stock and makes this version of the page."""
+        return replace(self, stock_count=stock_count, version=version)
+
+
+Stock = Product | PageStock
+"""What units of a product are taken from or given to: its row, or a page."""
+
+Stocks = Mapping[str, Stock | None]
+"""By product id; None where there is no such product."""
 
 
 def stock_status(

@@ -27,6 +27,7 @@ from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
+from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -284,7 +285,9 @@ class Committer:
                 changed = {product_id: as_sold[product_id] for product_id in decision.touched}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed, at=at)
                 if self.lanes.most:
-                    own = (p.page is not None and p.page.lane != DEPOT for p in changed.values())
+                    own = (
+                        isinstance(s, PageStock) and s.page.lane != DEPOT for s in changed.values()
+                    )
                     batch.stats.from_lanes.append(all(own))
             batch.pending.settle(change, outcome)
 

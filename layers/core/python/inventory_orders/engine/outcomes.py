@@ -14,7 +14,7 @@ from inventory_orders.domain.change import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.domain.product import Product
+from inventory_orders.domain.product import Stock
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import StoreError
 
@@ -56,7 +56,7 @@ class ChangeOutcome:
     rejection: Rejection | None = None
     record: Record | None = None
     applied: Change | None = None
-    after: Mapping[str, Product] = field(default_factory=dict)
+    after: Mapping[str, Stock] = field(default_factory=dict)
     at: str = ""
     cause: str = ""
     detail: str = ""
