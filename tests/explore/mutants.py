@@ -705,14 +705,14 @@ MUTANTS = (
     ),
     _mutant(
         "rejected while lanes may hold more",
-        *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
-        "return self.page is not None",
+        *("domain/product.py", "        return bool(self.lent_to)\n"),
+        "        return False\n",
         TWO_LOSSES,
     ),
     _mutant(
         "rejected for want of units in a page",
-        *("domain/product.py", "return self.page is not None or bool(self.lent_to)"),
-        "return bool(self.lent_to)",
+        *("domain/product.py", "is_set_aside: ClassVar = True"),
+        "is_set_aside: ClassVar = False",
         LEASED,
     ),
     _mutant(
