@@ -57,10 +57,13 @@ def test_mutants_are_caught():
     assert not missed
 
 
-def test_every_mutant_has_scenarios_that_exist():
+def test_every_mutant_fits_the_code_and_has_scenarios_that_exist():
     assert len(mutants.MUTANTS) >= 40
     for mutant in mutants.MUTANTS:
         assert set(mutant.scenarios) <= SCENARIOS.keys()
+        for name, old, _ in mutant.edits:
+            text = (mutants.ROOT / name).read_text("utf-8")
+            assert not old or text.count(old) == 1, f"{mutant.name}: rewrite the mutant"
 
 
 def test_a_mutant_that_does_not_fit_is_an_error(tmp_path):
