@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from local import STATE
+from local import STATE, demo, sample_orders
 from local.dashboard import browser
 from operations.errors import UserError
 from tests.support.logs import give_every_worker_nothing_to_do, values_in_logs
 from tests.support.stack import cli, wait_until_settled
+
+ORDERS = 500
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,11 @@ def demonstration(embedded_aws: Any) -> Demonstration:
     give_every_worker_nothing_to_do(aws)
     metrics, _, _ = values_in_logs(aws)
     before = {name: sum(metrics[name, None]) for name in ("OrdersPlaced", "OrdersRejected")}
-    output = cli("demo").stdout
+    with pytest.MonkeyPatch.context() as patch:
+        # Less than for people who watch it, and still a product that sells out.
+        patch.setattr(demo, "ORDERS", ORDERS)
+        patch.setattr(sample_orders, "HOT_STOCK", ORDERS // 5)
+        output = cli("demo").stdout
     return Demonstration(before, output, json.loads((STATE / "demo.json").read_text()))
 
 

@@ -118,13 +118,13 @@ def test_up_does_nothing_when_nothing_changed(embedded_aws):
 
 def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     result = demonstration.result
-    assert result["ordersSent"] == 2000
-    assert result["ordersPlaced"] + result["ordersRejected"] == 2000
+    sent = result["ordersSent"]
+    assert sent == result["ordersPlaced"] + result["ordersRejected"] >= 500
     assert result["ordersLost"] == 0
-    assert result["deadLetters"] >= 20
+    assert result["deadLetters"] >= sent // 100
     assert result["booksBalance"] is True
     assert result["seconds"] > 0
-    assert result["ordersPerSecond"] == pytest.approx(2000 / result["seconds"], rel=0.01)
+    assert result["ordersPerSecond"] == pytest.approx(sent / result["seconds"], rel=0.01)
     assert 0 <= result["conflictRate"] < 1
     assert 0 < result["transactions"] <= result["commitAttempts"]
     hot = next(line for line in demonstration.output.splitlines() if "tea-first-flush-drop" in line)

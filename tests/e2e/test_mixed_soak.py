@@ -19,8 +19,8 @@ from tests.support.stack import cli, create, wait_until, wait_until_settled
 PRODUCTS = [f"soak-{number}" for number in range(12)]
 DELISTED, COUNTED = PRODUCTS[0], PRODUCTS[1]
 # Enough to sell out while all kinds are under way; `make soak` sends 10,000 orders.
-ORDERS, CANCELLATIONS, RECEIPTS, EVENTS = 600, 90, 75, 90
-STOCK = 45
+ORDERS, CANCELLATIONS, RECEIPTS, EVENTS = 240, 36, 30, 36
+STOCK = 18
 
 
 def message(body):

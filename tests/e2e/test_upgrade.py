@@ -6,12 +6,9 @@ import shutil
 import threading
 import uuid
 
-import aws_cdk as cdk
 import pytest
 
 from infra import assets
-from infra.settings import Settings
-from infra.stack import InventoryOrdersStack
 from inventory_orders.store.rows import Table
 from local import ROOT, stack
 from local.endpoint import embedded_environment
@@ -21,11 +18,11 @@ from operations.aws import LIVE
 from operations.follow import listening
 from tests.support.api import api_of
 from tests.support.messages import order_body
-from tests.support.stack import create, wait_until, wait_until_settled
-from tests.support.template import CONTEXT, SETTINGS
+from tests.support.stack import QUIET_SECONDS, create, wait_until, wait_until_settled
+from tests.support.template import assemble
 
 STOCK = 100_000
-PAUSE = 0.3
+PAUSE = 1.0
 
 
 @pytest.fixture
@@ -44,11 +41,7 @@ def next_version(tmp_path, monkeypatch):
         file.write_text(re.sub(r"\bruntime\b", "renamed", file.read_text("utf-8")), "utf-8")
     monkeypatch.setattr(assets, "ROOT", source)
     monkeypatch.setattr(assets, "_CORE", source / "layers" / "core")
-    context = CONTEXT | {"aws:cdk:enable-path-metadata": True}
-    app = cdk.App(outdir=str(tmp_path / "assembly"), context=context, analytics_reporting=False)
-    settings = Settings.from_context("dev", SETTINGS | {"lanes": 4})
-    InventoryOrdersStack(app, settings.stack_name, settings=settings)
-    app.synth()
+    assemble(tmp_path / "assembly", "dev", lanes=4)
     return tmp_path / "assembly"
 
 
@@ -140,7 +133,7 @@ def test_an_upgrade_and_the_way_back_while_orders_flow(embedded_aws, next_versio
         # A message whose invocation failed comes back after minutes, and this does not wait so long.
         wait_until_settled(aws)
         waiting = set(customers.sent)
-        for heard in listen(60):
+        for heard in listen(QUIET_SECONDS):
             if heard.event["detail-type"] == "OrderPlaced":
                 waiting.discard(heard.event["detail"]["data"]["orderId"])
             if not waiting:

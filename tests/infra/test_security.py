@@ -21,8 +21,9 @@ def findings(stage, **changes):
     }
 
 
-@pytest.mark.parametrize("stage", ["dev", "prod"])
-@pytest.mark.parametrize("changes", [{}, {"alarmEmail": "ops@example.com"}], ids=["", "mailed"])
+@pytest.mark.parametrize(
+    ("stage", "changes"), [("dev", {}), ("prod", {"alarmEmail": "ops@example.com"})]
+)
 def test_cdk_nag_finds_nothing(stage, changes):
     # It takes a queue for one of dead letters if another queue, or an asynchronous function, has it for that. Of what
     # event source mappings give up it does not know; test_access.py does.

@@ -80,27 +80,43 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
     }
 
 
-def test_the_tables_may_have_a_key_of_the_accounts_own():
-    key = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-    template = synthesise("dev", tableKey=key)
-    for table in resources(template, "AWS::DynamoDB::GlobalTable").values():
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+WARM = {"Orders": 20_000, "Products": 30_000}
+
+
+@pytest.fixture(scope="module")
+def optional():
+    """With optional settings that have nothing to do with each other; `dev` has none of them."""
+    return synthesise(
+        "dev",
+        {"@aws-cdk/core:permissionsBoundary": {"name": "developers"}},
+        tableKey=KEY,
+        warmThroughput={
+            table: {"readUnitsPerSecond": units, "writeUnitsPerSecond": 10_000}
+            for table, units in WARM.items()
+        },
+        holdSeconds=900,
+        holdGraceSeconds=0,
+        tracing=True,
+    )
+
+
+def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
+    for table in resources(optional, "AWS::DynamoDB::GlobalTable").values():
         properties = table["Properties"]
         assert properties["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS"}
         (replica,) = properties["Replicas"]
-        assert replica["SSESpecification"] == {"KMSMasterKeyId": key}
+        assert replica["SSESpecification"] == {"KMSMasterKeyId": KEY}
 
 
 @pytest.mark.parametrize("table", list(Table))
-def test_warm_throughput_is_optional(table):
-    warm = {"readUnitsPerSecond": 20000, "writeUnitsPerSecond": 10000}
-    template = synthesise("dev", warmThroughput={table.value: warm})
-    properties = by_name(template, "AWS::DynamoDB::GlobalTable", table.value)["Properties"]
-    assert properties["WarmThroughput"] == {
-        "ReadUnitsPerSecond": 20000,
-        "WriteUnitsPerSecond": 10000,
-    }
+def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
+    properties = by_name(optional, "AWS::DynamoDB::GlobalTable", table.value)["Properties"]
+    units = WARM.get(table.value)
+    warm = units and {"ReadUnitsPerSecond": units, "WriteUnitsPerSecond": 10_000}
+    assert properties.get("WarmThroughput") == warm
     for index in properties.get("GlobalSecondaryIndexes", []):
-        assert index["WarmThroughput"] == properties["WarmThroughput"]
+        assert index.get("WarmThroughput") == warm
 
 
 @pytest.mark.parametrize(
@@ -243,9 +259,9 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert group["Properties"]["RetentionInDays"] == 30
 
 
-@pytest.mark.parametrize(("settings", "wanted"), [({}, "60"), ({"holdGraceSeconds": 0}, "0")])
-def test_who_expires_holds_knows_their_grace(settings, wanted):
-    functions = resources(synthesise("dev", **settings), "AWS::Lambda::Function")
+@pytest.mark.parametrize(("settings", "wanted"), [("dev", "60"), ("optional", "0")])
+def test_who_expires_holds_knows_their_grace(request, settings, wanted):
+    functions = resources(request.getfixturevalue(settings), "AWS::Lambda::Function")
     graces = {
         logical_id: grace
         for logical_id, function in functions.items()
@@ -255,8 +271,8 @@ def test_who_expires_holds_knows_their_grace(settings, wanted):
     assert len(graces) == sum("ChangeOrders" in name or "Sweep" in name for name in functions) == 2
 
 
-def test_a_hold_by_default_is_a_setting_and_there_is_none(dev):
-    for template, wanted in ((dev, None), (synthesise("dev", holdSeconds=900), "900")):
+def test_a_hold_by_default_is_a_setting_and_there_is_none(dev, optional):
+    for template, wanted in ((dev, None), (optional, "900")):
         functions = {
             logical_id: function["Properties"]["Environment"]["Variables"].get("HOLD_SECONDS")
             for logical_id, function in resources(template, "AWS::Lambda::Function").items()
@@ -333,7 +349,7 @@ def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_ali
         return replace(layer(runtime), digest="0" * 64)
 
     monkeypatch.setattr(assets, "layer", other_layer)
-    with_layer = versions_of(synthesise("dev"))
+    with_layer = versions_of(Template.from_stack(stack_of("dev")))
     assert [f for f in before if before[f] == with_layer[f]] == []
 
 
@@ -473,6 +489,11 @@ def live():
     return stack_of(LONGEST, production={LONGEST: True})
 
 
+@pytest.fixture(scope="module")
+def template_of_live(live):
+    return Template.from_stack(live)
+
+
 def without_the_stage(template, stage):
     """A template as lines, without the stage's name and the hashes of logical ids that contain it."""
     text = json.dumps(template.to_json(), indent=1)
@@ -481,10 +502,9 @@ def without_the_stage(template, stage):
     return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
 
 
-def test_a_stage_that_is_production_is_protected_as_prod_is(live, prod):
+def test_a_stage_that_is_production_is_protected_as_prod_is(live, template_of_live, prod):
     assert live.termination_protection
-    template = Template.from_stack(live)
-    assert without_the_stage(template, LONGEST) == without_the_stage(prod, "prod")
+    assert without_the_stage(template_of_live, LONGEST) == without_the_stage(prod, "prod")
 
 
 def test_prod_may_be_told_to_be_no_production(dev):
@@ -526,9 +546,9 @@ NAMELESS = {
 }
 
 
-def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(live, prod):
+def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(template_of_live, prod):
     templates = {
-        LONGEST: Template.from_stack(live),
+        LONGEST: template_of_live,
         "prod": prod,
         "dev": synthesise("dev", alarmEmail="ops@example.com"),
     }
@@ -556,20 +576,18 @@ def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(live
             assert variables["POWERTOOLS_SERVICE_NAME"] == f"inventory-orders-{stage}"
 
 
-def test_tracing_is_a_setting_and_off_by_default(dev):
+def test_tracing_is_a_setting_and_off_by_default(dev, optional):
     functions = resources(dev, "AWS::Lambda::Function").values()
     assert not any("TracingConfig" in function["Properties"] for function in functions)
-    traced = synthesise("dev", tracing=True)
-    functions = resources(traced, "AWS::Lambda::Function").values()
+    functions = resources(optional, "AWS::Lambda::Function").values()
     modes = [function["Properties"]["TracingConfig"]["Mode"] for function in functions]
     assert modes == ["Active"] * len(SETTINGS["functions"])
     # test_access.py has what tracing needs.
     assert "xray" not in json.dumps(resources(dev, "AWS::IAM::Policy"))
 
 
-def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev):
-    boundary = {"@aws-cdk/core:permissionsBoundary": {"name": "developers"}}
-    for template, wanted in ((synthesise("dev", boundary), True), (dev, False)):
+def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev, optional):
+    for template, wanted in ((optional, True), (dev, False)):
         roles = resources(template, "AWS::IAM::Role").values()
         found = [json.dumps(role["Properties"].get("PermissionsBoundary", "")) for role in roles]
         assert len(found) == len(SETTINGS["functions"]) + 1, "and that of the schedule"

@@ -14,7 +14,14 @@ from operations.announce import announce, rows_of
 from operations.errors import UserError
 from operations.follow import listening
 from tests.support.messages import order_body
-from tests.support.stack import COMMAND, cli, create, in_the_background, wait_until
+from tests.support.stack import (
+    COMMAND,
+    QUIET_SECONDS,
+    cli,
+    create,
+    in_the_background,
+    wait_until,
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +34,7 @@ def new_id():
     return f"ev-{uuid.uuid4().hex[:8]}"
 
 
-def heard_of(listen, subject, count, seconds=60):
+def heard_of(listen, subject, count, seconds=QUIET_SECONDS):
     """Listen until so many events of one order or product have come."""
     found = []
     for heard in listen(seconds):

@@ -202,8 +202,11 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
     assert operations == ["BatchGetItem", "TransactWriteItems"]
 
 
-def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
-    shop.create("update-100", 0)
+THREADS = 40
+
+
+def test_40_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
+    shop.create("update-40", 0)
     # They fight as much, and sleep less.
     products = Products(shop.store, RetryPolicy(1000, cap=0.25))
 
@@ -212,17 +215,17 @@ def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
 
     def add(_):
         own = Products(products.store, products.policy)
-        own.update_with_retry("update-100", one_more, soon())
+        own.update_with_retry("update-40", one_more, soon())
         return own
 
-    done = in_threads(add, 100)
-    assert products.get("update-100", soon()).other["counter"] == 100
-    assert shop.product("update-100").version == 101
+    done = in_threads(add, THREADS)
+    assert products.get("update-40", soon()).other["counter"] == THREADS
+    assert shop.product("update-40").version == 1 + THREADS
     stats = CommitStats()
     for own in done:
         stats.add(own.stats)
     retries = [count for own in done for count in own.retries]
-    assert len(retries) == 100
+    assert len(retries) == THREADS
 
     metrics.clear_metrics()
     emit_stats(stats, retries)
@@ -234,5 +237,5 @@ def test_100_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
     with capsys.disabled():
         rate = sum(stats.version_conflicts) / len(stats.version_conflicts)
         print(
-            f"\n100 threads, one row: {sum(retries) / 100:.1f} retries on average, conflict rate {rate:.0%}"
+            f"\n{THREADS} threads, one row: {sum(retries) / THREADS:.1f} retries on average, conflict rate {rate:.0%}"
         )

@@ -187,8 +187,8 @@ def test_conflict_rate_is_zero_with_one_writer_instead_of_many(aws):
     lost = placed = 0
     # On a busy machine writers may happen to take turns.
     while not lost and placed < 800:
-        shares = [list(itertools.islice(numbers, 5)) for _ in range(8)]
-        lost = sum(in_threads(lambda number, shares=shares: writer(shares[number]), 8))
+        shares = [list(itertools.islice(numbers, 10)) for _ in range(4)]
+        lost = sum(in_threads(lambda number, shares=shares: writer(shares[number]), 4))
         placed += 40
     assert lost
     alone = sqs_event(*(order_body(f"rb-one-{n}", {"rb-one": 1}) for n in range(80)))

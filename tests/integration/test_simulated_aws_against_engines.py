@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from simulated_aws import ManualClock, SimulatedAws, answered_by
 
-CALLS = 1_500
+CALLS = 600
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
 
 NAMES = {"#n": "n", "#s": "s", "#l": "l", "#m": "m", "#x": "x", "#t": "t", "#b": "b"}
@@ -397,10 +397,10 @@ def test_random_calls_are_answered_as_by_each_engine(engine, both):
         assert simulated == real, f"call {number}: {operation} {request}"
         code = simulated[0] if isinstance(simulated, tuple) else "OK"
         seen[f"{operation} {code}"] = seen.get(f"{operation} {code}", 0) + 1
-    assert seen["TransactWriteItems OK"] > 50
-    assert seen["TransactWriteItems TransactionCanceledException"] > 50
-    assert seen["UpdateItem ConditionalCheckFailedException"] > 20
-    assert seen["UpdateItem ValidationException"] > 20
+    assert seen["TransactWriteItems OK"] > 20
+    assert seen["TransactWriteItems TransactionCanceledException"] > 20
+    assert seen["UpdateItem ConditionalCheckFailedException"] > 8
+    assert seen["UpdateItem ValidationException"] > 8
 
 
 # ---------------------------------------------------------------------------------------------- SQS
@@ -519,12 +519,12 @@ def test_random_queue_calls_are_answered_as_by_the_embedded_aws(embedded_aws, fi
     aws_in_memory = SimulatedAws(ManualClock().now)
     real = boto3.client("sqs", config=CLIENT)
     messages = Messages(real, boto3.client("sqs", config=CLIENT), aws_in_memory, fifo, seed=7)
-    for _ in range(500):
+    for _ in range(250):
         messages.random.choice(
             [
                 *(messages.send, messages.receive, messages.receive),
                 *(messages.delete, messages.release, messages.count),
             ]
         )()
-    assert messages.sent > 50
+    assert messages.sent > 25
     real.delete_queue(QueueUrl=messages.urls[0])

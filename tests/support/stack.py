@@ -1,15 +1,22 @@
 """The deployed stack, for tests: commands, messages, and waiting."""
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from cli.common import aside, screen
+from cli.main import main
 from local import ROOT
 from local.invoke import invoke_deployed
 from operations import queues
@@ -18,39 +25,63 @@ from operations.orders_file import OrderMessage
 
 # Longer than the visibility timeout of a queue: what a dead invocation held comes back after it.
 QUIET_SECONDS = 240
+# To read the depth of all queues takes longer than most conditions do.
+LOOK_SECONDS = 10
 
 COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
 
-def cli(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run the command line on the tests' embedded AWS."""
-    done = subprocess.run(
-        [COMMAND, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not check or done.returncode == 0, done.stdout + done.stderr
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def cli(*arguments: str, check: bool = True) -> Ended:
+    """Run the command line on the tests' embedded AWS, in this process: another one would import everything again."""
+    out, err = io.StringIO(), io.StringIO()
+    status = 0
+    of_sigterm = signal.getsignal(signal.SIGTERM)
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.chdir(ROOT),
+        patch.dict(os.environ, COLUMNS="200"),
+        patch.object(sys, "argv", ["inventory-orders", *arguments]),
+        patch.object(screen, "_width", 200),
+        patch.object(aside, "_width", 200),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        finally:
+            signal.signal(signal.SIGTERM, of_sigterm)
+    done = Ended(status, out.getvalue(), err.getvalue())
+    assert not check or status == 0, done
     return done
 
 
 def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
     """Wait for a condition, however long it takes: on a busy machine messages are slow. Fails when none moves any more."""
-    seen, since = None, time.monotonic()
+    seen, since, look_at, pause = None, time.monotonic(), 0.0, 0.1
     while not condition():
-        depths = _depths(aws)
-        if depths != seen:
-            seen, since = depths, time.monotonic()
-        quiet = time.monotonic() - since
-        assert quiet < QUIET_SECONDS, f"it did not happen, and no message moves any more: {depths}"
-        time.sleep(0.1)
+        if (now := time.monotonic()) >= look_at:
+            look_at = now + LOOK_SECONDS
+            if (depths := _depths(aws)) != seen:
+                seen, since = depths, now
+            quiet = now - since
+            assert quiet < QUIET_SECONDS, f"it did not happen, and no message moves: {depths}"
+        time.sleep(pause)
+        pause = min(0.5, 1.2 * pause)
 
 
 def wait_until_settled(aws: Aws) -> None:
     """Wait until the queues are empty, as long as messages move."""
-    wait_until(aws, lambda: not any(depth.total for depth in _depths(aws).values()))
+    wait_until(aws, lambda: not any(queues.depth(aws, name).total for name in queues.QUEUES))
 
 
 def _depths(aws: Aws) -> dict[str, queues.Depth]:

@@ -3,6 +3,8 @@
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
@@ -19,15 +21,35 @@ CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
 SETTINGS = CONTEXT["settings"]
 
 
+# The template names assets by what they are made of, so nobody needs a copy of the layer for each.
+_NO_COPIES = {"aws:cdk:disable-asset-staging": True}
+
+
 def stack_of(
     stage: str, context: Mapping[str, Any] | None = None, **changes: Any
 ) -> InventoryOrdersStack:
     settings = Settings.from_context(stage, SETTINGS | changes)
-    app = cdk.App(context=CONTEXT | dict(context or {}))
+    app = cdk.App(context=CONTEXT | _NO_COPIES | dict(context or {}))
     return InventoryOrdersStack(app, settings.stack_name, settings=settings)
 
 
+def assemble(folder: Path, stage: str, **changes: Any) -> None:
+    """Synthesise an assembly that can be deployed."""
+    context = CONTEXT | {"aws:cdk:enable-path-metadata": True}
+    app = cdk.App(outdir=str(folder), context=context, analytics_reporting=False)
+    settings = Settings.from_context(stage, SETTINGS | changes)
+    InventoryOrdersStack(app, settings.stack_name, settings=settings)
+    app.synth()
+
+
 def synthesise(stage: str, context: Mapping[str, Any] | None = None, **changes: Any) -> Template:
+    """Synthesise a template; the same again is the one that a process has, so change a copy only."""
+    return _synthesised(json.dumps([stage, dict(context or {}), changes], sort_keys=True))
+
+
+@cache
+def _synthesised(settings: str) -> Template:
+    stage, context, changes = json.loads(settings)
     return Template.from_stack(stack_of(stage, context, **changes))
 
 

@@ -46,7 +46,7 @@ fuzz = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=60,
+    max_examples=30,
     suppress_health_check=list(HealthCheck),
 )
 
@@ -786,7 +786,7 @@ NEIGHBOURS = {
 
 
 @pytest.mark.parametrize("table", CHANGES)
-@settings(fuzz, max_examples=150)
+@settings(fuzz, max_examples=80)
 @given(data=st.data())
 def test_a_broken_change_is_published_or_parked_and_harms_no_other(world, table, data):
     record = data.draw(broken_changes(table))
@@ -828,7 +828,7 @@ def test_any_direct_invocation_is_answered(world, function, event):
 
 
 @pytest.mark.parametrize(("function", "action"), COMMANDS)
-@settings(fuzz, max_examples=25)
+@settings(fuzz, max_examples=15)
 @given(data=st.data())
 def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, action, data):
     schema = json_schema("commands")[function][action]
@@ -862,7 +862,7 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
         check_books(world)
 
 
-@settings(fuzz, max_examples=40)
+@settings(fuzz, max_examples=25)
 @given(data=st.data())
 def test_a_direct_order_is_answered_or_its_wrong_field_is_named(world, data):
     orders = documents(json_schema("order"))
