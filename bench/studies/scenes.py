@@ -37,9 +37,12 @@ from bench.simulator.engine import (
 from bench.studies.holds import LONGEST_SECONDS, Holds
 from bench.studies.waiting import Waiting
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
-from local.invoke import load_handler
+from local.invoke import is_good, load_handler
 from operations.errors import UserError
 from simulated_aws.latency import INVOCATION_SECONDS
+
+CONTENDER = "ours_lanes"
+"""The service's own handler of orders, as it is deployed."""
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
@@ -97,7 +100,7 @@ class Selling(Simulation):
         conditions: Conditions,
     ) -> None:
         conditions = replace(conditions, lanes=lanes, partitions=_PARTITIONS)
-        super().__init__("ours_lanes", workload, standard, seed, conditions)
+        super().__init__(CONTENDER, workload, standard, seed, conditions)
         self._fifo_workers = fifo
         if fifo:
             self._fifo = FifoQueue(self._scheduler, self._grouped(), FIFO_DEPTH)
@@ -196,7 +199,7 @@ class Recalled(Selling):
                 event, Context(self._scheduler, worker.deadline)
             )
             worker.deadline = inf
-            if "errorCode" not in answer:
+            if is_good(answer):
                 return answer
             self._scheduler.sleep(1.0)
 
@@ -373,7 +376,7 @@ class Run:
             partitions=_PARTITIONS,
         )
         count, end = int(holds * self.scale), 5.0 * self.scale
-        sales = kind("ours_lanes", made, workers, count, 2, end, self.seed, conditions)
+        sales = kind(CONTENDER, made, workers, count, 2, end, self.seed, conditions)
         sales.run()
         found = sales.result()
         return _seen(
