@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -142,6 +142,11 @@ class Kept:
     def get(self, cell: Cell) -> Result | None:
         """Find the result of a cell with today's code; None if there is none."""
         return self._results.get((cell, self._code))
+
+    def newest(self) -> Iterator[tuple[Cell, Result]]:
+        """List the results of all code, so that the last one of each cell is the newest."""
+        for (cell, _), result in self._results.items():
+            yield cell, result
 
     def add(self, cell: Cell, result: Result) -> None:
         """Keep a result."""

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from local import ROOT
@@ -23,7 +24,6 @@ NAMES = ("hot", "zipf", "real", "real-scarce", "sell-out")
 CREATED_AT = "2026-11-01T00:00:00.000000+00:00"
 WARM_UP_PRODUCT = "warm-up"
 PLENTY = 1_000_000_000
-_ZIPF_PRODUCTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +65,33 @@ def sell_out(count: int, seed: int) -> Workload:
     return Workload("sell-out", "a sell-out", {"drop": sum(wanted) // 2}, dict(orders))
 
 
-def zipf(count: int, seed: int) -> Workload:
-    """Make orders for 1 to 5 of 1,000 products, with popularity by Zipf's law (exponent 1)."""
+def zipf(count: int, seed: int, size: int = 1_000) -> Workload:
+    """Make orders for 1 to 5 of so many products, with popularity by Zipf's law (exponent 1)."""
     chance = random.Random(f"zipf {seed}")
-    products = [f"product-{rank:04}" for rank in range(1, _ZIPF_PRODUCTS + 1)]
-    weights = list(itertools.accumulate(1 / rank for rank in range(1, _ZIPF_PRODUCTS + 1)))
+    products = [f"product-{rank:04}" for rank in range(1, size + 1)]
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, size + 1)))
     orders = []
     for number in range(count):
         chosen = chance.choices(products, cum_weights=weights, k=chance.randint(1, 5))
         lines = [(product_id, chance.choice((1, 1, 2, 3))) for product_id in dict.fromkeys(chosen)]
         orders.append(_order(f"zipf-{number:06}", lines))
     stock = dict.fromkeys(products, PLENTY)
-    return Workload("zipf", "Zipf over 1,000 products", stock, dict(orders))
+    return Workload("zipf", f"Zipf over {size:,} products", stock, dict(orders))
 
 
+def groups(count: int, seed: int, size: int = 200) -> Workload:
+    """Make orders for one of so many products each, which have 100 to 1,000 units."""
+    chance = random.Random(f"groups {seed}")
+    stock = {f"product-{number:04}": chance.randint(100, 1_000) for number in range(size)}
+    products = list(stock)
+    orders = [
+        _order(f"group-{number:06}", [(chance.choice(products), chance.choice((1, 1, 1, 2)))])
+        for number in range(count)
+    ]
+    return Workload("groups", f"{size} products in groups", stock, dict(orders))
+
+
+@cache
 def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) -> Workload:
     """Read orders of a file that fit into one transaction, with new ids whenever it begins again.
 
@@ -196,14 +209,20 @@ def warm_up_order(worker: int) -> str:
     return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
 
 
-def sqs_event(messages: Sequence[tuple[str, int, float]], queue: str = "bench") -> dict[str, Any]:
+def sqs_event(
+    messages: Sequence[tuple[str, int, float]],
+    queue: str = "bench",
+    groups: Sequence[str | None] = (),
+) -> dict[str, Any]:
     """Make the event that Lambda passes to a handler.
 
     Args:
         messages: Body, number of deliveries including this one, and Unix second of the first. The position becomes
             the `messageId`.
         queue: Name of the queue that they come from.
+        groups: `MessageGroupId` of each, in a FIFO queue.
     """
+    chosen = dict(enumerate(groups))
     return {
         "Records": [
             {
@@ -215,6 +234,7 @@ def sqs_event(messages: Sequence[tuple[str, int, float]], queue: str = "bench") 
                     "SentTimestamp": "1793491200000",
                     "SenderId": "bench",
                     "ApproximateFirstReceiveTimestamp": str(int(first * 1000)),
+                    **({"MessageGroupId": group} if (group := chosen.get(position)) else {}),
                 },
                 "messageAttributes": {},
                 "md5OfBody": "",

@@ -15,6 +15,7 @@ import logging
 import os
 import random
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from copy import deepcopy
@@ -75,6 +76,7 @@ class Message:
         body: The message body.
         wanted: Units of its order, by product.
         sent: Its position in the order of sending.
+        group: `MessageGroupId` in a FIFO queue, else None.
         deliveries: Number of deliveries so far.
         first_received: Unix second of the first delivery.
         hidden: Seconds for which it stays hidden if it is returned.
@@ -84,6 +86,7 @@ class Message:
     body: str
     wanted: Mapping[str, int]
     sent: int
+    group: str | None = None
     deliveries: int = 0
     first_received: float = 0.0
     hidden: float = VISIBILITY_SECONDS
@@ -144,13 +147,17 @@ class Queue:
 
     def _receive(self, most: int) -> list[Message]:
         """Take what is visible."""
-        taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
-        taken += islice(self._sent, most - len(taken))
+        taken = self._visible(most)
         for message in taken:
             message.deliveries += 1
             message.hidden = VISIBILITY_SECONDS
             self.open[message.order_id] = message
         return taken
+
+    def _visible(self, most: int) -> list[Message]:
+        """Find what is visible: what was returned before what was not delivered yet."""
+        taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
+        return [*taken, *islice(self._sent, most - len(taken))]
 
     def end(self, messages: Iterable[Message]) -> None:
         """Delete messages that were taken."""
@@ -179,6 +186,70 @@ class Queue:
     def _wake_idle(self) -> None:
         while self._idle:
             self._scheduler.wake(self._idle.pop())
+
+
+class FifoQueue(Queue):
+    """A FIFO queue: delivers each group in its order, and nothing of a group while a message of it is out or hidden.
+
+    A batch takes as many messages of one group as there are before it takes those of another:
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
+
+    Args:
+        scheduler: Provides virtual time.
+        sent: The messages, in the order of sending. There may be no end of them.
+        depth: So many messages wait in the queue, as long as there are more to send.
+    """
+
+    def __init__(self, scheduler: Scheduler, sent: Iterable[Message], depth: int) -> None:
+        super().__init__(scheduler, sent)
+        self._depth = depth
+        self._count = 0
+        self._waiting: defaultdict[str | None, list[tuple[int, Message]]] = defaultdict(list)
+        self._out: Counter[str | None] = Counter()
+        self._ready: list[tuple[int, str | None]] = []
+
+    def _visible(self, most: int) -> list[Message]:
+        """Find the oldest messages of groups of which none is out."""
+        for message in islice(self._sent, self._depth - self._count):
+            self._add(message)
+        taken: list[Message] = []
+        while self._ready and len(taken) < most:
+            _, group = heappop(self._ready)
+            waiting = self._waiting[group]
+            some = [heappop(waiting)[1] for _ in range(min(most - len(taken), len(waiting)))]
+            self._out[group] += len(some)
+            taken += some
+        self._count -= len(taken)
+        return taken
+
+    def _add(self, message: Message) -> None:
+        self._count += 1
+        waiting = self._waiting[message.group]
+        heappush(waiting, (message.sent, message))
+        if len(waiting) == 1 and not self._out[message.group]:
+            heappush(self._ready, (message.sent, message.group))
+
+    def _came_back(self, group: str | None) -> None:
+        """A message of a group is out or hidden no more."""
+        self._out[group] -= 1
+        if not self._out[group] and (waiting := self._waiting[group]):
+            heappush(self._ready, (waiting[0][0], group))
+
+    def end(self, messages: Iterable[Message]) -> None:
+        """Delete messages that were taken."""
+        ended = list(messages)
+        for message in ended:
+            self._came_back(message.group)
+        super().end(ended)
+        self._wake_idle()
+
+    def _show(self, delay: float, messages: Sequence[Message]) -> None:
+        self._scheduler.sleep(delay)
+        for message in messages:
+            # While it counts as out, its group does not become ready twice.
+            self._add(message)
+            self._came_back(message.group)
+        self._wake_idle()
 
 
 @dataclass(slots=True, eq=False)
@@ -286,6 +357,7 @@ class Simulation:
         self._sqs = Sqs(self.now)
         self._dead_letters = self._sqs.create("DeadLetters")
         self._queue = Queue(self._scheduler, self._messages())
+        self._more_queues: list[Queue] = []
         self._wanted = [workload.quantities(order_id) for order_id in workload.bodies]
         self._demand: Demand | None = None
         self._books = Books()
@@ -425,7 +497,8 @@ class Simulation:
 
     def _start_workers(self) -> None:
         for _ in range(self._workers):
-            self._scheduler.start(self._work, Worker(self._load))
+            work = functools.partial(self._work, self._queue, self._contender.batch)
+            self._scheduler.start(work, Worker(self._load))
 
     def _calendar(self) -> SimpleNamespace:
         """Make a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
@@ -540,10 +613,10 @@ class Simulation:
 
     # ------------------------------------------------------------------ the workers
 
-    def _work(self) -> None:
-        """Take batches and handle them until there are none."""
+    def _work(self, queue: Queue, most: int) -> None:
+        """Take batches of orders and handle them until there are none."""
         worker: Worker = self._scheduler.owner
-        while batch := self._queue.take(self._contender.batch):
+        while batch := queue.take(most):
             observed = self.observed
             for message in batch:
                 observed.received.setdefault(message.order_id, self._scheduler.now)
@@ -555,7 +628,22 @@ class Simulation:
             returned = self._invoke(worker)
             worker.deadline = inf
             self.observed.invocations.append(self._scheduler.now - began)
-            self._settle(batch, returned)
+            self._settle(queue, batch, returned)
+
+    def _serve(self, queue: Queue, most: int) -> Iterator[Sequence[Message]]:
+        """Take batches of other messages and handle them until there are none. Yields each when it is done."""
+        worker: Worker = self._scheduler.owner
+        while batch := queue.take(most):
+            for message in batch:
+                message.first_received = message.first_received or self.now()
+            self._scheduler.sleep(self._region.delivery())
+            worker.batch, worker.deadline = batch, self._scheduler.now + INVOCATION_SECONDS
+            returned = self._invoke(worker)
+            worker.deadline = inf
+            queue.give_back(returned)
+            ids = {message.order_id for message in returned}
+            queue.end(message for message in batch if message.order_id not in ids)
+            yield batch
 
     def _load(self) -> Callable[[Any, Any], Any]:
         """Import a copy of the contender. It knows the demand if all are to know it at the start."""
@@ -572,7 +660,7 @@ class Simulation:
                 worker.handler = worker.load()
             self._compute(worker, CPU.message * len(batch))
             received = [(m.body, m.deliveries, m.first_received) for m in batch]
-            event = sqs_event(received, worker.queue)
+            event = sqs_event(received, worker.queue, [m.group for m in batch])
             answer = worker.handler(event, Context(self._scheduler, worker.deadline))
         except InvocationTimeout:
             # Lambda discards the execution environment.
@@ -582,14 +670,14 @@ class Simulation:
             return list(batch)
         return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
 
-    def _settle(self, batch: Sequence[Message], returned: Sequence[Message]) -> None:
+    def _settle(self, queue: Queue, batch: Sequence[Message], returned: Sequence[Message]) -> None:
         """Delete answered messages, hide returned ones, and give up those with too many deliveries."""
         tired = [message for message in returned if message.deliveries >= MAX_DELIVERIES]
         self.observed.given_up |= {message.order_id for message in tired}
         again = [message for message in returned if message.deliveries < MAX_DELIVERIES]
-        self._queue.give_back(again)
+        queue.give_back(again)
         left = {message.order_id for message in again}
-        self._queue.end(message for message in batch if message.order_id not in left)
+        queue.end(message for message in batch if message.order_id not in left)
         left |= {message.order_id for message in returned}
         for message in batch:
             if message.order_id not in left:
@@ -613,7 +701,9 @@ class Simulation:
         if conditions.warm_up:
             self._scheduler.sleep(conditions.warm_up)
             received = {
-                name: at for name, at in self.observed.received.items() if name in self._queue.open
+                name: at
+                for name, at in self.observed.received.items()
+                if self._open(name) is not None
             }
             self.observed = Observed(
                 Tally("Products", "Orders"), self._scheduler.now, conditions.window, received
@@ -626,14 +716,27 @@ class Simulation:
         """End the window, unless it has ended already."""
         if not self._queue.closed:
             self.observed.window = self._scheduler.now - self.observed.began
-            self._queue.close()
+            for queue in self._queues:
+                queue.close()
+
+    @property
+    def _queues(self) -> Iterator[Queue]:
+        """All queues that close when the window ends."""
+        yield self._queue
+        yield from self._more_queues
+
+    def _open(self, order_id: str) -> Message | None:
+        """Find the message of an order that was taken and has not ended; None if there is none."""
+        return next(
+            (queue.open[order_id] for queue in self._queues if order_id in queue.open), None
+        )
 
     # ------------------------------------------------------------------ the result
 
     def cell(self) -> Figures:
         """Compute the figures, and check the tables."""
         for row in self._store.tables["Orders"].items.values():
-            message = self._queue.open.get(row["orderId"]["S"])
+            message = self._open(row["orderId"]["S"])
             if message is not None:
                 self._books.enter(row["status"]["S"], message.wanted)
         return reduce(

@@ -37,7 +37,6 @@ from inventory_orders.store.rows import EXPIRY_SHARDS, expiry_shard
 from local.invoke import load_handler
 from local.stack import HOLD_GRACE_SECONDS
 from simulated_aws import DynamoDB
-from simulated_aws.latency import INVOCATION_SECONDS
 
 EXPIRIES = 10
 """Holds of one invocation, as in the stack."""
@@ -185,6 +184,8 @@ class Holds(Simulation):
         for number in range(self._holds):
             order_id = f"held-{number:07}"
             wanted, rest = chance.choice(kinds)
+            while not self._is_left(wanted, taken):
+                wanted, rest = chance.choice(kinds)
             shard = shards[crc32(order_id.encode()) % EXPIRY_SHARDS]
             orders[order_id,] = {"orderId": {"S": order_id}, "expiryShard": shard, **rest}
             self._index.held[shard["S"]].append(order_id)
@@ -195,6 +196,14 @@ class Holds(Simulation):
             products[product_id,] = row | {
                 "stockCount": {"N": str(int(row["stockCount"]["N"]) - units)}
             }
+
+    def _is_left(self, wanted: Mapping[str, int], taken: Mapping[str, int]) -> bool:
+        """Whether rows keep a unit when a hold has taken its units, so that none is out of stock."""
+        products = self._store.tables["Products"].items
+        return all(
+            int(products[product_id,]["stockCount"]["N"]) > taken.get(product_id, 0) + units
+            for product_id, units in wanted.items()
+        )
 
     def _start_workers(self) -> None:
         super()._start_workers()
@@ -218,18 +227,8 @@ class Holds(Simulation):
 
     def _expire(self) -> None:
         """Take holds and expire them until none is left."""
-        worker: Worker = self._scheduler.owner
-        while batch := self._expiries.take(EXPIRIES):
-            for message in batch:
-                message.first_received = message.first_received or self.now()
+        for batch in self._serve(self._expiries, EXPIRIES):
             self._deliveries += len(batch)
-            self._scheduler.sleep(self._region.delivery())
-            worker.batch, worker.deadline = batch, self._scheduler.now + INVOCATION_SECONDS
-            returned = self._invoke(worker)
-            worker.deadline = inf
-            self._expiries.give_back(returned)
-            ids = {message.order_id for message in returned}
-            self._expiries.end(message for message in batch if message.order_id not in ids)
             if len(self._expired) >= self._holds:
                 self._close()
                 self._expiries.close()

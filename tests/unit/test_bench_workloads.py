@@ -13,7 +13,9 @@ from local import ROOT
 from operations.errors import UserError
 
 
-@pytest.mark.parametrize("make", [workloads.hot_product, workloads.zipf, workloads.sell_out])
+@pytest.mark.parametrize(
+    "make", [workloads.hot_product, workloads.zipf, workloads.groups, workloads.sell_out]
+)
 def test_a_seed_determines_a_workload_of_valid_orders(make):
     first = make(200, 7)
     assert first == make(200, 7)

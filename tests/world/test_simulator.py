@@ -324,6 +324,32 @@ def test_the_queue_delivers_in_the_order_of_sending():
     assert taken == [["o-2"], ["o-0", "o-1", "o-3"]], "what was returned was sent before the rest"
 
 
+def test_a_fifo_queue_holds_a_group_back_while_one_of_it_is_out_or_hidden():
+    scheduler = Scheduler()
+    sent = [engine.Message(f"{group}-{n}", "", {}, n, group) for n, group in enumerate("aababc")]
+    queue = engine.FifoQueue(scheduler, sent, depth=5)
+    taken = []
+
+    def take(most):
+        batch = queue.take(most)
+        taken.append([message.order_id for message in batch])
+        return batch
+
+    def work():
+        first = take(2)
+        take(9)
+        for message in first:
+            message.hidden = 1.0 + message.sent
+        queue.give_back(first[:1])
+        queue.end(first[1:])
+        take(9)
+
+    scheduler.start(work)
+    scheduler.run()
+    assert taken == [["a-0", "a-1"], ["b-2", "b-4", "c-5"], ["a-0", "a-3"]]
+    assert scheduler.now == 1.0
+
+
 QUICK = engine.Conditions(latencies=FAST)
 
 
@@ -412,6 +438,10 @@ SMALL = {
     "brooker": {"clients": "10", "backoff": "none", "runs": "1"},
     "holds": {"workload": "hot", "workers": "1", "holds": "20"},
     "lanes": {"figure": "hot 1 worker", "way": "lanes,rows"},
+    "scenes": {
+        "scene": "FIFO hot 8,cold sell-out 4,an order a minute,recalls to count 8",
+        "scale": "0.02",
+    },
     "waiting": {"workload": "hot", "clients": "1", "way": "queue", "seconds": "1"},
 }
 

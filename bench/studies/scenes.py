@@ -1,0 +1,586 @@
+"""Every scene in which orders are sold, simulated: to compare the engine before and after a change with the same seeds.
+
+A scene calls handlers with the messages and commands that other systems send, so it runs on any version of the engine.
+`python -m bench.studies.scenes BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import islice
+from math import inf, isnan, nan
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from bench import report, workloads
+from bench.capacity import Exchange
+from bench.cells import Found, Kept, Result, Study, Value
+from bench.figures import Audit, Observed, percentile
+from bench.simulator.engine import (
+    Conditions,
+    Context,
+    FifoQueue,
+    Message,
+    Queue,
+    Simulation,
+    Worker,
+)
+from bench.studies.holds import LONGEST_SECONDS, Holds
+from bench.studies.waiting import Waiting
+from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
+from local.invoke import is_good, load_handler
+from operations.errors import UserError
+from simulated_aws.latency import INVOCATION_SECONDS
+
+CONTENDER = "ours_lanes"
+"""The service's own handler of orders, as it is deployed."""
+
+FIFO_BATCH = 10
+FIFO_DEPTH = 5_000
+"""Messages that wait in the FIFO queue at any time."""
+
+LANES = 5
+"""Lanes where the standard queue has no workers of its own: what is deployed by default."""
+
+_PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
+_QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen. "An order" is one that was answered.
+
+    Attributes:
+        rate: Orders answered a second.
+        requests: Requests of an order to DynamoDB.
+        write_units: Write units of an order, without the index.
+        p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
+        conflicts: Share of the transactions that lost against a rival.
+        took: Mean seconds of an operator's command; seconds until the last hold had expired. NaN where there is neither.
+        clean: Whether the books balance.
+    """
+
+    rate: float
+    requests: float
+    write_units: float
+    p99: float
+    conflicts: float
+    took: float
+    clean: bool
+
+
+class Selling(Simulation):
+    """Orders from the standard queue, from the FIFO queue, or from both.
+
+    Args:
+        workload: The orders. Those of the FIFO queue are others of the same kind, in a group for each first product.
+        standard: Workers of the standard queue.
+        fifo: Workers of the FIFO queue.
+        lanes: How many lanes there may be.
+        seed: Seed of all randomness.
+        conditions: Under which it runs.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        standard: int,
+        fifo: int,
+        lanes: int,
+        seed: int,
+        conditions: Conditions,
+    ) -> None:
+        conditions = replace(conditions, lanes=lanes, partitions=_PARTITIONS)
+        super().__init__(CONTENDER, workload, standard, seed, conditions)
+        self._fifo_workers = fifo
+        if fifo:
+            self._fifo = FifoQueue(self._scheduler, self._grouped(), FIFO_DEPTH)
+            self._more_queues.append(self._fifo)
+
+    def _grouped(self) -> Iterator[Message]:
+        """The messages of the FIFO queue."""
+        bodies = {f"fifo-{order_id}": body for order_id, body in self._workload.bodies.items()}
+        orders = endless(replace(self._workload, bodies=bodies), self._seed + 1)
+        for sent, (order_id, body, wanted) in enumerate(orders):
+            yield Message(order_id, body, wanted, sent, group=next(iter(wanted)))
+
+    def _environment(self) -> dict[str, str]:
+        return super()._environment() | {
+            "FIFO_QUEUE_URL": f"{_QUEUE_URL}Orders.fifo",
+            "FIFO_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
+        }
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        for _ in range(self._fifo_workers):
+            work = partial(self._work, self._fifo, FIFO_BATCH)
+            self._scheduler.start(work, Worker(self._load, "Orders.fifo"))
+
+    def result(self) -> Seen:
+        """Compute the figures, and check the books."""
+        cell = self.cell()
+        return _seen(self.observed, cell.orders_per_second, cell.conflict_rate, cell.clean)
+
+
+class Minutely(Selling):
+    """An order a minute.
+
+    Args:
+        count: How many orders.
+        others: As for `Selling`.
+    """
+
+    def __init__(self, count: int, *others: Any) -> None:
+        super().__init__(*others)
+        self._count = count
+        self._queue = Queue(self._scheduler, (), stays=True)
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        self._scheduler.start(self._send, self._scheduler)
+
+    def _send(self) -> None:
+        for sent, order in enumerate(islice(endless(self._workload, self._seed), self._count)):
+            self._queue.give_back([Message(*order, sent, hidden=0.0)])
+            self._scheduler.sleep(60.0)
+        self._close()
+
+
+class Recalled(Selling):
+    """An operator needs products home that sell fast: the ten that sell best, one after the other.
+
+    Args:
+        action: `discontinue`, or `count`: take the product's lease, and release it at once.
+        others: As for `Selling`.
+    """
+
+    def __init__(self, action: str, *others: Any) -> None:
+        super().__init__(*others)
+        self._action = action
+        self._took: list[float] = []
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        name = "count_stock" if self._action == "count" else "manage_products"
+        self._scheduler.start(self._operate, Worker(partial(_handler, name)))
+
+    def _operate(self) -> None:
+        demand = Counter[str]()
+        for wanted in self._wanted:
+            demand.update(wanted)
+        self._scheduler.sleep(self._conditions.warm_up)
+        for product_id, _ in demand.most_common(10):
+            began = self._scheduler.now
+            if self._action == "discontinue":
+                self._command({"action": "discontinue", "productId": product_id})
+            else:
+                acquire = {"action": "acquire", "productId": product_id, "seconds": 60}
+                lease = self._command({**acquire, "outliveInvocation": True})["lease"]
+            self._took.append(self._scheduler.now - began)
+            if self._action == "count":
+                self._command({"action": "release", "lease": lease})
+
+    def _command(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Invoke the operator's function, again and again until it does what is asked."""
+        worker: Worker = self._scheduler.owner
+        worker.handler = worker.handler or worker.load()
+        while True:
+            worker.deadline = self._scheduler.now + INVOCATION_SECONDS
+            answer: dict[str, Any] = worker.handler(
+                event, Context(self._scheduler, worker.deadline)
+            )
+            worker.deadline = inf
+            if is_good(answer):
+                return answer
+            self._scheduler.sleep(1.0)
+
+    def result(self) -> Seen:
+        """Compute the figures, and the mean time of a command."""
+        return replace(super().result(), took=fmean(self._took))
+
+
+class Returning(Holds):
+    """Orders while others are cancelled, holds expire, and goods come in."""
+
+    EACH_SECOND: Mapping[str, int] = {"cancellations": 40, "receipts": 20}
+
+    def __init__(self, *others: Any) -> None:
+        self._placed: list[str] = []
+        self._messages_put = 0
+        self._wanted_of: dict[str, Mapping[str, int]] = {}
+        super().__init__(*others)
+        self._commands = Queue(self._scheduler, (), stays=True)
+        self._receipts = Queue(self._scheduler, (), stays=True)
+        self._more_queues += [self._commands, self._receipts]
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        for name, function, queue, most in (
+            ("Orders", "change_orders", self._commands, 10),
+            ("Stock", "adjust_stock", self._receipts, 49),
+        ):
+            for _ in range(2):
+                worker = Worker(partial(_handler, function), name)
+                self._scheduler.start(partial(self._drain, queue, most), worker)
+        self._scheduler.start(self._send, self._scheduler)
+
+    def _drain(self, queue: Queue, most: int) -> None:
+        for _ in self._serve(queue, most):
+            pass
+
+    def _send(self) -> None:
+        """Send cancellations and receipts evenly until the window ends."""
+        chance = random.Random(f"returning {self._seed}")
+        products = list(self._workload.stock)
+        number = 0
+        while not self._queue.closed:
+            self._scheduler.sleep(1.0)
+            for _ in range(min(self.EACH_SECOND["cancellations"], len(self._placed))):
+                order_id = self._placed.pop(chance.randrange(len(self._placed)))
+                command = {"action": "cancel", "orderId": order_id}
+                self._put(self._commands, f"cancel-{order_id}", command)
+            for _ in range(self.EACH_SECOND["receipts"]):
+                number += 1
+                receipt = {
+                    "adjustmentId": f"receipt-{number}",
+                    "productId": chance.choice(products),
+                    "delta": 10,
+                    "reason": "RECEIPT",
+                }
+                self._put(self._receipts, f"receipt-{number}", receipt)
+
+    def _put(self, queue: Queue, name: str, body: Mapping[str, Any]) -> None:
+        self._messages_put += 1
+        queue.give_back([Message(name, json.dumps(body), {}, self._messages_put, hidden=0.0)])
+
+    def _see(self, exchange: Exchange) -> None:
+        super()._see(exchange)
+        if exchange.status == 200 and exchange.target.endswith("TransactWriteItems"):
+            request: Any = exchange.request
+            rows = [action["Put"]["Item"] for action in request["TransactItems"] if "Put" in action]
+            self._placed += [
+                row["orderId"]["S"] for row in rows if row.get("status") == {"S": "PENDING"}
+            ]
+
+    def _enter(self, message: Message) -> None:
+        """Leave the row where it is, since it may be cancelled yet."""
+        self._ended += 1
+        self._wanted_of[message.order_id] = message.wanted
+
+    def _audit(self) -> Audit:
+        """Check the tables, with what was cancelled and what came in."""
+        tables = self._store.tables
+        for order_id, wanted in self._wanted_of.items():
+            row = tables["Orders"].items.get((order_id,))
+            if row is None:
+                self._lost += 1
+            else:
+                self._books.enter(row["status"]["S"], wanted)
+        stock = Counter(self._workload.stock)
+        for row in tables["StockAdjustments"].items.values():
+            stock[row["productId"]["S"]] += int(row["delta"]["N"])
+        self._workload = replace(self._workload, stock=stock)
+        return super()._audit()
+
+
+def _handler(name: str) -> Callable[[Any, Any], Any]:
+    handler: Callable[[Any, Any], Any] = load_handler(name).lambda_handler
+    return handler
+
+
+# ---------------------------------------------------------------------- the scenes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a scene is run with.
+
+    Attributes:
+        orders: Path of the file of real orders.
+        lanes: How many lanes there may be; 0: as many as the scene says.
+        seed: Seed of all randomness.
+        scale: Factor of all numbers of seconds, holds and orders.
+    """
+
+    orders: str
+    lanes: int
+    seed: int
+    scale: float
+
+    def workload(self, name: str) -> Workload:
+        """Make a workload by its name."""
+        count = int((2_000 if name == "hot" else 20_000) * min(1.0, self.scale))
+        if name == "groups":
+            return workloads.groups(count, self.seed)
+        if name == "wide":
+            return workloads.zipf(count, self.seed, 50_000)
+        return make(name, count, self.seed, self.orders)
+
+    def sells(
+        self,
+        name: str,
+        standard: int = 0,
+        fifo: int = 0,
+        *,
+        seconds: float,
+        warm_up: float = 0.0,
+        warm: bool = False,
+        kind: Callable[..., Selling] = Selling,
+    ) -> Seen:
+        """Sell without end, from queues that are never empty."""
+        conditions = Conditions(
+            window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
+        )
+        lanes = self.lanes or standard or LANES
+        sales = kind(self.workload(name), standard, fifo, lanes, self.seed, conditions)
+        return _run(sales)
+
+    def minutely(self) -> Seen:
+        """Sell an order a minute for a day."""
+        count = int(24 * 60 * self.scale)
+        rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed, Conditions(endless=True)
+        return _run(Minutely(count, *rest))
+
+    def sells_out(self, workers: int, count: int = 4_000) -> Seen:
+        """Answer all orders of a sell-out, which begins with empty lanes."""
+        made = workloads.sell_out(int(count * self.scale), self.seed)
+        return _run(Selling(made, workers, 0, self.lanes or workers, self.seed, Conditions()))
+
+    def holds_end(self) -> Seen:
+        """Sell while holds end together."""
+        made = with_depth(make("zipf", 2_000, self.seed), inf, 0.0, self.seed)
+        return self._while_holds_end(Holds, made, 1, 10_000, warm=True)
+
+    def returning(self) -> Seen:
+        """Sell a minute's stock while units come back."""
+        made = with_depth(self.workload("zipf"), 60.0, 0.0, self.seed)
+        return self._while_holds_end(Returning, made, 8, 1_000, warm=False)
+
+    def _while_holds_end(
+        self, kind: type[Holds], made: Workload, workers: int, holds: int, *, warm: bool
+    ) -> Seen:
+        conditions = Conditions(
+            window=LONGEST_SECONDS,
+            lanes=self.lanes or workers,
+            warm=warm,
+            endless=True,
+            partitions=_PARTITIONS,
+        )
+        count, end = int(holds * self.scale), 5.0 * self.scale
+        sales = kind(CONTENDER, made, workers, count, 2, end, self.seed, conditions)
+        sales.run()
+        found = sales.result()
+        return _seen(
+            sales.observed, found.pace.meanwhile, found.conflicts, found.clean, found.pace.last
+        )
+
+    def callers(self, name: str, clients: int) -> Seen:
+        """Serve callers of the API who wait."""
+        made = make(name, 2_000, self.seed, self.orders)
+        callers = Waiting("wait", made, clients, 5.0 * self.scale, self.seed, 5.0 * self.scale)
+        callers.run()
+        found = callers.result()
+        return Seen(
+            rate=found.rate,
+            requests=found.requests,
+            write_units=found.write_units,
+            p99=found.p99,
+            conflicts=found.conflict_rate,
+            took=nan,
+            clean=found.clean,
+        )
+
+
+def _run(sales: Selling) -> Seen:
+    sales.run()
+    return sales.result()
+
+
+def _seen(
+    observed: Observed, rate: float, conflicts: float, clean: bool, took: float = nan
+) -> Seen:
+    """What was observed, of an order that was answered."""
+    durable, received = observed.tally.durable, observed.received
+    waits = [at - received[order_id] for order_id, at in durable.items() if order_id in received]
+    orders = len(waits) or nan
+    return Seen(
+        rate=rate,
+        requests=observed.tally.calls / orders,
+        write_units=observed.tally.usage.write / orders,
+        p99=percentile(waits, 99),
+        conflicts=conflicts,
+        took=took,
+        clean=clean,
+    )
+
+
+# Workers, and virtual seconds before and in the window. Fifty workers that start at once need seconds to find their lanes.
+_STANDARD: Mapping[str, Sequence[tuple[int, float, float]]] = {
+    "hot": ((1, 0.5, 10.0), (8, 0.5, 3.0), (50, 4.0, 1.0)),
+    "zipf": ((1, 0.5, 10.0), (8, 0.5, 3.0), (50, 4.0, 0.5)),
+    "real": ((1, 0.5, 5.0), (8, 0.5, 1.0), (50, 2.0, 1.0)),
+}
+_FIFO: Mapping[str, Sequence[tuple[int, float, float]]] = {
+    "hot": ((8, 0.5, 10.0),),
+    "zipf": ((1, 1.0, 10.0), (8, 2.0, 10.0), (50, 2.0, 8.0)),
+    "real": ((1, 1.0, 8.0), (8, 2.0, 8.0), (50, 2.0, 8.0)),
+    "groups": ((50, 0.5, 2.0),),
+}
+
+
+def scenes() -> dict[str, Callable[[Run], Seen]]:
+    """List the scenes, in the order of the report."""
+    found: dict[str, Callable[[Run], Seen]] = {}
+    for name, sizes in _STANDARD.items():
+        for workers, warm_up, seconds in sizes:
+            found[f"standard {name} {workers}"] = partial(
+                Run.sells, name=name, standard=workers, seconds=seconds, warm_up=warm_up, warm=True
+            )
+    for name, sizes in _FIFO.items():
+        for workers, warm_up, seconds in sizes:
+            found[f"FIFO {name} {workers}"] = partial(
+                Run.sells, name=name, fifo=workers, seconds=seconds, warm_up=warm_up
+            )
+    for name in ("zipf", "real"):
+        found[f"both queues {name} 5 and 8"] = partial(
+            Run.sells, name=name, standard=5, fifo=8, seconds=4.0, warm_up=1.0
+        )
+    found["returns on a minute's stock 8"] = Run.returning
+    found["50000 products 8"] = partial(
+        Run.sells, name="wide", standard=8, seconds=4.0, warm_up=2.0
+    )
+    for name in ("hot", "zipf"):
+        for clients in (20, 200):
+            found[f"callers {name} {clients}"] = partial(Run.callers, name=name, clients=clients)
+    found["an order a minute"] = Run.minutely
+    for action in ("discontinue", "count"):
+        found[f"recalls to {action} 8"] = partial(
+            Run.sells,
+            name="zipf",
+            standard=8,
+            seconds=3.0,
+            warm_up=0.5,
+            warm=True,
+            kind=partial(Recalled, action),
+        )
+    found["10000 holds end 1"] = Run.holds_end
+    for workers in (1, 4, 8):
+        found[f"cold sell-out {workers}"] = partial(Run.sells_out, workers=workers)
+        found[f"cold sell-out of 1000 {workers}"] = partial(
+            Run.sells_out, workers=workers, count=1_000
+        )
+    found["cold real 8"] = partial(Run.sells, name="real", standard=8, seconds=10.0)
+    return found
+
+
+def cells(size: str) -> Iterator[dict[str, Value]]:
+    """Every scene."""
+    del size
+    for scene in scenes():
+        yield {
+            "engine": "simulated",
+            "scene": scene,
+            "orders": REAL_ORDERS,
+            "lanes": 0,
+            "seed": 0,
+            "scale": 1.0,
+        }
+
+
+def measure(engine: str, scene: str, orders: str, lanes: int, seed: int, scale: float) -> Result:
+    """Simulate a scene.
+
+    Raises:
+        UserError: There is no such scene.
+    """
+    del engine
+    known = scenes()
+    if scene not in known:
+        raise UserError(f"{scene} is no scene; there are: {', '.join(known)}")
+    return asdict(known[scene](Run(orders, lanes, seed, scale)))
+
+
+# ---------------------------------------------------------------------- the report
+
+
+def show(found: Found, screen: Console) -> bool:
+    """Print each scene."""
+    seen = _by_scene(found)
+    table = report.table("Scenes, simulated", "scene")
+    for heading in ("orders/s", "requests", "units", "p99 s", "conflicts", "took s", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for scene, one in seen.items():
+        table.add_row(
+            *(scene, f"{one.rate:,.2f}", f"{one.requests:.3f}", f"{one.write_units:.2f}"),
+            *(f"{one.p99:.2f}", f"{one.conflicts:.1%}", f"{one.took:.2f}"),
+            "" if one.clean else report.UNBALANCED,
+        )
+    screen.print(table, "")
+    return all(one.clean for one in seen.values())
+
+
+def _by_scene(found: Found) -> dict[str, Seen]:
+    """The means of all seeds, by scene in the order of the report."""
+    results: dict[str, list[Seen]] = {scene: [] for scene in scenes()}
+    for parameters, result in found:
+        results[parameters["scene"]].append(Seen(**result))
+    return {scene: _mean(seeds) for scene, seeds in results.items() if seeds}
+
+
+def _mean(seeds: Sequence[Seen]) -> Seen:
+    names = ("rate", "requests", "write_units", "p99", "conflicts", "took")
+    means = {name: fmean(getattr(one, name) for one in seeds) for name in names}
+    return Seen(**means, clean=all(one.clean for one in seeds))
+
+
+def compare(before: Path, after: Path, screen: Console) -> None:
+    """Print after / before for each scene that both files of results have, with the newest result of each seed."""
+    was, now = _newest(before), _newest(after)
+    both = was.keys() & now.keys()
+    old, new = (
+        _by_scene([results[key] for key in results if key in both]) for results in (was, now)
+    )
+    table = report.table("Scenes: after / before", "scene")
+    figures = {
+        "orders/s": "rate",
+        "requests": "requests",
+        "units": "write_units",
+        "p99": "p99",
+        "took": "took",
+    }
+    for heading in ("before", "after", *figures, ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for scene, one in old.items():
+        other = new[scene]
+        ratios = [getattr(other, name) / (getattr(one, name) or nan) for name in figures.values()]
+        table.add_row(
+            *(scene, f"{one.rate:,.2f}", f"{other.rate:,.2f}"),
+            *("" if isnan(ratio) else f"{ratio:.2f}" for ratio in ratios),
+            "" if other.clean else report.UNBALANCED,
+        )
+    screen.print(table, "")
+
+
+def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Result]]:
+    """The newest results of a file, by what has to be equal: all but the number of lanes."""
+    return {
+        tuple(value for name, value in cell.parameters if name != "lanes"): (cell.values, result)
+        for cell, result in Kept(path).newest()
+        if cell.study == "scenes"
+    }
+
+
+STUDY = Study("every scene in which orders are sold", cells, measure, show)
+
+
+if __name__ == "__main__":
+    compare(Path(sys.argv[1]), Path(sys.argv[2]), Console(highlight=False, width=150))
