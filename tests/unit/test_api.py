@@ -472,8 +472,8 @@ def slow(api):
     """Virtual time for who waits, and a product on which rivals were met."""
     engine = runtime.impatient_committer()
     engine.client.clock = FakeClock(time.time())
-    engine.client.contention._clock = engine.client.clock
-    engine.client.contention.observe_conflict(TEA)
+    engine.client.rivals._clock = engine.client.clock
+    engine.client.rivals.observe(TEA)
     return engine.client.clock
 
 
@@ -998,7 +998,7 @@ def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatc
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
     client = runtime.impatient_committer().client
-    client.contention.observe_calm(TEA)
+    client.rivals._met_at.set(TEA, float("-inf"))
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)
     assert place(api).status == 202
