@@ -96,7 +96,9 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
                 outcomes = committer.apply(orders, _soon()).outcomes
                 placed += _applied(outcomes)
                 orders = [
-                    order for order, outcome in zip(orders, outcomes, strict=True) if outcome.is_open
+                    order
+                    for order, outcome in zip(orders, outcomes, strict=True)
+                    if outcome.is_open
                 ]
                 if not orders:
                     break
