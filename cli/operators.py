@@ -313,9 +313,8 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
     if left:
         some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
         screen.print(
-            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({some}). Orders fill lanes as long as the "
-            "setting `lanes` is above 0: set it to 0 and deploy, then run this again. What stays then is explained by "
-            "`audit`.",
+            f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({some}). Orders fill lanes "
+            "meanwhile: run this again when few come. What stays then is explained by `audit`.",
             soft_wrap=True,
         )
         raise typer.Exit(1)

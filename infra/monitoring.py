@@ -785,7 +785,7 @@ class Monitoring(Construct):
             "Do lanes help?",
             "Orders that find all they want in **their worker's own lane** meet no rival. What a lane lacks is fetched at "
             "the **depot**, where one worker at a time draws from the rows. Healthy: most orders from lanes, next to no "
-            "lost draws, short waits. **Recalls and long waits** show scarce stock. Worse than without: set `lanes` to 0.",
+            "lost draws, short waits. **Recalls and long waits** show scarce stock.",
         )
         own = cloudwatch.MathExpression(
             expression="100 * own",

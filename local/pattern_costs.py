@@ -25,6 +25,7 @@ PLENTY = 10_000
 
 _DECREMENTS = 25
 _BATCHES, _BATCH = 10, 20
+_DELIVERIES = 10
 ORDERS = RIVALS * _BATCHES * _BATCH
 """Orders for the hot product: its stock is enough for all of them."""
 
@@ -90,7 +91,17 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
         for batch in range(_BATCHES):
             ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))
             orders = [Order(order_id, "u-1", {product_id: 1}) for order_id in ids]
-            placed += _applied(committer.apply(orders, _soon()).outcomes)
+            # What rivals kept from being placed comes back, as a queue would deliver it.
+            for _ in range(_DELIVERIES):
+                outcomes = committer.apply(orders, _soon()).outcomes
+                placed += _applied(outcomes)
+                orders = [
+                    order
+                    for order, outcome in zip(orders, outcomes, strict=True)
+                    if outcome.is_open
+                ]
+                if not orders:
+                    break
         return placed
 
     return _compete(tables, work, ORDERS, RIVALS * _BATCHES, lanes)

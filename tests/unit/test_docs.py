@@ -42,10 +42,11 @@ def names_in(scope, prefix=""):
             yield from names_in(node, f"{prefix}{node.name}.")
 
 
-def test_the_calls_on_the_way_of_a_record_exist():
+def test_the_calls_on_the_way_of_an_order_exist():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    (way,) = re.findall(r"## The way of one SQS record\n.*?```\n(.*?)```", page, flags=re.DOTALL)
-    calls = [re.match(r" *(\S+\.py) +([\w.]+)", line).groups() for line in way.splitlines()]
+    (section,) = re.findall(r"## The way of an order\n(.*?)\n## ", page, flags=re.DOTALL)
+    ways = "".join(re.findall(r"```\n(.*?)```", section, flags=re.DOTALL))
+    calls = [re.match(r" *(\S+\.py) +([\w.]+)", line).groups() for line in ways.splitlines()]
     assert calls
     package = ROOT / "layers" / "core" / "python" / "inventory_orders"
     for file, name in calls:

@@ -292,7 +292,7 @@ class Committer:
             batch.pending.settle(change, outcome)
 
     def _act_on(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
-        """Draw the consequences of a failure. Returns whether it lost against rivals, and so should wait."""
+        """Act on a failure. Returns whether it lost against rivals, and so should wait."""
         pending = batch.pending
         for product_id in failed.after:
             self._cache.forget(product_id)

@@ -1,4 +1,4 @@
-"""Whoever needs units that lie in lanes gets them back: from lanes to the depot, and from there to the row.
+"""Reclaims units from lanes: to the depot, and from there to the row.
 
 A recall is a few transactions, each conditioned on the versions of all that it writes: the rows, the depot's pages,
 and the pages of every lane that loses the product. A lane that sells meanwhile makes one of them lose. Then the page
