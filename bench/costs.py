@@ -225,7 +225,7 @@ class Standing:
 
 
 STANDING = (
-    Standing("custom metrics", 41, prices.CUSTOM_METRIC_MONTH),
+    Standing("custom metrics", 39, prices.CUSTOM_METRIC_MONTH),
     Standing("alarms", 48, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 5, EMPTY_POLLS * prices.SQS_REQUEST),
