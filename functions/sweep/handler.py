@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.engine.holds import HoldsReport, send_ending_holds
+from inventory_orders.holds.ending import HoldsReport, send_ending_holds
 from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from inventory_orders.engine.holds import Due
+    from inventory_orders.holds.ending import Due
 
 
 runtime.prepare()

@@ -1198,7 +1198,7 @@ class Handlers:
         logging.disable(logging.CRITICAL)
         self.clock = ManualClock()
         self.functions = {name: self._with_environment(name, load(name)) for name in names}
-        from inventory_orders.engine import holds
+        from inventory_orders.holds import ending as holds
         from inventory_orders.invocation import runtime, telemetry
         from inventory_orders.store import rows
 

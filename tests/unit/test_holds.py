@@ -9,8 +9,8 @@ import pytest
 from bench import costs
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.change import OrderRecord, OrderStatus
-from inventory_orders.engine import holds
-from inventory_orders.engine.holds import AHEAD_SECONDS
+from inventory_orders.holds import ending as holds
+from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.sweep import SweepError
 from inventory_orders.store import dynamodb, rows

@@ -34,6 +34,10 @@ MAY_IMPORT = {
         *("inventory_orders.engine.recent", "inventory_orders.engine.retrying_client"),
         "inventory_orders.engine.stats",
     ),
+    "inventory_orders.holds": (
+        *(*BASICS, "inventory_orders.store", "inventory_orders.engine.reader"),
+        *("inventory_orders.engine.recent", "inventory_orders.engine.retrying_client"),
+    ),
     "inventory_orders.products": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         "inventory_orders.lanes.recall",
@@ -43,7 +47,7 @@ MAY_IMPORT = {
     "inventory_orders.invocation": (
         *BASICS,
         *("inventory_orders.store", "inventory_orders.engine", "inventory_orders.products"),
-        "inventory_orders.announcing",
+        *("inventory_orders.announcing", "inventory_orders.holds"),
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.errors", "inventory_orders.announcing.publisher"),
@@ -60,7 +64,7 @@ MAY_IMPORT = {
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
         *("inventory_orders.engine.outcomes", "inventory_orders.lanes.sweep"),
-        "inventory_orders.engine.holds",
+        "inventory_orders.holds",
         *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from inventory_orders.domain.product import Product
 
@@ -41,15 +41,5 @@ class CommitStats:
 
     def add(self, other: CommitStats) -> None:
         """Add what another part of the work took."""
-        self.version_conflicts += other.version_conflicts
-        self.transaction_conflicts += other.transaction_conflicts
-        self.backoffs += other.backoffs
-        self.commit_latencies += other.commit_latencies
-        self.changes_per_transaction += other.changes_per_transaction
-        self.lease_wait += other.lease_wait
-        self.low_stock += other.low_stock
-        self.draws_lost += other.draws_lost
-        self.units_lent += other.units_lent
-        self.recalls += other.recalls
-        self.depot_waits += other.depot_waits
-        self.from_lanes += other.from_lanes
+        for part in fields(self):
+            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))

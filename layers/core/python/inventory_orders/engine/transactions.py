@@ -142,7 +142,6 @@ class Failure:
         rivals: Products on which a rival was met.
         throttled: Products whose writes are throttled.
         refused: Products whose rows DynamoDB does not take as they would be, and why.
-        lost_pages: Whether a page, or the lease that was to end, was not as it was read, or a rival was writing it.
         contended: Whether rivals or throttles were met at all, so that a wait makes sense before the next attempt.
     """
 
@@ -154,7 +153,6 @@ class Failure:
     rivals: tuple[str, ...] = ()
     throttled: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
-    lost_pages: bool = False
     contended: bool = False
 
 
@@ -207,6 +205,5 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
         rivals=rivals,
         throttled=throttled,
         refused=refused,
-        lost_pages=lost_pages,
         contended=bool(rivals) or lost_pages or not codes.isdisjoint(TRANSIENT - {"None"}),
     )

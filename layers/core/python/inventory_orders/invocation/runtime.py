@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from inventory_orders.engine.committer import Committer
-    from inventory_orders.engine.holds import SentHolds
+    from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
 
 T = TypeVar("T")
@@ -236,7 +236,7 @@ def named(value: T | None, variable: str) -> T:
 @cache
 def sent_holds() -> SentHolds:
     """The holds that this process has sent lately."""
-    from inventory_orders.engine.holds import nothing_sent  # noqa: PLC0415 - the sweep alone pays for it
+    from inventory_orders.holds.ending import nothing_sent  # noqa: PLC0415 - the sweep alone pays for it
 
     return nothing_sent()
 

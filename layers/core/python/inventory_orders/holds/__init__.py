@@ -1,0 +1,1 @@
+"""Holds that end: found by the sweep, and sent to be expired."""
