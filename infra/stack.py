@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.api import Api
 from infra.events import Events
 from infra.functions import RETENTION, Functions
-from infra.monitoring import Monitoring
+from infra.monitoring import Monitoring, list_things
 from infra.queues import Queues
 from infra.settings import Settings
 from infra.tables import Tables
@@ -36,7 +36,8 @@ class InventoryOrdersStack(Stack):
                 RETENTION[settings.log_retention_days],
             )
         )
-        monitoring = Monitoring(self, "Monitoring", settings, tables, queues, functions, api)
+        watched = list_things(settings, tables, queues, functions, api)
+        monitoring = Monitoring(self, "Monitoring", settings, watched)
         Tags.of(self).add("service", settings.service_name)
 
         outputs = {

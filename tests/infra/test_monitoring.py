@@ -395,6 +395,18 @@ def test_every_alarm_says_what_it_means_and_what_to_do_first(template):
         assert "Metrics" not in properties, "no metric math: the embedded AWS refuses it"
 
 
+def test_an_alarm_on_errors_promises_that_messages_return_only_where_a_queue_feeds(template):
+    mappings = "".join(resources(template, "AWS::Lambda::EventSourceMapping"))
+    texts = {
+        properties["AlarmDescription"].partition(" raised ")
+        for properties in alarms_of(template).values()
+        if properties["MetricName"] == "Errors"
+    }
+    promised = {name for name, _, text in texts if "messages return" in text}
+    assert promised == {n for n, _, _ in texts if f"Functions{n}SqsEventSource" in mappings}
+    assert len(promised) == 4
+
+
 def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
     """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
     limits = {"ReadThrottleEvents": "3,000 read units", "WriteThrottleEvents": "1,000 write units"}

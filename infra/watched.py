@@ -1,0 +1,643 @@
+"""What is watched: the alarms, each with its meaning and the first step, and the dashboard. `monitoring.py` builds both.
+
+No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events
+and replays are successes: the dashboard shows them, and no alarm counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aws_cdk.aws_cloudwatch import ComparisonOperator, TreatMissingData
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of one thing, or of all things of a kind.
+
+    Attributes:
+        name: As CloudWatch has it.
+        statistic: How CloudWatch sums up the values of a period.
+        of: A kind ("queues"), or one thing of a kind ("functions/Sweep"). `monitoring.list_things` has them all.
+        minutes: The length of a period.
+    """
+
+    name: str
+    statistic: str
+    of: str = "handlers"
+    minutes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """The condition of an alarm.
+
+    Attributes:
+        threshold: In the unit of the metric.
+        periods: How many of the last periods count.
+        breaching: How many of these have to be beyond the threshold; None: all.
+        silence: How a period without a value counts. Most metrics are reported only when something happens, so by default
+            silence is healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+        comparison: On which side of the threshold trouble is.
+    """
+
+    threshold: float
+    periods: int = 1
+    breaching: int | None = None
+    silence: TreatMissingData = TreatMissingData.NOT_BREACHING
+    comparison: ComparisonOperator = ComparisonOperator.GREATER_THAN_THRESHOLD
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm for each thing that its metric is of.
+
+    Attributes:
+        name: `{name}` in it, and in `text`, is the name of the thing.
+        metric: What it watches.
+        when: What puts it on.
+        text: What it means, and what to do first.
+        then: What `{then}` in the text is, by the name of the thing.
+    """
+
+    name: str
+    metric: Metric
+    when: When
+    text: str
+    then: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line for each thing that a metric is of. By default, its label is the thing's name; its colour is of `PALETTE`."""
+
+    metric: Metric
+    label: str = ""
+    color: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A line that CloudWatch computes from others. The expression calls them by their labels."""
+
+    expression: str
+    label: str
+    color: str
+    using: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph. `mark` is a value with what it means, drawn across the graph."""
+
+    title: str
+    lines: Sequence[Line | Formula]
+    unit: str = "per period"
+    mark: tuple[float, str] | None = None
+    stacked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A question about the service, with rows of graphs that answer it. `totals` are numbers above the graphs."""
+
+    title: str
+    text: str
+    rows: Sequence[Sequence[Graph]]
+    totals: Sequence[Line] = ()
+
+
+# Longer than the longest lease (15 minutes): orders wait while a lease is live.
+_OLDEST_MESSAGE_SECONDS = 1200
+
+# Outcomes are published within a second or two. What is too old at 23 hours is given up, so this is long before.
+_LATE_EVENTS_MS = 300_000
+
+# With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
+_MOST_DRAWS_LOST = 0.25
+
+# After the grace of its hold.
+_MOST_EXPIRY_DELAY_SECONDS = 10
+
+_VISIBLE, _AGE = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
+_CHANGES_AGE = Metric("IteratorAge", "Maximum", "functions/PublishEvents")
+_UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
+
+# SQS reports a queue for six hours after the last request to it, and is up to 15 minutes late when a quiet queue wakes up.
+# A dead letter stays all the same, so its alarm keeps its state.
+# docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+_A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
+
+_RETURNS = "its messages return after the visibility timeout"
+_TOLD = "its caller was told so, and may ask again"
+_AFTER_AN_ERROR = {
+    "PlaceOrders": _RETURNS,
+    "AdjustStock": _RETURNS,
+    "ChangeOrders": _RETURNS,
+    "ManageProducts": _RETURNS,
+    "CountStock": _TOLD,
+    "Sweep": "units may stay in lanes, holds may not end, or events reach nobody, until it is repaired",
+    "PublishEvents": "the stream hands it the same changes again, and the next ones wait",
+    "Api": _TOLD,
+}
+
+ALARMS = (
+    Alarm(
+        "{name}DeadLetters",
+        Metric(_VISIBLE, "Maximum", "dead letters"),
+        _A_MESSAGE_STAYS,
+        "Messages of {name} were dead-lettered: they can never succeed, or were delivered too often. First: read errorCode "
+        "and errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
+    ),
+    Alarm(
+        "{name}OldestMessage",
+        Metric(_AGE, "Maximum", "queues"),
+        # Reported while a message waits and the queue is polled. Kept in silence, the state would outlast an outage.
+        # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+        When(_OLDEST_MESSAGE_SECONDS, periods=3),
+        "A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check whether the "
+        "function runs (errors, throttles), then why messages are returned (cause in its log).",
+    ),
+    Alarm(
+        "MessagesDeadLettered",
+        Metric("MessagesDeadLettered", "Sum", minutes=5),
+        # It passes, so that the next one is mailed again; that dead letters are left, the queue's own alarm says.
+        When(0),
+        "A handler has just dead-lettered messages: they can never succeed as they are. First: read errorCode and "
+        "errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
+    ),
+    Alarm(
+        "TimeSinceFirstReceive",
+        Metric("TimeSinceFirstReceive", "Maximum", minutes=5),
+        # A returned message comes back every 15 minutes, so no two periods in a row need have a value, but one of four has.
+        When(_OLDEST_MESSAGE_SECONDS, periods=4, breaching=1),
+        "A message was first received more than 20 minutes ago, longer than any lease, and has come back again. First: "
+        "read why messages are returned (cause in the function's log).",
+    ),
+    Alarm(
+        "ConflictRate",
+        Metric("VersionConflict", "Average", minutes=5),
+        When(0.05, periods=3),
+        "In more than 5 % of the commit attempts a rival was faster, so work is done twice. First: lower "
+        "maximumConcurrency or raise batchSize of the queue in cdk.json. Send a drop through the FIFO queue.",
+    ),
+    Alarm(
+        "RetriesExhausted",
+        Metric("RetriesExhausted", "Average", minutes=5),
+        When(0.01, periods=2),
+        "More than 1 % of the retried changes ran out of attempts; their messages are delivered again later. First: look "
+        "for throttled tables, then for a hot product (productId in the log).",
+    ),
+    Alarm(
+        "DrawsLost",
+        Metric("DrawsLost", "Average", minutes=5),
+        When(_MOST_DRAWS_LOST, periods=3),
+        "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the depot more "
+        "than once. First: find who else writes these rows all the time, and have them send it through the queues, which "
+        "batch.",
+    ),
+    Alarm(
+        "CorruptPage",
+        Metric("CorruptPage", "Sum", minutes=5),
+        # As above: a message that is held up comes back every 15 minutes.
+        When(0, periods=4, breaching=1),
+        "Messages came back because a page of the table Allotments cannot be read, and will until it is repaired. First: "
+        "read which page it is (detail in the function's log).",
+    ),
+    Alarm(
+        "UndeliverableEvents",
+        _UNDELIVERABLE,
+        _A_MESSAGE_STAYS,
+        "Outcomes could not be published, so nobody hears of them. First: read errorCode and errorMessage in "
+        "UndeliverableEventsQueue. Repair what they say, then announce these orders again (inventory-orders announce).",
+    ),
+    Alarm(
+        "PublishEventsIteratorAge",
+        _CHANGES_AGE,
+        When(_LATE_EVENTS_MS, periods=3),
+        "Outcomes are published more than 5 minutes late: the bus refuses them, or the function fails. Nothing is lost "
+        "for 23 hours. First: read why in the log of PublishEvents (refusals).",
+    ),
+    Alarm(
+        "{name}Errors",
+        Metric("Errors", "Sum", "functions"),
+        When(0),
+        "{name} raised an exception or timed out; {then}. First: read the traceback in its log group.",
+        _AFTER_AN_ERROR,
+    ),
+    Alarm(
+        "{name}Throttles",
+        Metric("Throttles", "Sum", "functions"),
+        When(0, periods=3),
+        "{name} reached the account's concurrency limit. First: compare that limit with maximumConcurrency in cdk.json.",
+    ),
+    Alarm(
+        "Api5xx",
+        # A single exception is for ApiErrors. This one is for what goes on: also what the function answers without an
+        # exception, and what never reaches it.
+        Metric("5xx", "Average", "api"),
+        # What AWS recommends for REST APIs.
+        # docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html
+        When(0.05, periods=3),
+        "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
+        "what could not be done (code and error of its function's log, integrationError of the access log).",
+    ),
+    Alarm(
+        "SweepSilence",
+        Metric("Invocations", "Sum", "functions/Sweep", minutes=5),
+        When(
+            1,
+            periods=3,
+            silence=TreatMissingData.BREACHING,
+            comparison=ComparisonOperator.LESS_THAN_THRESHOLD,
+        ),
+        "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in lanes that nobody uses. "
+        "First: look whether its schedule is enabled.",
+    ),
+    # DynamoDB keeps the state of an alarm on its metrics in silence all the same; the runbook has what to do then.
+    # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+    # Limits of a key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
+    Alarm(
+        "{name}ReadThrottles",
+        Metric("ReadThrottleEvents", "Sum", "tables"),
+        When(0, periods=3),
+        "DynamoDB throttles reads of {name}; they are retried with backoff. First: check whether one key is hot (its limit "
+        "is 3,000 read units per second). If none is, set warmThroughput.{name} in cdk.json.",
+    ),
+    Alarm(
+        "{name}WriteThrottles",
+        Metric("WriteThrottleEvents", "Sum", "tables"),
+        When(0, periods=3),
+        "DynamoDB throttles writes of {name}; they are retried with backoff. First: check whether one key is hot (its limit "
+        "is 1,000 write units per second). If none is, set warmThroughput.{name} in cdk.json.",
+    ),
+    Alarm(
+        "OrdersByUserWriteThrottles",
+        Metric("WriteThrottleEvents", "Sum", "indexes/byUser"),
+        When(0, periods=3),
+        "DynamoDB throttles the index byUser, and with it the writes of Orders. First: check whether one user sends very "
+        "many orders. If not, set warmThroughput.Orders in cdk.json.",
+    ),
+    Alarm(
+        "OrdersByExpiryWriteThrottles",
+        Metric("WriteThrottleEvents", "Sum", "indexes/byExpiry"),
+        When(0, periods=3),
+        "DynamoDB throttles the index byExpiry, and with it the writes of Orders. First: check how many holds begin or end "
+        "in a second: 32 keys share them. If few, set warmThroughput.Orders in cdk.json.",
+    ),
+)
+
+
+_GREEN, RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
+_BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
+_PINK, _OLIVE, _TEAL = "#e377c2", "#bcbd22", "#17becf"
+PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY, _PINK, _OLIVE, _TEAL)
+"""The colours of things that have a line each in one graph."""
+
+
+def _sum(name: str, label: str, color: str, of: str = "handlers") -> Line:
+    return Line(Metric(name, "Sum", of), label, color)
+
+
+def _each(name: str, statistic: str, of: str) -> Line:
+    return Line(Metric(name, statistic, of))
+
+
+def _spread(name: str, of: str = "handlers", **colors: str) -> list[Line]:
+    """Draw several statistics of one metric, with their names as labels."""
+    names = {"average": "Average"}
+    return [
+        Line(Metric(name, names.get(statistic, statistic), of), statistic, color)
+        for statistic, color in colors.items()
+    ]
+
+
+def _rate(expression: str, label: str, color: str, name: str) -> Formula:
+    """Draw a percentage of attempts. The last word of the expression stands for the average of zeros and ones."""
+    average = Line(Metric(name, "Average"), expression.rpartition(" ")[2], color)
+    return Formula(expression, label, color, [average])
+
+
+def _write_units(of: str, label: str, color: str) -> Formula:
+    """Draw the write units of a table or an index for each placed order.
+
+    CloudWatch counts an index apart from its table. One line each: a sum would have a gap where one has.
+    """
+    units = _sum("ConsumedWriteCapacityUnits", label, color, of)
+    return Formula(f"{label} / placed", f"for {label}", color, (_PLACED, units))
+
+
+REASONS = {
+    "INSUFFICIENT_STOCK": _ORANGE,
+    "UNKNOWN_PRODUCT": _PURPLE,
+    "DISCONTINUED_PRODUCT": _GREY,
+}
+"""Why orders are rejected."""
+
+_PLACED = _sum("OrdersPlaced", "placed", _GREEN)
+_REJECTED = _sum("OrdersRejected", "rejected", _ORANGE)
+_OTHER_ENDS = (
+    _sum("OrdersReplayed", "replayed", _BLUE),
+    _sum("MessagesReturned", "returned", _GREY),
+    _sum("MessagesDeadLettered", "dead-lettered", RED),
+)
+
+
+_FLOW = Section(
+    "Are orders flowing?",
+    "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform below. SQS "
+    "leaves out what it delivered three times; **came back** is the time since a message was first received. **Dead "
+    "letters** stay until somebody acts: their `errorMessage` says what to fix.",
+    (
+        (
+            Graph("Orders", (_PLACED, _REJECTED), stacked=True),
+            Graph(
+                "Rejected, by reason",
+                [
+                    _sum("OrdersRejected", reason, color, f"rejections/{reason}")
+                    for reason, color in REASONS.items()
+                ],
+                stacked=True,
+            ),
+            Graph("Other ends of messages", _OTHER_ENDS),
+        ),
+        (
+            Graph(
+                "Age of the oldest message",
+                (
+                    _each(_AGE, "Maximum", "queues"),
+                    Line(Metric("TimeSinceFirstReceive", "Maximum"), "came back", RED),
+                ),
+                "seconds",
+                (_OLDEST_MESSAGE_SECONDS, "longer than any lease"),
+            ),
+            Graph("Waiting", [_each(_VISIBLE, "Maximum", "queues")], "messages"),
+            Graph("Dead letters", [_each(_VISIBLE, "Maximum", "dead letters")], "messages"),
+        ),
+        (
+            Graph(
+                "Stale, ignored on purpose",
+                (
+                    _sum("StaleEventsIgnored", "stale events", _BLUE),
+                    _sum("StaleDeletesIgnored", "stale deletes", _PURPLE),
+                ),
+            ),
+            Graph("Products that ran low", [_sum("LowStock", "low or out of stock", _ORANGE)]),
+        ),
+    ),
+    totals=(_PLACED, _REJECTED, *_OTHER_ENDS),
+)
+
+
+def _life(grace: int) -> Section:
+    """Draw the section whose healthy limit depends on the grace of holds, in seconds."""
+    latest = grace + _MOST_EXPIRY_DELAY_SECONDS
+    return Section(
+        "What becomes of placed orders?",
+        f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
+        "payments. If it is later, look at the age of ExpiryQueue and at the sweep. While very many commands wait, holds do "
+        "not expire, since a payment may be among them. **Late payments** are orders to refund: their rows say why.",
+        [
+            (
+                Graph(
+                    "Steps",
+                    (
+                        _sum("OrdersConfirmed", "confirmed", _GREEN),
+                        _sum("OrdersFulfilled", "fulfilled", _BLUE),
+                        _sum("OrdersCancelled", "cancelled", _GREY),
+                        _sum("OrdersExpired", "expired", _ORANGE),
+                        _sum("OrdersReturned", "returns", _PURPLE),
+                    ),
+                ),
+                Graph(
+                    "How long after its end a hold expires",
+                    (
+                        Line(Metric("ExpiryDelay", "p50"), "p50", _GREEN),
+                        Line(Metric("ExpiryDelay", "p99"), "p99", _ORANGE),
+                        Line(Metric("ExpiryDelay", "Maximum"), "latest", RED),
+                    ),
+                    "seconds",
+                    (latest, f"p99 healthy below {latest} s"),
+                ),
+                Graph("Late payments", [_sum("ConfirmationsRejected", "to refund", RED)]),
+            )
+        ],
+    )
+
+
+_EVENTS = Section(
+    "Do others hear of it?",
+    "What becomes of orders and products is published on the bus, each order's outcomes in their order. **Changes get "
+    "older** and events are refused: look at the bus. **Undeliverable** events stay in their queue until somebody acts: "
+    "nobody else hears of them.",
+    [
+        (
+            Graph(
+                "Events",
+                (
+                    _sum("EventsPublished", "published", _GREEN),
+                    _sum("EventsRefused", "refused, sent again", _ORANGE),
+                    _sum("EventsUndeliverable", "undeliverable", RED),
+                ),
+            ),
+            Graph(
+                "From the outcome until it is published",
+                _spread("EventDelay", p50=_GREEN, p99=RED),
+                "ms",
+            ),
+            Graph(
+                "Age of the changes",
+                [Line(_CHANGES_AGE, "oldest change", _ORANGE)],
+                "ms",
+                (_LATE_EVENTS_MS, "late"),
+            ),
+            Graph(
+                "Undeliverable events",
+                [Line(_UNDELIVERABLE, "waiting for somebody", RED)],
+                "messages",
+            ),
+        )
+    ],
+)
+
+_REQUESTS = Section(
+    "Does the API answer?",
+    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. **5xx** are none: "
+    "read the function's log. Who waits for an order waits in both latencies, up to 25 s. What the first has beyond the "
+    "second is API Gateway's own.",
+    [
+        (
+            Graph(
+                "Requests to the API",
+                (
+                    _sum("Count", "requests", _GREEN, "api"),
+                    _sum("4xx", "4xx", _ORANGE, "api"),
+                    _sum("5xx", "5xx", RED, "api"),
+                ),
+            ),
+            Graph("Latency of the API", _spread("Latency", "api", p50=_GREEN, p99=RED), "ms"),
+            Graph(
+                "Of it, the function",
+                _spread("IntegrationLatency", "api", p50=_GREEN, p99=RED),
+                "ms",
+            ),
+        )
+    ],
+)
+
+_CONTENTION = Section(
+    "Is there contention?",
+    "Many writers want the same row. Healthy: **conflicts under 5 %, under 0.5 retries on average, 99 % of retried changes "
+    "succeed**. Above 5 %: use fewer writers with fuller batches (`maximumConcurrency`, `batchSize`).",
+    (
+        (
+            Graph(
+                "Conflict rate",
+                [_rate("100 * rate", "of attempts", RED, "VersionConflict")],
+                "%",
+                (5, "healthy below 5 %"),
+            ),
+            Graph(
+                "Retries of a change",
+                _spread("Retries", average=_BLUE, p95=_PURPLE),
+                "retries",
+                (0.5, "average healthy below 0.5"),
+            ),
+            Graph(
+                "Retries that succeed",
+                [_rate("100 - 100 * exhausted", "of retried changes", _GREEN, "RetriesExhausted")],
+                "%",
+                (99, "healthy above 99 %"),
+            ),
+        ),
+        (
+            Graph(
+                "Time spent waiting",
+                (
+                    Line(Metric("RetryBackoffTime", "Average"), "backoff, average", _ORANGE),
+                    Line(Metric("RetryBackoffTime", "p95"), "backoff, p95", RED),
+                    Line(Metric("LeaseWait", "Average"), "in line, average", _BLUE),
+                ),
+                "ms",
+            ),
+            Graph(
+                "Failed conditions (DynamoDB)",
+                [_each("ConditionalCheckFailedRequests", "Sum", "tables")],
+            ),
+            Graph(
+                "Transaction conflicts",
+                (
+                    _each("TransactionConflict", "Sum", "tables"),
+                    _sum("TransactionConflict", "seen by handlers", RED),
+                ),
+            ),
+        ),
+    ),
+)
+
+_LANES = Section(
+    "Do lanes help?",
+    "Orders that find all they want in **their worker's own lane** meet no rival. What a lane lacks is fetched at the "
+    "**depot**, where one worker at a time draws from the rows. Healthy: most orders from lanes, next to no lost draws, "
+    "short waits. **Recalls and long waits** show scarce stock.",
+    (
+        (
+            Graph(
+                "Orders served by the worker's own lane",
+                [_rate("100 * own", "of placed orders", _GREEN, "OrdersFromLanes")],
+                "%",
+            ),
+            Graph(
+                "Draws lost to rivals",
+                [_rate("100 * lost", "of draws", RED, "DrawsLost")],
+                "%",
+                (100 * _MOST_DRAWS_LOST, "too many visits"),
+            ),
+            Graph(
+                "Wait in line at the depot", _spread("DepotWait", average=_BLUE, p99=_PURPLE), "ms"
+            ),
+        ),
+        (
+            Graph(
+                "Who comes to the depot, and why",
+                (
+                    Line(Metric("DepotWait", "SampleCount"), "visits", _BLUE),
+                    _sum("Draws", "rows drawn from", _GREEN),
+                    _sum("Recalls", "recalls", _ORANGE),
+                ),
+            ),
+            Graph("Units lent", [_sum("UnitsLent", "from rows", _GREEN)]),
+            Graph("Held up by a corrupt page", [_sum("CorruptPage", "messages", RED)]),
+        ),
+    ),
+)
+
+_EFFICIENCY = Section(
+    "How efficient is it?",
+    "One transaction can place 99 orders for one product. **Few orders per transaction** under load: batches are small "
+    "(raise `batchWindowSeconds`), or orders share no products.",
+    [
+        (
+            Graph(
+                "Orders per transaction",
+                (
+                    Line(Metric("OrdersPerTransaction", "Average"), "average", _BLUE),
+                    Line(Metric("OrdersPerTransaction", "Maximum"), "most", _GREY),
+                ),
+                "orders",
+            ),
+            Graph("Commit attempts", [_sum("ConditionalWrites", "transactions sent", _PURPLE)]),
+            Graph(
+                "Capacity",
+                (
+                    _write_units("tables/Orders", "orders", _BLUE),
+                    _write_units("indexes/byUser", "index", _GREY),
+                    _write_units("tables/Products", "products", _ORANGE),
+                    _write_units("tables/Allotments", "lanes", _GREEN),
+                ),
+                "write units per placed order",
+                stacked=True,
+            ),
+            Graph(
+                "Commit latency", _spread("CommitLatency", p50=_GREEN, p95=_ORANGE, p99=RED), "ms"
+            ),
+        )
+    ],
+)
+
+_PLATFORM = Section(
+    "Is the platform healthy?",
+    "**Errors** are bugs or timeouts: read the function's log. **Throttles** show a limit: for Lambda the account's "
+    "concurrency, for DynamoDB a hot key or a table that is not warm yet.",
+    (
+        (
+            Graph("Errors", [_each("Errors", "Sum", "functions")]),
+            Graph("Throttles", [_each("Throttles", "Sum", "functions")]),
+            Graph("Duration, p95", [_each("Duration", "p95", "functions")], "ms"),
+            Graph(
+                "Concurrent invocations",
+                [_each("ConcurrentExecutions", "Maximum", "functions")],
+                "invocations",
+            ),
+        ),
+        (
+            Graph("Writes throttled by DynamoDB", [_each("WriteThrottleEvents", "Sum", "tables")]),
+            Graph("Reads throttled by DynamoDB", [_each("ReadThrottleEvents", "Sum", "tables")]),
+        ),
+    ),
+)
+
+
+def sections(hold_grace_seconds: int, *, api: bool) -> list[Section]:
+    """List the sections of the dashboard, in the order of an operator's questions."""
+    return [
+        _FLOW,
+        _life(hold_grace_seconds),
+        _EVENTS,
+        *([_REQUESTS] if api else []),
+        _CONTENTION,
+        _LANES,
+        _EFFICIENCY,
+        _PLATFORM,
+    ]
