@@ -145,7 +145,7 @@ def a_hold_that_ends_soon(shop):
 
 def an_order_of_more_than_the_row_has(shop):
     shop.lend()
-    return sqs_event(order_body(shop.new_id, {shop.new_id: 8}), group="g")
+    return sqs_event(order_body(shop.new_id, {shop.new_id: 10}), group="g")
 
 
 def an_order_that_was_cancelled_before_it_came(shop):

@@ -42,9 +42,9 @@ def test_settings_from_before_tracing_are_good():
     ("path", "value", "lanes"),
     [
         ("queues.OrderQueue.maximumConcurrency", 7, 7),
-        ("queues.OrderQueue.maximumConcurrency", 1000, 95),
-        ("lanes", 0, 0),
-        ("lanes", 95, 95),
+        ("queues.OrderQueue.maximumConcurrency", 1000, 90),
+        ("lanes", 1, 1),
+        ("lanes", 90, 90),
     ],
 )
 def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(path, value, lanes):
@@ -132,7 +132,8 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("logRetentionDays", 31, "1, 3, 5"),
         ("colour", "red", "settings.colour is unknown"),
         ("tracing", "yes", "true or false"),
-        ("lanes", 96, "settings.lanes is 96; it must be a whole number from 0 to 95"),
+        ("lanes", 0, "settings.lanes is 0; it must be a whole number from 1 to 90"),
+        ("lanes", 91, "settings.lanes is 91; it must be a whole number from 1 to 90"),
         ("lanes", True, "settings.lanes is True"),
         (
             "holdSeconds",

@@ -400,11 +400,11 @@ class TestHandlers:
 
     def test_holds_that_end_together_give_each_unit_back_once(self):
         conditions = engine.Conditions(window=1_000.0, batch=10, endless=True)
-        holds = Holds("ours_lanes", hot_product(50, 1), 1, 60, 2, 1.0, 1, conditions)
+        holds = Holds("ours_lanes", hot_product(50, 1), 1, 120, 2, 1.0, 1, conditions)
         holds.run()
         found = holds.result()
         assert found.clean
-        assert found.sent == 60
+        assert found.sent == 120
         pace = found.pace
         assert 3.0 < pace.first <= pace.median <= pace.last < 10.0, "not before its grace is over"
         assert pace.before > 50
@@ -416,7 +416,7 @@ class TestHandlers:
         found = _wait("wait", hot_product(60, 1), clients=50)
         assert found.clean
         assert found.accepted == 0
-        assert found.conflicts < 0.2
+        assert found.conflicts < 0.3
         assert found.queued > 0.3
         assert found.at_once > 0.1, "one caller at a time is not disturbed"
 
