@@ -629,7 +629,7 @@ class TestOneAttempt:
         assert self.returned(bench, order(2)) == "CONTENTION"
         assert (len(bench.reads), len(bench.writes)) == (1, 1)
         assert statuses(bench.apply(order(3, product_id="q"))) == [ChangeStatus.APPLIED]
-        bench.clock.seconds += 11
+        bench.clock.seconds += 6
         assert statuses(bench.apply(order(4))) == [ChangeStatus.APPLIED]
 
     def test_it_does_not_wait_for_a_lease(self):

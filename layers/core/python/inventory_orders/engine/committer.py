@@ -48,6 +48,9 @@ from inventory_orders.lanes.supply import leave, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import Store
 
+# For so long who makes one attempt stays away from a product on which it has met rivals.
+_AVOIDED_SECONDS = 5.0
+
 
 class Committer:
     """Applies changes of stock: exactly once, all or nothing, without overselling.
@@ -137,7 +140,8 @@ class Committer:
         """Take over what is known already, and read records where they decide what is to be done."""
         pending, changes = batch.pending, batch.pending.first_by_key
         if not self._patient:
-            if any(self.client.rivals.are_met_on(p) for p in pending.product_ids):
+            rivals = self.client.rivals
+            if any(rivals.are_met_on(p, _AVOIDED_SECONDS) for p in pending.product_ids):
                 pending.give_up_all("CONTENTION", "rivals were met on a product a moment ago")
             else:
                 # A copy that is stale would cost the only attempt.

@@ -65,10 +65,10 @@ class Rivals:
         """A write of the product's row was lost, or throttled."""
         self._met_at.set(product_id, self._clock.monotonic())
 
-    def are_met_on(self, product_id: str) -> bool:
+    def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
         """Whether rivals were met on the product's row in the last seconds."""
         met_at = self._met_at.get(product_id)
-        return met_at is not None and self._clock.monotonic() - met_at <= _CONTESTED_SECONDS
+        return met_at is not None and self._clock.monotonic() - met_at <= seconds
 
 
 class Line:
