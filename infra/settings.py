@@ -233,7 +233,9 @@ class Settings:
         if isinstance(fifo, Mapping):
             _check_fifo("settings.queues.OrderQueueFifo", fifo)
         queues = _each("queues", top, QueueSettings)
-        lanes = top.get("lanes", min(queues["OrderQueue"].maximumConcurrency, MOST_LANES))
+        # A worker without a lane sells at the depot, in line with all others.
+        workers = sum(queues[name].maximumConcurrency for name in ("OrderQueue", "OrderQueueFifo"))
+        lanes = top.get("lanes", min(workers, MOST_LANES))
         _check("settings.lanes", lanes, 1, MOST_LANES)
         hold_seconds = top.get("holdSeconds")
         if hold_seconds is not None:

@@ -48,8 +48,8 @@ FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
 """Messages that wait in the FIFO queue at any time."""
 
-LANES = 5
-"""Lanes where the standard queue has no workers of its own: what is deployed by default."""
+LANES = 55
+"""Lanes where there is one worker: what is deployed by default, a lane for each worker of both order queues."""
 
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
 _QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
@@ -306,7 +306,7 @@ class Run:
 
     Attributes:
         orders: Path of the file of real orders.
-        lanes: How many lanes there may be; 0: as many as the scene says.
+        lanes: How many lanes there may be; 0: as many as there are workers.
         seed: Seed of all randomness.
         scale: Factor of all numbers of seconds, holds and orders.
     """
@@ -340,7 +340,7 @@ class Run:
         conditions = Conditions(
             window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
         )
-        lanes = self.lanes or standard or LANES
+        lanes = self.lanes or standard + fifo
         sales = kind(self.workload(name), standard, fifo, lanes, self.seed, conditions)
         return _run(sales)
 

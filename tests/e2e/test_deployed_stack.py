@@ -59,7 +59,7 @@ def test_units_in_a_lane_that_nobody_uses_go_home(aws):
     create(aws, "idle", 100)
     store, now = aws.store(), SystemClock().now()
     # No function of this stack has so many lanes, so none uses this one.
-    number = 50
+    number = 80
     depot, lane = (PageKey.of(each, "idle") for each in (DEPOT, number))
     with unscheduled(aws):
         lend(store, "idle", 40, {number: 20})

@@ -41,7 +41,7 @@ def test_settings_from_before_tracing_are_good():
 @pytest.mark.parametrize(
     ("path", "value", "lanes"),
     [
-        ("queues.OrderQueue.maximumConcurrency", 7, 7),
+        ("queues.OrderQueue.maximumConcurrency", 7, 57),
         ("queues.OrderQueue.maximumConcurrency", 1000, 90),
         ("lanes", 1, 1),
         ("lanes", 90, 90),

@@ -254,7 +254,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert "LogGroup" in properties["LoggingConfig"]
         variables = properties["Environment"]["Variables"]
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
-        assert variables.get("LANES") == ("5" if name == "place_orders" else None)
+        assert variables.get("LANES") == ("55" if name == "place_orders" else None)
     for group in resources(dev, "AWS::Logs::LogGroup").values():
         assert group["Properties"]["RetentionInDays"] == 30
 
