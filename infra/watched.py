@@ -1,6 +1,6 @@
-"""What is watched: the alarms, each with its meaning and the first step, and the dashboard. `monitoring.py` builds both.
+"""What is watched: the alarms, each with its meaning and the first step, and the dashboard.
 
-No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events
+`monitoring.py` builds both. No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events
 and replays are successes: the dashboard shows them, and no alarm counts them.
 """
 
