@@ -62,12 +62,19 @@ def test_a_reader_who_has_seen_enough_does_not_change_how_a_command_ends(
 
 def test_who_follows_stops_when_nobody_reads_any_more(monkeypatch, unread):
     heard = Heard({"detail": {}}, None)
-    endless = contextlib.nullcontext(lambda _: itertools.repeat(heard))
+    removed = []
+
+    @contextlib.contextmanager
+    def endless(_):
+        yield lambda _: itertools.repeat(heard)
+        removed.append("queue and rule")
+
     aws = SimpleNamespace(outputs={"EventBusName": "bus"})
     monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
-    monkeypatch.setattr(follow, "listening", lambda _: endless)
+    monkeypatch.setattr(follow, "listening", endless)
     monkeypatch.setattr(operators, "screen", unread)
     operators.follow(as_json=True)
+    assert removed == ["queue and rule"]
 
 
 STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-prod/4f1d"
