@@ -129,7 +129,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What becomes of an order, step by step. Each step is announced by an event.
+    """What becomes of an order, step by step. Each step is published by an event.
 
     Attributes:
         title: As the table names it.
@@ -155,12 +155,12 @@ class Life:
         return len(self.steps)
 
     def bills(self, orders: int) -> list[Bill]:
-        """What so many orders use in each step, and what announcing them uses."""
-        announced = self.events * orders
+        """What so many orders use in each step, and what publishing them uses."""
+        published = self.events * orders
         # The function has half of the memory.
-        seconds = announced * SECONDS_OF_AN_INVOCATION / 2
-        announcing = Bill(0, 0, announced, seconds, 0, 0, MESSAGES_PER_POLL, events=announced)
-        return [*(step.bill(orders) for step in self.steps), announcing]
+        seconds = published * SECONDS_OF_AN_INVOCATION / 2
+        publishing = Bill(0, 0, published, seconds, 0, 0, MESSAGES_PER_POLL, events=published)
+        return [*(step.bill(orders) for step in self.steps), publishing]
 
     def dollars(self, orders: int, of: Callable[[Bill], float]) -> float:
         """What some of it costs for so many orders, without storage and log."""
@@ -169,8 +169,8 @@ class Life:
     @property
     def log_bytes_of_an_order(self) -> float:
         """Its part of the logs."""
-        announcing = self.events * (LOG_BYTES_OF_AN_EVENT + PLATFORM_LOG_BYTES)
-        return sum(step.log_bytes_of_an_order for step in self.steps) + announcing
+        publishing = self.events * (LOG_BYTES_OF_AN_EVENT + PLATFORM_LOG_BYTES)
+        return sum(step.log_bytes_of_an_order for step in self.steps) + publishing
 
 
 def _steps(batch: int, command_batch: int, updates: int, log_bytes: Sequence[int]) -> list[Kind]:
@@ -331,7 +331,7 @@ def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
     return gigabytes * (prices.STORAGE_GIGABYTE_MONTH + prices.RECOVERY_GIGABYTE_MONTH)
 
 
-def announcing_dollars(events: int, in_one_invocation: int) -> float:
+def publishing_dollars(events: int, in_one_invocation: int) -> float:
     """What so many events cost: the bus, and the function. Lambda reads the streams for nothing.
 
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html

@@ -28,7 +28,7 @@ from bench import contenders, figures, workloads
 from bench.capacity import Exchange
 from bench.figures import Figures, Observed, Tally
 from bench.workloads import Workload
-from infra.settings import MOST_LANES
+from infra.settings import MAX_LANES
 from inventory_orders.store.rows import KEYS, Item, Table, decode
 from local import emulator
 from local.endpoint import embedded_environment
@@ -169,7 +169,7 @@ class Engine:
         )
         barrier = context.Barrier(workers)
         bodies, environment = list(workload.bodies.items()), {**self._environment, **tables}
-        lanes = min(workers, MOST_LANES) if contender.has_lanes else 0
+        lanes = min(workers, MAX_LANES) if contender.has_lanes else 0
         processes, pipes = [], []
         for number in range(workers):
             receiver, sender = context.Pipe(duplex=False)

@@ -302,7 +302,7 @@ class Books:
         """
         stock = Counter({row["productId"]: int(row["stockCount"]) for row in products})
         for page in pages:
-            stock.update({product_id: held.units for product_id, held in page.holdings.items()})
+            stock.update({product_id: held.units for product_id, held in page.entries.items()})
         oversold = applied_twice = 0
         for product_id, units in opening.items():
             taken = units - stock[product_id]

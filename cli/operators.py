@@ -256,7 +256,7 @@ def _show_places(aws: Aws, product: str) -> None:
     places = read_places(aws, [product], read_pages(aws).by_name)
     row = places.rows.get(product)
     pages = sorted(places.before.by_name.values(), key=lambda page: page.key)
-    held = [(page, page.holdings[product]) for page in pages if product in page.holdings]
+    held = [(page, page.entries[product]) for page in pages if product in page.entries]
     if row is None and not held:
         raise UserError(f"there is no product {product}, and no lane holds any of it")
     table = Table("place", "units", "", box=None)
@@ -265,13 +265,13 @@ def _show_places(aws: Aws, product: str) -> None:
         lent = ", ".join(map(lane_name, sorted(map(int, row.get("lentTo", ()))))) or "none"
         note = f"{row['status']}, lanes that may hold more: {lent}"
         table.add_row("its row", f"{row['stockCount']:,}", note)
-    for page, holding in held:
+    for page, entry in held:
         note = f"page {page.key}, version {page.version}"
-        if row is None or holding.created_at != row["createdAt"]:
-            note += f", of the incarnation of {holding.created_at}, which is gone"
+        if row is None or entry.created_at != row["createdAt"]:
+            note += f", of the incarnation of {entry.created_at}, which is gone"
         elif page.key.lane == 0:
-            note += f", lanes up to {holding.reach} may be filled" if holding.reach else ", narrow"
-        table.add_row(lane_name(page.key.lane), f"{holding.units:,}", note)
+            note += f", lanes up to {entry.reach} may be filled" if entry.reach else ", narrow"
+        table.add_row(lane_name(page.key.lane), f"{entry.units:,}", note)
     screen.print(table)
     screen.print(f"{places.on_hand(product):,} on hand.")
     _show_corrupt(places.before.corrupt)
@@ -336,12 +336,12 @@ def restore(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Put all rows back to what they were at a second, and announce that. Shows what differs, and asks first.
+    """Put all rows back to what they were at a second, and publish that. Shows what differs, and asks first.
 
     The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. It may
     be interrupted and run again. Exit status 1 if the books do not balance in the end.
     """
-    from operations.announce import moment  # noqa: PLC0415 - the layer is slow to import
+    from operations.republish import moment  # noqa: PLC0415 - the layer is slow to import
     from operations.restore import Restore  # noqa: PLC0415
 
     then = datetime.fromisoformat(moment(to)).replace(microsecond=0)
@@ -366,13 +366,13 @@ def restore(
             work.stop(spinner.update)
             work.put_back(rows)
         work.start(spinner.update)
-        announced = work.announce(lambda n: spinner.update(f"{n:,} orders announced"))
-    for problem in announced.problems:
-        screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)
-    screen.print(f"[green]All rows are back:[/] {announced.events:,} events say so.")
+        published = work.republish(lambda n: spinner.update(f"{n:,} orders published"))
+    for problem in published.problems:
+        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}", soft_wrap=True)
+    screen.print(f"[green]All rows are back:[/] {published.events:,} events say so.")
     names = " ".join(work.beside.tables.values())
     screen.print(f"[dim]Delete these tables when all is well: {names}[/]", soft_wrap=True)
-    if not _audit(aws) or announced.problems:
+    if not _audit(aws) or published.problems:
         raise typer.Exit(1)
 
 
@@ -708,50 +708,48 @@ def _show_load(work: Load, seconds: float, *, check: bool) -> None:
 def announce(
     order: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Announce this order; can be repeated."),
+        typer.Option(metavar="ID", help="Publish this order; can be repeated."),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Announce all orders that changed since, such as 2026-11-21T09:30 (UTC). Reads the whole table.",
+            help="Publish all orders that changed since, such as 2026-11-21T09:30 (UTC). Reads the whole table.",
         ),
     ] = None,
     send: Annotated[
         bool,
-        typer.Option("--send", help="Announce them. Without this option nothing is sent."),
+        typer.Option("--send", help="Publish them. Without this option nothing is sent."),
     ] = False,
     account: OnAccount = None,
 ) -> None:
-    """Announce again where orders stand, for a consumer that lost what it had heard.
+    """Publish again where orders stand, for a consumer that lost events.
 
-    For each order the events of its present status, of a confirmation that came for nothing, and of each return, with the
-    present version of its row. Exit status 1 if one cannot be announced.
+    For each order the events of its present status, of a late payment, and of each return, with the
+    present version of its row. Exit status 1 if one cannot be published.
     """
-    from operations import announce as announcements  # noqa: PLC0415 - the layer is slow to import
+    from operations import republish  # noqa: PLC0415 - the layer is slow to import
 
     if (order is None) == (since is None):
         raise typer.BadParameter("say which orders: either --order or --since")
-    after = announcements.moment(since) if since is not None else ""
+    after = republish.moment(since) if since is not None else ""
     aws = aws_of(account)
-    rows = (
-        announcements.rows_since(aws, after) if order is None else announcements.rows_of(aws, order)
-    )
-    what = "announced" if send else "to announce"
+    rows = republish.rows_since(aws, after) if order is None else republish.rows_of(aws, order)
+    what = "published" if send else "to publish"
     with aside.status("Reading orders") as spinner:
-        done = announcements.announce(
+        done = republish.republish(
             aws,
             rows,
             send=send,
             on_progress=lambda n: spinner.update(f"{counted(n, 'order')} {what}"),
         )
     for problem in done.problems:
-        screen.print(f"[bold red]Cannot be announced:[/] {escape(problem)}", soft_wrap=True)
+        screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}", soft_wrap=True)
     if send:
-        screen.print(f"{counted(done.events, 'event')} announced.")
+        screen.print(f"{counted(done.events, 'event')} published.")
     else:
         screen.print(
-            f"Nothing was sent. [dim]--send would announce {counted(done.events, 'event')}.[/]"
+            f"Nothing was sent. [dim]--send would publish {counted(done.events, 'event')}.[/]"
         )
     if done.problems:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The bus that outcomes are announced on, and how changes of the tables reach the function that announces them."""
+"""The bus that outcomes are published on, and how changes of the tables reach the function that publishes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Events(Construct):
             description=f"What becomes of orders and products, stage {settings.stage}",
         )
 
-    def announce(
+    def publish(
         self,
         function: lambda_.Function,
         live: lambda_.Alias,
@@ -36,13 +36,13 @@ class Events(Construct):
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
     ) -> list[lambda_.EventSourceMapping]:
-        """Have a function announce the changes of both tables.
+        """Have a function publish the changes of both tables.
 
         Args:
             function: It raises until it has published all of a batch, or parked it in `undeliverable`.
             live: The alias of the function that the streams invoke.
             undeliverable: Takes what can never be published.
-            orders: Each change is announced, if it is news.
+            orders: Each change is published, if it is news.
             products: Only a change of status is.
 
         Returns:
@@ -115,7 +115,7 @@ def _change(before: list[str], after: str) -> Mapping[str, object]:
     return lambda_.FilterCriteria.filter({"dynamodb": pattern})
 
 
-# What the function would announce; a sale that leaves the status as it is does not even invoke it.
+# What the function would publish; a sale that leaves the status as it is does not even invoke it.
 # docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html
 _CHANGES_OF_STATUS = [
     _change(["ACTIVE"], "LOW_STOCK"),

@@ -184,7 +184,7 @@ class Functions(Construct):
         self.sweep_schedule = self._every_minute(_SWEEP, {"action": "sweep"})
         if settings.api:
             self._send_to(_API, queues.orders.queue)
-        mappings = events.announce(
+        mappings = events.publish(
             self.all[_PUBLISH_EVENTS],
             self.live[_PUBLISH_EVENTS],
             queues.undeliverable_events,

@@ -235,8 +235,8 @@ class Settings:
         queues = _each("queues", top, QueueSettings)
         # A worker without a lane sells at the depot, in line with all others.
         workers = sum(queues[name].maximumConcurrency for name in ("OrderQueue", "OrderQueueFifo"))
-        lanes = top.get("lanes", min(workers, MOST_LANES))
-        _check("settings.lanes", lanes, 1, MOST_LANES)
+        lanes = top.get("lanes", min(workers, MAX_LANES))
+        _check("settings.lanes", lanes, 1, MAX_LANES)
         hold_seconds = top.get("holdSeconds")
         if hold_seconds is not None:
             _check("settings.holdSeconds", hold_seconds, 60, 604_800)
@@ -281,7 +281,7 @@ class Settings:
 RUNTIMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 """The runtimes of Lambda for which this code is written."""
 
-MOST_LANES = 90
+MAX_LANES = 90
 """One transaction can look into a page of each lane, and has room for the depot's page and the product's row."""
 
 _STAGE = re.compile("[a-z0-9-]{1,20}")

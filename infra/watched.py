@@ -115,10 +115,10 @@ _OLDEST_MESSAGE_SECONDS = 1200
 _LATE_EVENTS_MS = 300_000
 
 # With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
-_MOST_DRAWS_LOST = 0.25
+_MAX_DRAWS_LOST = 0.25
 
 # After the grace of its hold.
-_MOST_EXPIRY_DELAY_SECONDS = 10
+_MAX_EXPIRY_DELAY_SECONDS = 10
 
 _VISIBLE, _AGE = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
 _CHANGES_AGE = Metric("IteratorAge", "Maximum", "functions/PublishEvents")
@@ -192,7 +192,7 @@ ALARMS = (
     Alarm(
         "DrawsLost",
         Metric("DrawsLost", "Average", minutes=5),
-        When(_MOST_DRAWS_LOST, periods=3),
+        When(_MAX_DRAWS_LOST, periods=3),
         "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the depot more "
         "than once. First: find who else writes these rows all the time, and have them send it through the queues, which "
         "batch.",
@@ -210,7 +210,7 @@ ALARMS = (
         _UNDELIVERABLE,
         _A_MESSAGE_STAYS,
         "Outcomes could not be published, so nobody hears of them. First: read errorCode and errorMessage in "
-        "UndeliverableEventsQueue. Repair what they say, then announce these orders again (inventory-orders announce).",
+        "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders announce).",
     ),
     Alarm(
         "PublishEventsIteratorAge",
@@ -392,7 +392,7 @@ _FLOW = Section(
 
 def _life(grace: int) -> Section:
     """Draw the section whose healthy limit depends on the grace of holds, in seconds."""
-    latest = grace + _MOST_EXPIRY_DELAY_SECONDS
+    latest = grace + _MAX_EXPIRY_DELAY_SECONDS
     return Section(
         "What becomes of placed orders?",
         f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
@@ -552,7 +552,7 @@ _LANES = Section(
                 "Draws lost to rivals",
                 [_rate("100 * lost", "of draws", RED, "DrawsLost")],
                 "%",
-                (100 * _MOST_DRAWS_LOST, "too many visits"),
+                (100 * _MAX_DRAWS_LOST, "too many visits"),
             ),
             Graph(
                 "Wait in line at the depot", _spread("DepotWait", average=_BLUE, p99=_PURPLE), "ms"

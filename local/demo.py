@@ -30,7 +30,7 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import parse_order
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Row, read_order
 from local import STATE, sample_orders
@@ -344,14 +344,14 @@ def _is_stored(message: OrderMessage, books: Books) -> bool:
     except PoisonMessageError:
         return False
     row = books.orders.get(order.order_id)
-    return row is not None and order.recognise(read_order(row)) is IdempotencyMatch.SAME_REQUEST
+    return row is not None and order.match(read_order(row)) is IdempotencyMatch.SAME_REQUEST
 
 
 def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
     """Create missing products, and set all others to their opening stock with adjustments."""
     store = Store(aws.dynamodb, aws.tables)
     with ThreadPoolExecutor(4) as pool:
-        created = list(pool.map(Products(store).create, products))
+        created = list(pool.map(ProductCatalogue(store).create, products))
     known = [product for product, (new, _) in zip(products, created, strict=True) if not new]
     places = read_all(aws)
     adjustments = []

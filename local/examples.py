@@ -21,7 +21,7 @@ from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import LeaseLostError
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.actions import ConditionFailedError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -66,7 +66,7 @@ class Sandbox:
         self.tables = tables
         self.raw = boto3.client("dynamodb")
         self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
-        self.products = Products(self.store)
+        self.products = ProductCatalogue(self.store)
         self.committer = Committer(self.store)
 
     @classmethod

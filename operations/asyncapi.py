@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from inventory_orders.announcing.publisher import PROBE
 from inventory_orders.domain.events import SCHEMA_VERSION, EventType
+from inventory_orders.publishing.publisher import PROBE
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "events"
 PAGE = FOLDER / "asyncapi.json"

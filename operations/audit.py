@@ -287,7 +287,7 @@ def add_up(
 def _in_pages(places: Places) -> set[str]:
     """The products that pages hold."""
     every = (*places.before.by_name.values(), *places.after.by_name.values())
-    return {product_id for page in every for product_id in page.holdings}
+    return {product_id for page in every for product_id in page.entries}
 
 
 def _add_up(
@@ -363,10 +363,10 @@ def _held(
 ) -> dict[tuple[_Incarnation, str], int]:
     """Units in pages, by incarnation and page."""
     return {
-        ((product_id, holding.created_at), name): holding.units
+        ((product_id, entry.created_at), name): entry.units
         for read in {id(read): read for read in places.values()}.values()
         for name, page in getattr(read, when).by_name.items()
-        for product_id, holding in page.holdings.items()
+        for product_id, entry in page.entries.items()
         # A page that the product does not belong to is one where nobody looks for it.
         if places.get(product_id) is read and page.key == PageKey.of(page.key.lane, product_id)
     }

@@ -1,4 +1,4 @@
-"""Hear what is announced: a queue and a rule of one's own for as long as one listens."""
+"""Receives published events: through a queue and a rule of its own, for as long as it runs."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from operations.errors import UserError
 KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
 """The environment variable that may hold the key."""
 
-LEAST_KEY_BYTES = 32
+MIN_KEY_BYTES = 32
 
 # The index follows the table, as a rule within a second: docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html
 LOOK_AGAIN_SECONDS = 3.0
@@ -52,9 +52,9 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
             f"pseudonyms need a key of yours: name its file with --key-file, or set {KEY_VARIABLE}"
         )
     key = key.rstrip(b"\r\n")
-    if len(key) < LEAST_KEY_BYTES:
+    if len(key) < MIN_KEY_BYTES:
         raise UserError(
-            f"the key in {where} has {len(key)} bytes, so it could be guessed; it needs {LEAST_KEY_BYTES} or more, "
+            f"the key in {where} has {len(key)} bytes, so it could be guessed; it needs {MIN_KEY_BYTES} or more, "
             "such as those of `openssl rand -hex 32`"
         )
     return key

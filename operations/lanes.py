@@ -15,7 +15,7 @@ from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.lanes.recall import bring_home
+from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Item, Table, decode, key_item, read_lease, read_page
@@ -27,7 +27,7 @@ _PAGE = re.compile(r"\d+/\d+")
 _LEASE = re.compile(r"\d+/lease")
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
-_MOST_IN_TRANSACTION = 100
+_MAX_IN_TRANSACTION = 100
 # How often some products are read again, until no unit moves meanwhile.
 _TRIES = 20
 
@@ -54,7 +54,7 @@ class Pages:
         return {
             page.key.lane: page.units(product_id)
             for page in self.by_name.values()
-            if page.key.number == number and product_id in page.holdings
+            if page.key.number == number and product_id in page.entries
         }
 
 
@@ -85,7 +85,7 @@ class Places:
     def lent(self) -> set[str]:
         """The products that are in pages, or the rows of which say that they may be."""
         named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}
-        return named.union(*(page.holdings for page in self.before.by_name.values()))
+        return named.union(*(page.entries for page in self.before.by_name.values()))
 
 
 def read_all(aws: Aws) -> Places:
@@ -111,7 +111,7 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
     numbers = {f"{PageKey.of(DEPOT, product_id).number}" for product_id in product_ids}
     rows = [key_item(product_id) for product_id in product_ids]
     pages = [{"page": {"S": name}} for name in page_names if name.split("/")[1] in numbers]
-    if pages and len(rows) + len(pages) <= _MOST_IN_TRANSACTION:
+    if pages and len(rows) + len(pages) <= _MAX_IN_TRANSACTION:
         wanted = [
             {"Get": {"TableName": aws.tables[table], "Key": key}}
             for table, keys in ((Table.PRODUCTS, rows), (Table.ALLOTMENTS, pages))
@@ -210,8 +210,8 @@ def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
         Lane(
             number,
             leases.get(number),
-            sum(len(page.holdings) for page in theirs),
-            sum(holding.units for page in theirs for holding in page.holdings.values()),
+            sum(len(page.entries) for page in theirs),
+            sum(entry.units for page in theirs for entry in page.entries.values()),
             max((page.last_updated_at for page in theirs), default=""),
         )
         for number, theirs in sorted(by_lane.items())
@@ -249,7 +249,7 @@ def empty_lanes(
         left += [key for key in snapshot.unprocessed if isinstance(key, str)]
         rows = [row for row in snapshot.products.values() if row is not None]
         try:
-            bring_home(client, rows, deadline, stats)
+            reclaim(client, rows, deadline, stats)
         except CorruptItemError as error:
             problems.append(str(error))
         on_progress(len(now) - len(snapshot.unprocessed))

@@ -48,8 +48,8 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.products.catalogue import (
-    MOST_AT_ONCE,
-    Products,
+    MAX_AT_ONCE,
+    ProductCatalogue,
     opening_key,
     product_to_create,
 )
@@ -154,7 +154,7 @@ class Load:
         Raises:
             StoreError: DynamoDB failed for minutes, or cannot be used. What was written stays.
         """
-        size = MOST_AT_ONCE if self._rate is None else max(1, min(MOST_AT_ONCE, int(self._rate)))
+        size = MAX_AT_ONCE if self._rate is None else max(1, min(MAX_AT_ONCE, int(self._rate)))
         workers = [_Worker(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
         file = self._file
         self._side_by_side(workers, _batches(file.creations, size), _Worker.create)
@@ -169,11 +169,11 @@ class Load:
         """
         check = _Check(_Worker(self._store, self._clock, self._pace))
         file = self._file
-        for creations in _batches(file.creations, MOST_AT_ONCE):
+        for creations in _batches(file.creations, MAX_AT_ONCE):
             self._settle(check.create(creations))
-        for changes in _batches(file.changes, MOST_AT_ONCE):
+        for changes in _batches(file.changes, MAX_AT_ONCE):
             self._settle(check.change(changes))
-        for adjustments in _batches(file.adjustments, MOST_AT_ONCE):
+        for adjustments in _batches(file.adjustments, MAX_AT_ONCE):
             self._settle(check.adjust(adjustments))
 
     def _side_by_side(
@@ -231,7 +231,7 @@ class _Worker:
     def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
         self._clock = clock
         self._pace = pace
-        self._products = Products(store, _POLICY, clock)
+        self._products = ProductCatalogue(store, _POLICY, clock)
         self._committer = Committer(store, _POLICY, clock)
         self._client = RetryingClient(store, _POLICY, clock)
 
@@ -387,7 +387,7 @@ class _Check:
         if isinstance(record, CorruptItemError):
             return _problem(change.product_id, record)
         if record is not None:
-            same = change.recognise(record) is IdempotencyMatch.SAME_REQUEST
+            same = change.match(record) is IdempotencyMatch.SAME_REQUEST
             return Done.BOOKED_BEFORE if same else _id_reused()
         rejection = change.rejection(self._products)
         if rejection is not None:

@@ -12,7 +12,7 @@ from operations.aws import Aws
 _OVERLAP_MILLISECONDS = 2000
 
 # The embedded AWS truncates a response at this size without notice.
-_MOST_EVENTS = 10_000
+_MAX_EVENTS = 10_000
 
 _Key = tuple[str, int, int]
 
@@ -65,5 +65,5 @@ class Tail:
                         self._newest = max(self._newest, timestamp)
                         new += 1
                         yield Event(stream, timestamp, event["message"])
-            if read < _MOST_EVENTS or not new:
+            if read < _MAX_EVENTS or not new:
                 return

@@ -20,7 +20,7 @@ _UNITS = ("readUnitsPerSecond", "writeUnitsPerSecond")
 
 
 LONGEST_WAIT_SECONDS = 25
-"""How long a caller of the HTTP API may wait: `MOST_WAIT_SECONDS` of the layer, which is slow to import."""
+"""How long a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
 
 _NEVER_RESERVED = 100
 """Lambda keeps them for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""

@@ -20,9 +20,9 @@ from botocore.exceptions import ClientError
 
 from inventory_orders.clock import Clock, SystemClock, timestamp
 from inventory_orders.store.rows import KEYS, LOCK, Item, Table
-from operations.announce import Announced, announce, rows_since
 from operations.aws import Aws, get_items, scan
 from operations.errors import UserError
+from operations.republish import Republished, republish, rows_since
 from operations.verify.deployed import Deployed, Properties
 
 if TYPE_CHECKING:
@@ -320,15 +320,15 @@ class Restore:
                 f"another program has just written {row} of {table.value}: stop it, and run the same command again"
             ) from error
 
-    def announce(self, on_progress: Callable[[int], None]) -> Announced:
-        """Announce where the orders stand that were put back: the stream tells only of those with another status.
+    def republish(self, on_progress: Callable[[int], None]) -> Republished:
+        """Publish where the orders stand that were put back: the stream tells only of those with another status.
 
         Raises:
             UserError: The bus does not take events.
         """
         since = timestamp(self._orders_beside()["CreationDateTime"].astimezone(UTC))
         rows = rows_since(self._aws, since)
-        return announce(self._aws, rows, send=True, on_progress=on_progress)
+        return republish(self._aws, rows, send=True, on_progress=on_progress)
 
     # ------------------------------------------------------------------ functions
 

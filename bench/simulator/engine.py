@@ -35,9 +35,9 @@ from bench import contenders
 from bench.capacity import Exchange
 from bench.figures import Audit, Books, Figures, Observed, Tally, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
-from infra.settings import MOST_LANES
+from infra.settings import MAX_LANES
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.allotments import Holding, Page, PageKey
+from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.store.rows import KEYS, Table, decode, page_units, read_page
@@ -460,24 +460,24 @@ class Simulation:
     def _fill_lanes(self) -> None:
         """Fill all lanes, and the depot with half of the rest, about as they are after a while."""
         lanes, demand = self._lanes(), Demand(SystemClock())
-        demand.see(self._wanted)
-        pages: dict[PageKey, dict[str, Holding]] = {}
+        demand.observe_orders(self._wanted)
+        pages: dict[PageKey, dict[str, PageEntry]] = {}
         for product_id, units in self._workload.stock.items():
             row = self._store.tables["Products"].items[product_id,]
-            each = min(int(demand.level(product_id)), (units - 1) // lanes)
+            each = min(int(demand.lane_target(product_id)), (units - 1) // lanes)
             left = units - lanes * each
             depot = left // 2
             if each < 1 or depot < 1:
                 continue
             for lane in range(lanes + 1):
-                holding = (
-                    Holding(CREATED_AT, each, 0) if lane else Holding(CREATED_AT, depot, lanes)
+                entry = (
+                    PageEntry(CREATED_AT, each, 0) if lane else PageEntry(CREATED_AT, depot, lanes)
                 )
-                pages.setdefault(PageKey.of(lane, product_id), {})[product_id] = holding
+                pages.setdefault(PageKey.of(lane, product_id), {})[product_id] = entry
             lent_to = {"SS": [str(lane) for lane in range(lanes + 1)]}
             row |= {"stockCount": {"N": str(left - depot)}, "lentTo": lent_to}
-        for key, holdings in pages.items():
-            units_held = base64.b64encode(page_units(Page(key, 1, "warm", holdings))).decode()
+        for key, entries in pages.items():
+            units_held = base64.b64encode(page_units(Page(key, 1, "warm", entries))).decode()
             item = {
                 "page": {"S": str(key)},
                 "_version": {"N": "1"},
@@ -491,7 +491,7 @@ class Simulation:
         """Learn the demand, for all workers to begin with: each product was wanted twice."""
         self._demand = Demand(SystemClock())
         for _ in range(2):
-            self._demand.see(self._wanted)
+            self._demand.observe_orders(self._wanted)
             self._scheduler.sleep(MILLISECOND)
         self._start_workers()
 
@@ -532,7 +532,7 @@ class Simulation:
 
     def _lanes(self) -> int:
         given = self._conditions.lanes
-        most = min(self._workers, MOST_LANES) if self._contender.has_lanes else 0
+        most = min(self._workers, MAX_LANES) if self._contender.has_lanes else 0
         return most if given is None else given
 
     def _create_table(self, name: str, *keys: str) -> None:

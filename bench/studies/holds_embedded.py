@@ -35,7 +35,7 @@ from operations.errors import UserError
 from operations.orders_file import OrderMessage
 
 _BEFORE_SECONDS = 20.0
-_LEAST_WAITING = 1_000
+_MIN_WAITING = 1_000
 
 
 class StoppedClock(SystemClock):
@@ -188,8 +188,8 @@ def _keep_ordering(
     left, patience = count, Patience()
     while left:
         emulator.check()
-        if queues.depth(aws, queues.STANDARD).waiting < _LEAST_WAITING:
-            queues.send(aws, queues.STANDARD, islice(orders, _LEAST_WAITING // 2))
+        if queues.depth(aws, queues.STANDARD).waiting < _MIN_WAITING:
+            queues.send(aws, queues.STANDARD, islice(orders, _MIN_WAITING // 2))
         if time.time() > end:
             left = _left(aws)
             patience.look(left, left)

@@ -11,7 +11,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
-    answers_unsupported_events,
+    refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
     emit_messages,
@@ -37,7 +37,7 @@ RULES = QueueRules(
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@answers_unsupported_events
+@refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply adjustments, each exactly once.
 

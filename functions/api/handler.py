@@ -10,8 +10,8 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from inventory_orders.api import orders, products
 from inventory_orders.api.access import Caller
-from inventory_orders.api.problems import ProblemError, of_error
-from inventory_orders.api.requests import Answer, Request, is_request
+from inventory_orders.api.problems import ProblemError, problem_of
+from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.events import plain_number
 from inventory_orders.errors import (
@@ -108,7 +108,7 @@ def _get_product(product_id: str) -> Response[str]:
 @app.not_found
 def _not_found(_: NotFoundError) -> Response[str]:
     problem = ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
-    return _response(Answer.of_problem(problem))
+    return _response(HttpAnswer.of_problem(problem))
 
 
 def _change(order_id: str, action: str) -> Response[str]:
@@ -119,7 +119,7 @@ def _change(order_id: str, action: str) -> Response[str]:
     )
 
 
-def _serve(work: Callable[[Request, Caller], Answer]) -> Response[str]:
+def _serve(work: Callable[[Request, Caller], HttpAnswer]) -> Response[str]:
     """Answer a request; whatever is wrong with it becomes a problem document."""
     request = Request.of_event(app.current_event.raw_event)
     settings = ApiSettings.from_environment()
@@ -128,7 +128,7 @@ def _serve(work: Callable[[Request, Caller], Answer]) -> Response[str]:
     except ConfigurationError:
         raise
     except InventoryOrdersError as error:
-        problem = of_error(error)
+        problem = problem_of(error)
         fields: dict[str, object] = {"status": problem.status.value, "code": problem.code}
         if problem.status >= 500:
             logger.error("request failed", extra=fields | {"error": str(error)})
@@ -137,12 +137,12 @@ def _serve(work: Callable[[Request, Caller], Answer]) -> Response[str]:
             logger.info("request refused", extra=fields | {"field": error.field})
         else:
             logger.info("request refused", extra=fields)
-        return _response(Answer.of_problem(problem))
+        return _response(HttpAnswer.of_problem(problem))
     logger.info("request answered", extra={"status": answer.status})
     return _response(answer)
 
 
-def _response(answer: Answer) -> Response[str]:
+def _response(answer: HttpAnswer) -> Response[str]:
     headers: dict[str, str | list[str]] = {**answer.headers}
     if answer.document is None:
         return Response(answer.status, body="", headers=headers)

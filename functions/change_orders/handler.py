@@ -12,8 +12,8 @@ from inventory_orders.invocation.order_commands import RULES, carry_out
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import (
     SqsBatch,
-    answers_unsupported_events,
-    comes_from,
+    is_from_standard_queue,
+    refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import emit_commands, emit_messages, logger, metrics
 from inventory_orders.messages.parse import (
@@ -34,7 +34,7 @@ runtime.prepare_engine()
 # them. The depth may be a minute old, or older: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/
 # API_GetQueueAttributes.html. So it only adds to the grace. After a grace of a minute it counts who paid before the end of
 # the hold, and as few as this are taken in the minute that passed since.
-_MOST_WAITING = 500
+_MAX_WAITING = 500
 _WAIT_SECONDS = 10.0
 
 # For so long those count that were returned: an outage of an hour, until what was returned in it is back, and margin. For
@@ -44,7 +44,7 @@ _RETURNED_COUNT_SECONDS = 7200.0
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@answers_unsupported_events
+@refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out commands, each once, and expire holds.
 
@@ -54,7 +54,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
-    expires = comes_from(event, runtime.expiry_queues())
+    expires = is_from_standard_queue(event, runtime.expiry_queues())
     queues = runtime.expiry_queues() if expires else runtime.queues()
     batch: SqsBatch[OrderCommand] = SqsBatch.read(event, queues, runtime.time_left(context))
     if expires:
@@ -63,7 +63,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     else:
         commands = batch.parse(lambda message: parse_order_command(message.body))
     returned_too = batch.age < _RETURNED_COUNT_SECONDS
-    if expires and _commands_waiting(context, returned_too=returned_too) > _MOST_WAITING:
+    if expires and _commands_waiting(context, returned_too=returned_too) > _MAX_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
         batch.settle([wait] * len(commands), RULES)
     else:
@@ -77,7 +77,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 def _commands_waiting(context: LambdaContext, *, returned_too: bool) -> float:
     """About how many commands are not done with; infinite if SQS does not say."""
     calls = SqsCalls(runtime.queues(), runtime.time_left(context))
-    waiting = calls.waiting(returned_too=returned_too)
+    waiting = calls.count_waiting(returned_too=returned_too)
     if calls.errors:
         logger.error("SQS did not carry out requests", extra={"errors": calls.errors})
     return waiting

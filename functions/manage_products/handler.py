@@ -21,7 +21,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
-    answers_unsupported_events,
+    refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import (
     STALE,
@@ -33,7 +33,7 @@ from inventory_orders.invocation.telemetry import (
     metrics,
 )
 from inventory_orders.messages.parse import catalogue_event, parse_catalogue_event, parse_command
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -46,12 +46,12 @@ RULES = QueueRules(
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT}),
 )
 
-LEAST_AGE_OF_A_PRICE_MINUTES = 60
+MIN_AGE_OF_A_PRICE_MINUTES = 60
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@answers_unsupported_events
+@refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out one command, or apply a batch of catalogue events.
 
@@ -59,7 +59,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
         and the product, or with what to do.
     """
-    products = Products(runtime.store())
+    products = ProductCatalogue(runtime.store())
     if not direct.is_queue_event(event):
         result = direct.answer(lambda: _command(event, context, products))
         emit_stats(products.stats, products.retries, products.exhausted)
@@ -77,7 +77,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     return batch.response
 
 
-def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> ChangeOutcome:
+def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline) -> ChangeOutcome:
     if deadline.remaining() <= 0:
         return returned("OUT_OF_TIME")
     try:
@@ -96,12 +96,14 @@ def _apply(products: Products, event: CatalogueEvent, deadline: Deadline) -> Cha
     return ChangeOutcome(ChangeStatus.REPLAYED, cause=STALE)
 
 
-def _command(event: object, context: LambdaContext, products: Products) -> direct.Answer:
+def _command(event: object, context: LambdaContext, products: ProductCatalogue) -> direct.Answer:
     command = parse_command(event, "manage_products")
     return _COMMANDS[command["action"]](command, context, products)
 
 
-def _create(command: dict[str, Any], context: LambdaContext, products: Products) -> direct.Answer:
+def _create(
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+) -> direct.Answer:
     created, product = products.create(
         NewProduct(
             command["productId"],
@@ -120,7 +122,7 @@ def _create(command: dict[str, Any], context: LambdaContext, products: Products)
 
 
 def _change_details(
-    command: dict[str, Any], context: LambdaContext, products: Products
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
 ) -> direct.Answer:
     event = catalogue_event(command, SystemClock().now())
     applied, product = products.change_details(event, runtime.deadline(context))
@@ -130,9 +132,9 @@ def _change_details(
 
 
 def _change_price(
-    command: dict[str, Any], context: LambdaContext, products: Products
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
 ) -> direct.Answer:
-    least_age = timedelta(minutes=command.get("leastAgeMinutes", LEAST_AGE_OF_A_PRICE_MINUTES))
+    least_age = timedelta(minutes=command.get("leastAgeMinutes", MIN_AGE_OF_A_PRICE_MINUTES))
     product = products.change_price(
         command["productId"], command["price"], least_age, runtime.deadline(context)
     )
@@ -140,14 +142,16 @@ def _change_price(
 
 
 def _discontinue(
-    command: dict[str, Any], context: LambdaContext, products: Products
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
 ) -> direct.Answer:
     updated = products.discontinue(command["productId"], runtime.deadline(context))
     result = "REPLAYED" if updated.before == updated.after else "APPLIED"
     return {"result": result} | direct.of_product(updated.after)
 
 
-def _delist(command: dict[str, Any], context: LambdaContext, products: Products) -> direct.Answer:
+def _delist(
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+) -> direct.Answer:
     product_id, created_at = command["productId"], command["createdAt"]
     deleted = products.delist(product_id, created_at, runtime.deadline(context))
     if not deleted:
@@ -159,7 +163,7 @@ def _delist(command: dict[str, Any], context: LambdaContext, products: Products)
     }
 
 
-_COMMANDS: dict[str, Callable[[dict[str, Any], LambdaContext, Products], direct.Answer]] = {
+_COMMANDS: dict[str, Callable[[dict[str, Any], LambdaContext, ProductCatalogue], direct.Answer]] = {
     "create": _create,
     "changeDetails": _change_details,
     "changePrice": _change_price,

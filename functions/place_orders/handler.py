@@ -9,7 +9,7 @@ from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
     SqsBatch,
-    answers_unsupported_events,
+    refuse_unsupported_events,
 )
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
 from inventory_orders.messages.parse import parse_order, parse_order_event
@@ -26,7 +26,7 @@ RULES = QueueRules(id_reused_code="ORDER_ID_REUSED")
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-@answers_unsupported_events
+@refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Place or reject orders, each once.
 

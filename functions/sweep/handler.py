@@ -11,7 +11,7 @@ from inventory_orders.holds.ending import HoldsReport, send_ending_holds
 from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.lanes.sweep import SweepError, sweep
+from inventory_orders.lanes.idle import RepairNeededError, return_idle_units
 from inventory_orders.messages.parse import parse_command
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from inventory_orders.holds.ending import Due
+    from inventory_orders.holds.ending import DueHold
 
 
 runtime.prepare()
@@ -29,7 +29,7 @@ _SHARE_OF_HOLDS = 0.7
 
 # Enough to expire until the next sweep. What is sent beside it has its turn before this process forgets that it was sent,
 # and would send it again.
-_MOST_WAITING = 20_000
+_MAX_WAITING = 20_000
 
 _ERRORS_SHOWN = 10
 
@@ -38,13 +38,13 @@ _ERRORS_SHOWN = 10
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send holds that are about to end to be expired. Then empty the lanes that nobody uses, and the depot.
 
-    No metric tells that a stream is not read, if nothing has to be announced or nobody is asked to: so this looks.
+    No metric tells that a stream is not read, if nothing has to be published or nobody is asked to: so this looks.
 
     Returns:
         An answer with `result`, how many holds were sent, and what was moved.
 
     Raises:
-        SweepError: Something has to be repaired. The alarm on errors of this function is meant for it.
+        RepairNeededError: Something has to be repaired. The alarm on errors of this function is meant for it.
     """
     return direct.answer(lambda: _command(event, context))
 
@@ -54,13 +54,13 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     deadline = runtime.deadline(context)
     holds, problems = _send_holds(deadline, context)
     try:
-        report = sweep(runtime.store(), deadline)
-    except SweepError as error:
+        report = return_idle_units(runtime.store(), deadline)
+    except RepairNeededError as error:
         problems.append(str(error))
-    mappings = runtime.Settings.from_environment().stream_mappings
+    mappings = runtime.RuntimeSettings.from_environment().stream_mappings
     problems += streams.unread_streams(runtime.store(), mappings)
     if problems:
-        raise SweepError("; ".join(problems))
+        raise RepairNeededError("; ".join(problems))
     done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}
     unfinished = [why for why in (holds.unfinished, report.unfinished) if why]
     if unfinished:
@@ -73,11 +73,11 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
     calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))
     # If SQS does not say, sending will: silence would be taken for a sweep without holds.
-    if _MOST_WAITING < calls.waiting() < inf:
+    if _MAX_WAITING < calls.count_waiting() < inf:
         return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
 
-    def send(some: Sequence[Due]) -> set[int]:
+    def send(some: Sequence[DueHold]) -> set[int]:
         return calls.send([(json.dumps({"orderId": each.order_id}), each.at) for each in some])
 
     grace = runtime.hold_grace_seconds()

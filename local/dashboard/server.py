@@ -40,7 +40,7 @@ _CLOSE_SECONDS = 3.0
 _API = "/api/"
 _PASSED_ON = ("Content-Type", "Prefer")
 # More than the API takes, so that it says so itself.
-_MOST_BODY_BYTES = 1 << 20
+_MAX_BODY_BYTES = 1 << 20
 
 _PAGE = Path(__file__).parent / "page"
 _UPLOT = ROOT / "node_modules" / "uplot" / "dist"
@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, _NOTHING)
             return
         length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal() or int(length) > _MOST_BODY_BYTES:
+        if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
             self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"that is too much\n")
             return
         self._call_the_api(self.rfile.read(int(length)) or None)

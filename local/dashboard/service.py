@@ -27,8 +27,8 @@ _QUIET_SECONDS = 60
 # A few orders do not make a busier run vanish that ended this much earlier: both still fit at 5 seconds a point.
 _RECENT_SECONDS = 1200
 _MARGIN_SECONDS = 2
-_LEAST_SECONDS = 20
-_MOST_POINTS = 300
+_MIN_SECONDS = 20
+_MAX_POINTS = 300
 
 _REFRESH_SECONDS = 5.0
 
@@ -166,8 +166,8 @@ def window_of(span: str, now: int, traffic: Traffic | None) -> Window:
         seconds, period = RANGES[span]
         return Window.covering(now - seconds + period, now, period)
     if traffic is None:
-        return Window.covering(now - _LEAST_SECONDS, now, 1)
+        return Window.covering(now - _MIN_SECONDS, now, 1)
     start, last = traffic.first - _MARGIN_SECONDS, min(now, traffic.last + _MARGIN_SECONDS)
-    start = min(start, last - _LEAST_SECONDS)
-    period = next(p for p in (1, 5, 30, 60) if (last - start) / p <= _MOST_POINTS)
+    start = min(start, last - _MIN_SECONDS)
+    period = next(p for p in (1, 5, 30, 60) if (last - start) / p <= _MAX_POINTS)
     return Window.covering(start, last, period)

@@ -10,7 +10,7 @@ from collections import defaultdict
 import pytest
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PageKey
+from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PageKey
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.rows import Table, key_item
 from local.invoke import function_names, invoke_deployed
@@ -246,7 +246,7 @@ def a_lease_on_a_product_that_is_lent(shop):
 
 def units_that_nobody_uses(shop):
     store = shop.aws.store()
-    for lease in store.read_lane_leases(range(1, MOST_LANES + 1)):
+    for lease in store.read_lane_leases(range(1, MAX_LANES + 1)):
         store.release_lane(lease)
     shop.lend()
     shop.aws.dynamodb.update_item(

@@ -9,9 +9,9 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.domain.allotments import DEPOT, Holding, Page
+from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
 from inventory_orders.domain.product import ProductStatus, stock_status
-from inventory_orders.lanes.line import VISIT_SECONDS
+from inventory_orders.lanes.depot_lease import VISIT_SECONDS
 from inventory_orders.store.rows import read_page
 from operations.audit import add_up
 
@@ -24,7 +24,7 @@ _FIXED = {
     "Allotments": ("page", "epoch"),
 }
 
-_SetAside = dict[tuple[str, str], dict[int, Holding]]
+_SetAside = dict[tuple[str, str], dict[int, PageEntry]]
 
 
 def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
@@ -61,8 +61,8 @@ def _set_aside(every_page: Iterable[Page]) -> _SetAside:
     """What each lane holds, by product and incarnation."""
     found: _SetAside = {}
     for page in every_page:
-        for product_id, holding in page.holdings.items():
-            found.setdefault((product_id, holding.created_at), {})[page.key.lane] = holding
+        for product_id, entry in page.entries.items():
+            found.setdefault((product_id, entry.created_at), {})[page.key.lane] = entry
     return found
 
 
@@ -73,7 +73,7 @@ def _note_stock(world: World, number: int, lent: _SetAside) -> None:
     for product_id in rows.keys() | world.stock.keys():
         row = rows.get(product_id)
         lanes = lent.get((product_id, row["createdAt"]), {}) if row is not None else {}
-        units = sum(holding.units for holding in lanes.values())
+        units = sum(entry.units for entry in lanes.values())
         known = world.stock.setdefault(product_id, [])
         if not known or (known[-1].row, known[-1].set_aside) != (row, units):
             known.append(Stock(number, row, units))

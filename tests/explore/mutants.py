@@ -275,7 +275,10 @@ MUTANTS = (
                 ),
                 ("reader.py", "    if deadline.remaining() <= 0:\n", "    if False:\n"),
                 (
-                    *("reader.py", "answer = client.store.read(missing, records_too=records_too)"),
+                    *(
+                        "reader.py",
+                        "answer = client.store.read(missing, consistent_records=consistent_records)",
+                    ),
                     "if deadline.remaining() <= 0: raise ThrottledError('OUT_OF_TIME', '')\n"
                     "                answer = client.store.read(missing)",
                 ),
@@ -361,7 +364,7 @@ MUTANTS = (
     ),
     _mutant(
         "delisted without closing its books",
-        *("products/catalogue.py", "-at_home.stock_count,"),
+        *("products/catalogue.py", "-reclaimed.stock_count,"),
         "0,",
         RELISTED,
     ),
@@ -506,14 +509,14 @@ MUTANTS = (
     ),
     _mutant(
         "refused on the word of a stale copy",
-        *("engine/committer.py", "records_too=about_records_alone"),
-        "records_too=False",
+        *("engine/committer.py", "consistent_records=about_records_alone"),
+        "consistent_records=False",
         *(ONE_BATCH, RETURNS),
         kind="stale",
     ),
     _mutant(
         "other commands of an order in a batch taken for duplicates",
-        *("engine/outcomes.py", "        if change.takes_turns:\n"),
+        *("engine/outcomes.py", "        if change.shares_record:\n"),
         "        if False:\n",
         ONE_BATCH,
     ),
@@ -543,21 +546,21 @@ MUTANTS = (
     ),
     _mutant(
         "event that the bus refuses taken for published",
-        *("announcing/bus.py", 'if "ErrorCode" not in answer'),
+        *("publishing/bus.py", 'if "ErrorCode" not in answer'),
         "if True",
         LIFE_TOLD,
         kind="refused",
     ),
     _mutant(
         "call that the bus refuses taken for published",
-        *("announcing/bus.py", "return [Refusal(code, str(error), is_shared=entries > 1)]"),
+        *("publishing/bus.py", "return [Refusal(code, str(error), is_shared=entries > 1)]"),
         "return [None]",
         LIFE_TOLD,
         kind="throttled",
     ),
     _mutant(
         "an order's next event sent with the one before",
-        *("announcing/publisher.py", "chains.setdefault(each.subject, deque())"),
+        *("publishing/publisher.py", "chains.setdefault(each.subject, deque())"),
         "chains.setdefault(each.id, deque())",
         LIFE_TOLD,
         kind="refused",
@@ -613,7 +616,7 @@ MUTANTS = (
                 "return self.available",
             ),
             (
-                f"{_PACKAGE}/domain/ledger.py",
+                f"{_PACKAGE}/domain/allocation.py",
                 "if after.lent_to and not after.may_be_lent:",
                 "if False:",
             ),
@@ -622,7 +625,7 @@ MUTANTS = (
     ),
     _mutant(
         "draw that names the depot alone",
-        *("domain/ledger.py", "row.lent_to | frozenset(range(reach + 1))"),
+        *("domain/allocation.py", "row.lent_to | frozenset(range(reach + 1))"),
         "row.lent_to | frozenset({DEPOT})",
         DRAW,
     ),
@@ -634,20 +637,24 @@ MUTANTS = (
                 "there.reach < self._lane\n",
                 "there.reach < 0\n",
             ),
-            (f"{_PACKAGE}/domain/ledger.py", "if held is None or lane > held.reach:", "if False:"),
+            (
+                f"{_PACKAGE}/domain/allocation.py",
+                "if held is None or lane > held.reach:",
+                "if False:",
+            ),
         ),
         (RECALL_FILL,),
     ),
     _mutant(
         "recall that leaves the depot free to fill",
-        *("domain/ledger.py", "        self._set_reach(product_id, 0)\n"),
+        *("domain/allocation.py", "        self._set_reach(product_id, 0)\n"),
         "",
         SALE_RECALL,
     ),
     _mutant(
         "recall that does not check a lane without units",
         *(
-            "domain/ledger.py",
+            "domain/allocation.py",
             "            self._touched_pages[PageKey.of(lane, product_id)] = None\n",
         ),
         "",
@@ -656,7 +663,7 @@ MUTANTS = (
     _mutant(
         "recall that does not check the depot's page",
         *(
-            "domain/ledger.py",
+            "domain/allocation.py",
             "        self._set_reach(product_id, 0)\n"
             "        self._touched_pages[PageKey.of(DEPOT, product_id)] = None\n",
         ),
@@ -666,7 +673,7 @@ MUTANTS = (
     _mutant(
         "lane left out of a recall, and its name removed",
         *(
-            "domain/ledger.py",
+            "domain/allocation.py",
             "self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))",
         ),
         "self._set_row(replace(row, lent_to=row.lent_to & {DEPOT}))",
@@ -677,11 +684,11 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/lanes/recall.py",
-                "comes_home = self._home is not None and row.lent_to <= {DEPOT, *lanes}",
-                "comes_home = self._home is not None",
+                "is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}",
+                "is_reclaimed = self._to_row is not None",
             ),
             (
-                f"{_PACKAGE}/domain/ledger.py",
+                f"{_PACKAGE}/domain/allocation.py",
                 "        if self.row(product_id).lent_to - {DEPOT}:\n",
                 "        if False:\n",
             ),
@@ -692,14 +699,14 @@ MUTANTS = (
         "row as a source that leaves units at the depot",
         *(
             "lanes/depot.py",
-            "for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):",
+            "for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):",
         ),
         "for product_id in ():",
         *(SALE_RECALL, LAST_IN_LANE),
     ),
     _mutant(
         "depot as a source that leaves units in the lane",
-        *("lanes/depot.py", "                ledger.give_back(lane, product_id)\n"),
+        *("lanes/depot.py", "                allocation.give_back(lane, product_id)\n"),
         "                pass\n",
         LAST_IN_LANE,
     ),
@@ -711,13 +718,13 @@ MUTANTS = (
     ),
     _mutant(
         "rejected for want of units in a page",
-        *("domain/product.py", "is_set_aside: ClassVar = True"),
-        "is_set_aside: ClassVar = False",
+        *("domain/product.py", "is_partial: ClassVar = True"),
+        "is_partial: ClassVar = False",
         LEASED,
     ),
     _mutant(
         "row and pages of one read taken for one moment",
-        *("engine/committer.py", "            batch.to_bring_home |= short\n"),
+        *("engine/committer.py", "            batch.to_reclaim |= short\n"),
         "            from inventory_orders.domain.allotments import PageKey\n"
         "            from inventory_orders.engine.reader import read\n"
         "            pages = [PageKey.of(lane, p) for lane in range(3) for p in short]\n"
@@ -729,7 +736,7 @@ MUTANTS = (
         "                    at_home = replace(row, stock_count=units, lent_to=frozenset())\n"
         "                    batch.observe(product_id, at_home)\n"
         "                    return\n"
-        "            batch.to_bring_home |= short\n",
+        "            batch.to_reclaim |= short\n",
         TWO_LOSSES,
         kind="torn",
     ),
@@ -738,7 +745,7 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/products/lease.py",
-                "        if product.lent_to:\n            lease._bring_home(deadline)\n",
+                "        if product.lent_to:\n            lease._reclaim(deadline)\n",
                 "",
             ),
             (f"{_PACKAGE}/products/lease.py", '"AND attribute_not_exists(#lentTo)",', '"",'),
@@ -822,8 +829,11 @@ MUTANTS = (
     ),
     _mutant(
         "line that names a version that it did not make",
-        *("domain/ledger.py", "if self._in(key) == page.holdings and key not in self._sold_from:"),
-        "if self._in(key) == page.holdings:",
+        *(
+            "domain/allocation.py",
+            "if self._in(key) == page.entries and key not in self._sold_from:",
+        ),
+        "if self._in(key) == page.entries:",
         LAST_DRAW,
     ),
     Mutant(

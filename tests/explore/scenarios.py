@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
+from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
-from inventory_orders.lanes.sweep import IDLE_SECONDS
 from tests.explore.world import (
     GRACE_SECONDS,
     INVOCATION_SECONDS,

@@ -38,12 +38,12 @@ TICK_SECONDS = 0.001
 LOST_SECONDS = 0.1
 
 # A scenario has a handful of invocations, and a message that returns for ever is a failure.
-MOST_INVOCATIONS = 25
-MOST_STEPS = 400
+MAX_INVOCATIONS = 25
+MAX_STEPS = 400
 
 # A process that waits for a lease asks repeatedly. Rivals may continue after each of the first refused requests, and
 # after the last. Those in between differ only in their number.
-MOST_REFUSALS = 2
+MAX_REFUSALS = 2
 
 # A request that is still on its way when its sender has long repeated it.
 ARRIVES = "arrives"
@@ -70,7 +70,7 @@ QUEUES = {
     "manage_products": {"": "Catalogue"},
 }
 # Functions that raise on purpose, so that they are invoked again.
-RAISES = {"publish_events": "NotAllPublishedError", "sweep": "SweepError"}
+RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"}
 
 Place = tuple[str, tuple[str, ...]]
 
@@ -417,10 +417,10 @@ class World:
         self, page: Any, product_id: str, units: int, epoch: str = "another"
     ) -> None:
         """Let a page be another one, with less of a product at the same version. What is gone was found to be missing."""
-        held = page.holdings[product_id]
-        fewer = {**page.holdings, product_id: replace(held, units=held.units - units)}
+        held = page.entries[product_id]
+        fewer = {**page.entries, product_id: replace(held, units=held.units - units)}
         row = {"page": str(page.key), "_version": page.version, "epoch": epoch}
-        text = base64.b64encode(self.handlers.page_units(replace(page, holdings=fewer))).decode()
+        text = base64.b64encode(self.handlers.page_units(replace(page, entries=fewer))).decode()
         item = self.handlers.encode(row) | {"units": {"B": text}}
         self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
         correction = {"productId": product_id, "adjustmentId": "correction", "delta": -units}
@@ -535,7 +535,7 @@ class World:
             ViolationError: The handler raised.
         """
         self.invocations += 1
-        if self.invocations > MOST_INVOCATIONS:
+        if self.invocations > MAX_INVOCATIONS:
             raise ViolationError("messages return for ever, so the run does not end")
         process.begun = None
         process.ends_at = self.clock.seconds + INVOCATION_SECONDS
@@ -745,7 +745,7 @@ class World:
     def _is_waiting(self, process: Process) -> bool:
         """Whether a process makes the same call once more that was refused so often."""
         asks = (str(process.call), len(self.history))
-        return process.refusals >= MOST_REFUSALS and asks == process.asked
+        return process.refusals >= MAX_REFUSALS and asks == process.asked
 
     def _is_in_line(self, process: Process) -> bool:
         """Whether a process was refused the depot, and would be again."""
@@ -849,7 +849,7 @@ class World:
             ViolationError: It breaks an invariant.
         """
         self.schedule.append(choice)
-        if len(self.schedule) > MOST_STEPS:
+        if len(self.schedule) > MAX_STEPS:
             raise ViolationError("the run does not end")
         self.clock.seconds += TICK_SECONDS
         if not choice.process:

@@ -8,12 +8,12 @@ import pytest
 
 from bench import costs
 from infra.api import LOGGED
-from inventory_orders.announcing.bus import Bus, Refusal
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.engine.contention import Rivals
 from inventory_orders.errors import ThrottledError
 from inventory_orders.invocation import runtime
+from inventory_orders.publishing.bus import Bus, Refusal
 from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
 from local.dashboard.alarms import State, judge
 from local.dashboard.body import evaluate

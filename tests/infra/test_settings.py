@@ -49,7 +49,7 @@ def test_settings_from_before_tracing_are_good():
 )
 def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(path, value, lanes):
     assert Settings.from_context("dev", changed(path, value)).lanes == lanes
-    assert lanes <= allotments.MOST_LANES == 90
+    assert lanes <= allotments.MAX_LANES == 90
 
 
 def test_an_order_is_held_for_ever_unless_the_settings_say_otherwise():

@@ -12,9 +12,9 @@ from aws_cdk.assertions import Template
 from infra import assets
 from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
-from inventory_orders.announcing.publisher import RETRYABLE_SECONDS
 from inventory_orders.domain.events import of_product
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.rows import KEYS, Table
 from local import ROOT

@@ -6,13 +6,13 @@ import time
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from operations.audit import read_books
 from tests.support.by_hand import add_by_hand
-from tests.support.lanes import add_to_page_by_hand, bring_home, lend
+from tests.support.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.parallel import in_threads
 
 SECONDS = 6.0
@@ -31,7 +31,7 @@ def sell(shop, worker, over):
     while not over.is_set():
         ids = [f"audit-{worker}-{number}-{n}" for n in range(5)]
         committer.apply([Order(i, "u", {"audit-sold": 1, "audit-again": 1}) for i in ids], soon())
-        committer.apply([OrderCommand(ids[0], Action.CANCEL)], soon())
+        committer.apply([OrderCommand(ids[0], OrderAction.CANCEL)], soon())
         number += 1
     return number
 
@@ -53,7 +53,7 @@ def take_home(shop, over):
     """Bring all that lanes hold home, now and then: they are filled again."""
     number = 0
     while not over.is_set():
-        number += bool(bring_home(shop.store, "audit-lent"))
+        number += bool(reclaim(shop.store, "audit-lent"))
         time.sleep(0.02)
     return number
 
@@ -69,7 +69,7 @@ def decrement(shop, over):
 
 
 def list_again(shop, over):
-    products = Products(shop.new_store())
+    products = ProductCatalogue(shop.new_store())
     number = 0
     while not over.is_set():
         product = products.get("audit-again", soon())

@@ -14,7 +14,7 @@ from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.telemetry import emit_stats, metrics
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from local.examples import Sandbox
 from operations import emf
@@ -208,13 +208,13 @@ THREADS = 40
 def test_40_threads_update_one_row_with_retry_and_lose_nothing(shop, capsys):
     shop.create("update-40", 0)
     # They fight as much, and sleep less.
-    products = Products(shop.store, RetryPolicy(1000, cap=0.25))
+    products = ProductCatalogue(shop.store, RetryPolicy(1000, cap=0.25))
 
     def one_more(product):
         return replace(product, other={"counter": product.other.get("counter", 0) + 1})
 
     def add(_):
-        own = Products(products.store, products.policy)
+        own = ProductCatalogue(products.store, products.policy)
         own.update_with_retry("update-40", one_more, soon())
         return own
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.store.actions import TransactionCancelledError
@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def write(shop, order, shelf, token):
-    (transaction,) = plan([order], Supply(Ledger(shelf))).transactions
+    (transaction,) = plan([order], Supply(Allocation(shelf))).transactions
     shop.store.write(shop.store.transaction_actions(transaction, NOW), token)
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.order_command import Action
+from inventory_orders.domain.order_command import OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,
@@ -108,9 +108,7 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
 def _order_is_stored(body: str, tables: Tables) -> bool:
     order = parse_order(body)
     row = tables.orders.get((order.order_id,))
-    return (
-        row is not None and order.recognise(read_order(dict(row))) is IdempotencyMatch.SAME_REQUEST
-    )
+    return row is not None and order.match(read_order(dict(row))) is IdempotencyMatch.SAME_REQUEST
 
 
 def _command_is_stored(body: str, tables: Tables) -> bool:
@@ -119,11 +117,11 @@ def _command_is_stored(body: str, tables: Tables) -> bool:
     row = tables.orders.get((command.order_id,), {})
     is_over = row.get("status") in _OVER
     match command.action:
-        case Action.CONFIRM:
+        case OrderAction.CONFIRM:
             return "confirmedAt" in row or "confirmationRejected" in row
-        case Action.FULFIL:
+        case OrderAction.FULFIL:
             return "fulfilledAt" in row or is_over
-        case Action.RETURN:
+        case OrderAction.RETURN:
             came = (line.get("returned", {}) for line in row.get("items", ()))
             return command.returned is not None and any(
                 command.returned.return_id in entry for entry in came

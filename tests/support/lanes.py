@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from inventory_orders.clock import SystemClock
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.actions import TransactionCancelledError
@@ -19,37 +19,37 @@ from operations.aws import Aws
 
 def lend(store: Store, product_id: str, depot: int, lanes: Mapping[int, int]) -> None:
     """Set units of a product aside, when nobody else is at work: in the depot, and so many in each lane."""
-    ledger = _ledger(store, product_id, {DEPOT, *lanes})
-    ledger.draw(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
+    allocation = _allocation(store, product_id, {DEPOT, *lanes})
+    allocation.draw(product_id, depot + sum(lanes.values()), reach=max(lanes, default=0))
     for lane, units in lanes.items():
-        ledger.fill(lane, product_id, units)
-    _write(store, ledger)
+        allocation.fill(lane, product_id, units)
+    _write(store, allocation)
 
 
-def bring_home(store: Store, product_id: str) -> int | None:
+def reclaim(store: Store, product_id: str) -> int | None:
     """Move all units of a product from lanes to its row. Returns how many; None if a rival came first."""
     product = store.get_product(product_id)
     if product is None or not product.lent_to:
         return 0
-    ledger = _ledger(store, product_id, {DEPOT, *product.lent_to})
-    before = ledger.row(product_id)
+    allocation = _allocation(store, product_id, {DEPOT, *product.lent_to})
+    before = allocation.row(product_id)
     try:
-        ledger.recall(product_id, before.lent_to - {DEPOT})
-        ledger.bring_home(product_id)
-        _write(store, ledger)
+        allocation.recall(product_id, before.lent_to - {DEPOT})
+        allocation.reclaim(product_id)
+        _write(store, allocation)
     except (TransactionCancelledError, ValueError):
         # A ValueError: row and pages were read while units moved.
         return None
-    return ledger.row(product_id).stock_count - before.stock_count
+    return allocation.row(product_id).stock_count - before.stock_count
 
 
-def _ledger(store: Store, product_id: str, lanes: Collection[int]) -> Ledger:
+def _allocation(store: Store, product_id: str, lanes: Collection[int]) -> Allocation:
     snapshot = store.read([product_id, *(PageKey.of(lane, product_id) for lane in sorted(lanes))])
-    return Ledger(snapshot.products, map(_sound, snapshot.pages.values()))
+    return Allocation(snapshot.products, map(_sound, snapshot.pages.values()))
 
 
-def _write(store: Store, ledger: Ledger) -> None:
-    updates, pages, _ = ledger.changes()
+def _write(store: Store, allocation: Allocation) -> None:
+    updates, pages, _ = allocation.changes()
     transaction = Transaction(updates, (), pages)
     store.write(store.transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
 
@@ -57,15 +57,15 @@ def _write(store: Store, ledger: Ledger) -> None:
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
     """Change what a page holds without booking it, as no part of the service does, while nobody else writes it."""
     page = _sound(store.read([key]).pages[key])
-    holding = page.holdings[product_id]
-    changed = {**page.holdings, product_id: replace(holding, units=holding.units + units)}
+    entry = page.entries[product_id]
+    changed = {**page.entries, product_id: replace(entry, units=entry.units + units)}
     aws.dynamodb.update_item(
         TableName=aws.tables[Table.ALLOTMENTS],
         Key={"page": {"S": str(key)}},
         UpdateExpression="SET #units = :units, #version = #version + :one",
         ExpressionAttributeNames={"#units": "units", "#version": "_version"},
         ExpressionAttributeValues=encode(
-            {":units": page_units(replace(page, holdings=changed)), ":one": 1}
+            {":units": page_units(replace(page, entries=changed)), ":one": 1}
         ),
     )
 

@@ -14,7 +14,7 @@ from cli import operators
 from cli.common import checked_stage, stack_name
 from cli.main import app
 from infra.settings import Settings, SettingsError
-from inventory_orders.api.orders import MOST_WAIT_SECONDS
+from inventory_orders.api.orders import MAX_WAIT_SECONDS
 from inventory_orders.store.rows import Table
 from local import ROOT
 from operations import preflight
@@ -236,7 +236,7 @@ def test_deploy_says_what_a_new_accounts_few_concurrent_executions_mean(cdk, acc
 
 @pytest.mark.parametrize(("free", "said"), [(5065, True), (5066, False)])
 def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, free, said):
-    assert preflight.LONGEST_WAIT_SECONDS == MOST_WAIT_SECONDS
+    assert preflight.LONGEST_WAIT_SECONDS == MAX_WAIT_SECONDS
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = free
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1

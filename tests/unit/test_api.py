@@ -22,10 +22,10 @@ from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
 from inventory_orders.invocation import runtime
-from inventory_orders.invocation.sqs import Outbox
+from inventory_orders.invocation.sqs import QueueSender
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
-from inventory_orders.store.dynamodb import PlaceInList
+from inventory_orders.store.dynamodb import ListPosition
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from tests.support.bench import product
@@ -363,7 +363,7 @@ def statuses_seen(api, monkeypatch):
         StoreUnavailableError("AccessDeniedException", "x"),
     ):
         broken(monkeypatch, error)
-        monkeypatch.setattr(Outbox, "send", lambda *_: False)
+        monkeypatch.setattr(QueueSender, "send", lambda *_: False)
         see("POST", "/orders", ORDER)
         for path in ("/orders/o-1", f"/products/{TEA}"):
             see("GET", path)
@@ -651,7 +651,7 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     assert api("GET", "/orders", query={"userId": "nobody"}).document == {"orders": []}
 
 
-PLACE = PlaceInList("2026-01-01T00:00:00.000000+00:00", "o-1")
+PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
 
 
 def test_a_cursor_leads_back_to_its_place_in_its_list_only():
@@ -1041,8 +1041,8 @@ def test_random_requests_are_all_answered(api):
 def test_every_problem_has_a_code_that_machines_can_read():
     for error in (
         problems.malformed("x"),
-        problems.later("CONTENTION", "x", 2.3),
-        problems.no_such_order("o-1"),
+        problems.retry_later("CONTENTION", "x", 2.3),
+        problems.unknown_order("o-1"),
     ):
         assert error.document["code"].isupper()
-    assert problems.later("CONTENTION", "x", 2.3).retry_after == 3
+    assert problems.retry_later("CONTENTION", "x", 2.3).retry_after == 3

@@ -6,7 +6,7 @@ from threading import RLock
 import boto3
 import pytest
 
-from inventory_orders.domain.allotments import Holding, Page, PageKey
+from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.store.rows import Table, encode, page_units
 from local.invoke import create_table
 from operations import audit
@@ -187,8 +187,8 @@ def shop(monkeypatch):
 
 
 def page(lane, version=1, **units):
-    holdings = {product_id: Holding(BORN, count) for product_id, count in units.items()}
-    return Page(PageKey.of(lane, "p"), version, "e", holdings)
+    entries = {product_id: PageEntry(BORN, count) for product_id, count in units.items()}
+    return Page(PageKey.of(lane, "p"), version, "e", entries)
 
 
 def page_row(page):
@@ -274,7 +274,7 @@ def test_a_unit_missing_in_a_lane_is_a_difference():
 
 def test_units_on_a_page_where_nobody_looks_for_them_are_missing():
     key = PageKey(3, (PageKey.of(3, "p").number + 1) % 4)
-    lost = Page(key, 1, "e", {"p": Holding(BORN, 5)})
+    lost = Page(key, 1, "e", {"p": PageEntry(BORN, 5)})
     (account,) = add_up([product(5, 2, **LENT)], [OPENING], [], [lost])
     assert account.unexplained == -5
 

@@ -11,7 +11,7 @@ from bench.capacity import Exchange
 from bench.figures import Audit, Observed, Pace, Tally
 from bench.studies.overhead import Overhead
 from bench.workloads import Workload, hot_product, sqs_event
-from inventory_orders.domain.allotments import Holding, Page, PageKey
+from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from operations.prices import Bill
 
 
@@ -174,7 +174,7 @@ def test_the_audit_finds_oversold_doubled_and_lost_orders(a, b, states, expected
 
 def test_what_lies_in_lanes_is_still_there():
     products, orders = rows(3, 7, o1="PENDING", o2="PENDING")
-    page = Page(PageKey(1, 0), 1, "e", {"a": Holding("", 4)})
+    page = Page(PageKey(1, 0), 1, "e", {"a": PageEntry("", 4)})
     assert figures.audit(WORKLOAD, products, orders, [], [page]).clean
     assert figures.audit(WORKLOAD, products, orders, []).applied_twice == 4
 

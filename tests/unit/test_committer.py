@@ -8,7 +8,7 @@ import pytest
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import OrderKey, OrderLine, RejectionReason
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.outcomes import ChangeStatus
@@ -464,7 +464,7 @@ class TestCancellation:
 
     def test_a_placed_order_gives_its_stock_back_once(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=5)
-        report = bench.apply(OrderCommand("o", Action.CANCEL))
+        report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
         assert statuses(report) == [ChangeStatus.APPLIED]
         assert (bench.stock("p"), bench.stock("q")) == (5, 5)
         assert bench.product("q").status is ProductStatus.ACTIVE
@@ -473,7 +473,9 @@ class TestCancellation:
         assert [line.returned_version for line in record.lines] == [3, 3]
         assert (
             statuses(
-                bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o", Action.CANCEL))
+                bench.apply(
+                    OrderCommand("o", OrderAction.CANCEL), OrderCommand("o", OrderAction.CANCEL)
+                )
             )
             == [ChangeStatus.REPLAYED] * 2
         )
@@ -482,7 +484,9 @@ class TestCancellation:
     def test_an_order_that_the_read_missed_is_found_by_the_condition(self):
         bench = self.placed(product("p", 5), p=2)
         bench.hides_records = True
-        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
+            ChangeStatus.APPLIED
+        ]
         assert bench.stock() == 5
 
     def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
@@ -494,19 +498,23 @@ class TestCancellation:
             bench.put_record(replace(placed, status="CANCELLED", version=2))
 
         bench.faults.append(Fault(rival=rival))
-        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.REPLAYED]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
+            ChangeStatus.REPLAYED
+        ]
         assert bench.stock() == 5
 
     def test_a_rejected_order_gives_no_stock_back(self):
         bench = Bench(product("p", 0))
         bench.apply(order(1))
-        report = bench.apply(OrderCommand("o1", Action.CANCEL))
+        report = bench.apply(OrderCommand("o1", OrderAction.CANCEL))
         assert statuses(report) == [ChangeStatus.REJECTED]
         assert report.outcomes[0].rejection.reason is RejectionReason.ORDER_REJECTED
 
     def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order(self):
         bench = Bench(product("p", 5))
-        assert statuses(bench.apply(OrderCommand("o1", Action.CANCEL))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [
+            ChangeStatus.APPLIED
+        ]
         tombstone = bench.record(OrderKey("o1"))
         assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
         report = bench.apply(order(1, quantity=2))
@@ -518,13 +526,17 @@ class TestCancellation:
         assert bench.stock() == 5
         assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.REPLAYED]
         assert statuses(bench.apply(order(1, quantity=3))) == [ChangeStatus.ID_REUSED]
-        assert statuses(bench.apply(OrderCommand("o1", Action.CANCEL))) == [ChangeStatus.REPLAYED]
+        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [
+            ChangeStatus.REPLAYED
+        ]
 
     def test_stock_goes_back_only_to_its_own_incarnation(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
         again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
         bench.put(again)
-        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
+            ChangeStatus.APPLIED
+        ]
         assert bench.item(Table.PRODUCTS, "p") == stored(again), "nothing is written to the new one"
         lines = bench.record(OrderKey("o")).lines
         assert [line.returned_version is not None for line in lines] == [False, True]
@@ -533,7 +545,9 @@ class TestCancellation:
     def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):
         bench = self.placed(product("p", 5), p=2)
         bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
-        assert statuses(bench.apply(OrderCommand("o", Action.CANCEL))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
+            ChangeStatus.APPLIED
+        ]
         assert bench.item(Table.PRODUCTS, "p") is None
         assert bench.record(OrderKey("o")).status == "CANCELLED"
 
@@ -549,7 +563,9 @@ class TestCancellation:
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))
         bench.put_record(replace(bench.record(OrderKey("o")), **broken))
-        report = bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o1", Action.CANCEL))
+        report = bench.apply(
+            OrderCommand("o", OrderAction.CANCEL), OrderCommand("o1", OrderAction.CANCEL)
+        )
         assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
@@ -558,7 +574,7 @@ class TestCancellation:
         found = bench.item(Table.ORDERS, "o")
         error = cancelled("None", "ConditionalCheckFailed", item=found)
         bench.faults.append(Fault(error=error))
-        report = bench.apply(OrderCommand("o", Action.CANCEL))
+        report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
         assert len(bench.writes) == 2, "the order, and its cancellation once"
@@ -567,7 +583,9 @@ class TestCancellation:
         bench = self.placed(product("p", 5), p=2)
         bench.apply(order(1))
         bench.put_record(replace(bench.record(OrderKey("o")), status="SHIPPED"))
-        report = bench.apply(OrderCommand("o", Action.CANCEL), OrderCommand("o1", Action.CANCEL))
+        report = bench.apply(
+            OrderCommand("o", OrderAction.CANCEL), OrderCommand("o1", OrderAction.CANCEL)
+        )
         assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
         rejection = report.outcomes[0].rejection
         assert rejection.reason is RejectionReason.UNKNOWN_ORDER_STATUS
@@ -577,7 +595,7 @@ class TestCancellation:
     def test_a_cancellation_waits_for_a_leased_product(self):
         bench = self.placed(product("p", 5), p=2)
         bench.lease("p", 600)
-        report = bench.apply(OrderCommand("o", Action.CANCEL))
+        report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
         assert statuses(report) == [ChangeStatus.RETURNED]
         assert report.outcomes[0].cause == "LEASED"
 

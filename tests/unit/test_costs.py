@@ -10,11 +10,11 @@ import boto3
 import pytest
 
 from bench import costs
-from inventory_orders.announcing.bus import Bus
-from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import SystemClock
 from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import UndeliverableEvents
+from inventory_orders.publishing.bus import Bus
+from inventory_orders.publishing.publisher import Publisher
 from inventory_orders.store.rows import Table, decode
 from local import ROOT
 from local.invoke import FakeContext, load_handler
@@ -235,5 +235,5 @@ def test_what_a_million_events_cost():
     alone, ten = re.search(
         r"million \[events\]\(\S+\) cost \$(\S+) if each comes alone, and \$(\S+) if ten", PAGE
     ).groups()
-    assert float(alone) == round(costs.announcing_dollars(10**6, 1), 2)
-    assert float(ten) == round(costs.announcing_dollars(10**6, 10), 2)
+    assert float(alone) == round(costs.publishing_dollars(10**6, 1), 2)
+    assert float(ten) == round(costs.publishing_dollars(10**6, 10), 2)

@@ -380,7 +380,7 @@ def test_a_tail_reads_each_event_once_in_any_order_of_arrival(found, first):
 
 
 def test_a_tail_continues_after_a_truncated_response(monkeypatch):
-    monkeypatch.setattr("operations.logs._MOST_EVENTS", 100)
+    monkeypatch.setattr("operations.logs._MAX_EVENTS", 100)
     logs = FakeLogs(100)
     logs.events = [("s", 1000 + 40 * n, f"{n}") for n in range(950)]
     read = [event.message for event in Tail("group", 0).read(SimpleNamespace(logs=logs))]

@@ -68,13 +68,10 @@ def test_an_adjustment_is_rejected_below_the_floor_or_without_its_product():
 def test_the_same_request_has_the_same_user_and_the_same_total_per_product():
     order = Order.of("o", "u", [("p", 1), ("q", 2)])
     record = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now").record
-    assert order.recognise(record) is IdempotencyMatch.SAME_REQUEST
+    assert order.match(record) is IdempotencyMatch.SAME_REQUEST
     reordered = Order.of("o", "u", [("q", 1), ("p", 1), ("q", 1)])
-    assert reordered.recognise(record) is IdempotencyMatch.SAME_REQUEST
+    assert reordered.match(record) is IdempotencyMatch.SAME_REQUEST
     assert (
-        Order.of("o", "other", [("p", 1), ("q", 2)]).recognise(record)
-        is IdempotencyMatch.OTHER_REQUEST
+        Order.of("o", "other", [("p", 1), ("q", 2)]).match(record) is IdempotencyMatch.OTHER_REQUEST
     )
-    assert (
-        Order.of("o", "u", [("p", 1), ("q", 3)]).recognise(record) is IdempotencyMatch.OTHER_REQUEST
-    )
+    assert Order.of("o", "u", [("p", 1), ("q", 3)]).match(record) is IdempotencyMatch.OTHER_REQUEST

@@ -8,8 +8,6 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
-from inventory_orders.announcing.bus import Bus
-from inventory_orders.announcing.publisher import PROBE, Publisher
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.events import (
     EventType,
@@ -18,7 +16,9 @@ from inventory_orders.domain.events import (
     plain_number,
 )
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.publishing.bus import Bus
+from inventory_orders.publishing.publisher import PROBE, Publisher
 from local import ROOT
 from operations import asyncapi
 from tests.support.clock import FakeClock
@@ -146,7 +146,7 @@ def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_u
     ],
 )  # fmt: skip
 def test_a_row_that_breaks_the_contract_is_named_and_announces_nothing(changes, code, names):
-    with pytest.raises(CannotAnnounceError, match=names) as refused:
+    with pytest.raises(UnpublishableError, match=names) as refused:
         of_order(None, order_row(**changes))
     assert refused.value.code == code
 
@@ -165,7 +165,7 @@ def test_a_row_that_was_repaired_is_announced():
     ],
 )
 def test_an_order_that_has_lost_its_user_is_no_tombstone(before, after):
-    with pytest.raises(CannotAnnounceError, match="userId"):
+    with pytest.raises(UnpublishableError, match="userId"):
         of_order(before, {name: value for name, value in after.items() if value is not None})
 
 
@@ -211,7 +211,7 @@ def test_a_product_that_is_listed_or_delisted_is_no_news():
     ],
 )
 def test_a_product_that_breaks_the_contract_is_named_and_announces_nothing(before, after, names):
-    with pytest.raises(CannotAnnounceError, match=names) as refused:
+    with pytest.raises(UnpublishableError, match=names) as refused:
         of_product(product_row(**before), product_row("LOW_STOCK") | after)
     assert refused.value.code == "UNREADABLE_ROW"
 

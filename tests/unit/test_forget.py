@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cli import main, operators
 from inventory_orders.domain.events import of_order
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.store.rows import decode
@@ -136,8 +136,8 @@ def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
 def test_a_forgotten_order_goes_on_with_its_life(shop):
     place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 5)]))
     forget("u-7", "--yes")
-    place(shop, command(Action.CONFIRM), command(Action.CANCEL, "o-2"))
-    place(shop, command(Action.FULFIL))
+    place(shop, command(OrderAction.CONFIRM), command(OrderAction.CANCEL, "o-2"))
+    place(shop, command(OrderAction.FULFIL))
     assert [row(shop, o)["status"] for o in ("o-1", "o-2")] == ["FULFILLED", "CANCELLED"]
     assert {row(shop, o)["userId"] for o in ("o-1", "o-2")} == {PSEUDONYM}
     assert all("pseudonymisedAt" in row(shop, o) for o in ("o-1", "o-2"))
@@ -151,9 +151,9 @@ def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
     place(shop, ORDER)
     if lost:
         shop.once("TransactWriteItems", lambda _: forget("u-7", "--yes") and None)
-        place(shop, command(Action.CANCEL))
+        place(shop, command(OrderAction.CANCEL))
     else:
-        shop.once("TransactWriteItems", lambda _: place(shop, command(Action.CANCEL)))
+        shop.once("TransactWriteItems", lambda _: place(shop, command(OrderAction.CANCEL)))
         assert "1 order " in forget("u-7", "--yes").stdout
     found = row(shop)
     assert (found["status"], found["userId"], found["_version"]) == ("CANCELLED", PSEUDONYM, 3)

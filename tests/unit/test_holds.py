@@ -12,7 +12,7 @@ from inventory_orders.domain.change import OrderRecord, OrderStatus
 from inventory_orders.holds import ending as holds
 from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
-from inventory_orders.lanes.sweep import SweepError
+from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.rows import EXPIRY_SHARDS, Table, encode, record_row
 from local.invoke import FakeContext, create_table, load_handler
@@ -172,7 +172,7 @@ def test_a_hold_that_does_not_end_is_sent_again_at_doubling_distances(shop):
 
 
 def test_while_many_wait_to_expire_no_more_are_sent_and_nothing_is_sent_twice(shop, monkeypatch):
-    monkeypatch.setattr(shop.handlers["sweep"], "_MOST_WAITING", 2)
+    monkeypatch.setattr(shop.handlers["sweep"], "_MAX_WAITING", 2)
     for number in range(3):
         shop.hold(f"o-{number}", 30)
     assert shop.sweep()["holds"] == 3
@@ -272,7 +272,7 @@ def test_what_has_to_be_repaired_is_told_after_the_lanes_were_swept(shop, operat
     for number in range(2):
         shop.hold(f"o-{number}", 10)
     shop.refuse(operation, lambda _: True, error)
-    with pytest.raises(SweepError, match=says):
+    with pytest.raises(RepairNeededError, match=says):
         shop.sweep()
     assert shop.calls[-2:] == ["BatchGetItem"] * 2, "the lanes"
     shop.before = lambda *_: None
@@ -283,7 +283,7 @@ def test_a_hold_without_a_time_is_named_and_the_others_are_sent(shop):
     for number in range(20):
         shop.hold(f"o-{number}", 10)
     shop.put({"orderId": "broken", "expiryShard": "01", "expiresAt": "2026"})
-    with pytest.raises(SweepError, match=r"^order broken has an expiresAt that is no time"):
+    with pytest.raises(RepairNeededError, match=r"^order broken has an expiresAt that is no time"):
         shop.sweep()
     assert len(shop.sent()) == 20
 

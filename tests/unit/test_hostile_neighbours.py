@@ -12,7 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand, Return
+from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
@@ -21,7 +21,7 @@ from inventory_orders.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
@@ -108,7 +108,7 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(tables):
     assert set(tables.unexplained().values()) == {0}
 
 
-@pytest.mark.parametrize("action", [Action.CANCEL, Action.CONFIRM])
+@pytest.mark.parametrize("action", [OrderAction.CANCEL, OrderAction.CONFIRM])
 def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
     """What others have added to them is not read, so the planner does not know of it: halves find what fits."""
     tables.create("p", stock=20)
@@ -121,7 +121,7 @@ def test_orders_that_others_made_huge_go_on_all_the_same(tables, action):
         }
     ended = statuses(tables.apply(worker, *(OrderCommand(f"o{n}", action) for n in range(20))))
     assert ended == [INVALID] + [APPLIED] * 19
-    assert tables.stock("p") == (19 if action is Action.CANCEL else 0)
+    assert tables.stock("p") == (19 if action is OrderAction.CANCEL else 0)
     assert tables.unexplained() == {"p": 0}
 
 
@@ -159,7 +159,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, cha
     event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
     changes = {
         "count": lambda: Lease.acquire(tables.store, "full", 30, deadline=deadline),
-        "details": lambda: Products(tables.store).change_details(event, deadline),
+        "details": lambda: ProductCatalogue(tables.store).change_details(event, deadline),
     }
     with pytest.raises(RequestInvalidError, match="maximum allowed size"):
         changes[change]()
@@ -391,7 +391,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):
     def meanwhile():
         done = APPLIED if stop is freeze else REPLAYED
         assert statuses(tables.apply(other, *orders, order(3, "p"))) == [done, done, APPLIED]
-        assert statuses(tables.apply(other, OrderCommand("o2", Action.CANCEL))) == [APPLIED]
+        assert statuses(tables.apply(other, OrderCommand("o2", OrderAction.CANCEL))) == [APPLIED]
 
     stop(tables, meanwhile)
     assert statuses(tables.apply(frozen, *orders)) == [REPLAYED, REPLAYED]
@@ -401,8 +401,8 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):
 
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
-@pytest.mark.parametrize("first", [Action.CONFIRM, Action.CANCEL, Action.EXPIRE])
-@pytest.mark.parametrize("second", [Action.CONFIRM, Action.CANCEL, Action.EXPIRE])
+@pytest.mark.parametrize("first", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
+@pytest.mark.parametrize("second", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
 def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, second):
     """Whoever of the two is first, the other finds the order where that one has left it."""
     tables.create("p", stock=10)
@@ -418,13 +418,15 @@ def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, seco
     row = decode(tables.aws.dynamodb.tables["Orders"].items["o",])
     came = [first, second] if stop is lose_and_freeze else [second, first]
     ends = {
-        Action.CANCEL: "CANCELLED",
-        Action.EXPIRE: "EXPIRED",
+        OrderAction.CANCEL: "CANCELLED",
+        OrderAction.EXPIRE: "EXPIRED",
         # A confirmed order can still be cancelled.
-        Action.CONFIRM: "CANCELLED" if Action.CANCEL in came else "CONFIRMED",
+        OrderAction.CONFIRM: "CANCELLED" if OrderAction.CANCEL in came else "CONFIRMED",
     }
     assert row["status"] == ends[came[0]]
-    assert ("confirmationRejected" in row) is (Action.CONFIRM in came and "confirmedAt" not in row)
+    assert ("confirmationRejected" in row) is (
+        OrderAction.CONFIRM in came and "confirmedAt" not in row
+    )
     holds = row["status"] == "CONFIRMED"
     assert (tables.stock("p"), tables.unexplained()) == (7 if holds else 10, {"p": 0})
 
@@ -433,10 +435,10 @@ def test_commands_frozen_for_an_hour_end_an_order_once(tables, stop, first, seco
 def test_a_return_frozen_for_an_hour_is_booked_once(tables, stop):
     tables.create("p", stock=10)
     frozen, other = tables.worker(), tables.worker()
-    steps = [OrderCommand("o1", action) for action in (Action.CONFIRM, Action.FULFIL)]
+    steps = [OrderCommand("o1", action) for action in (OrderAction.CONFIRM, OrderAction.FULFIL)]
     tables.apply(other, order(1, "p"))
     tables.apply(other, *steps)
-    came = OrderCommand("o1", Action.RETURN, "", Return("rt-1", {"p": 1}, restock=True))
+    came = OrderCommand("o1", OrderAction.RETURN, "", Return("rt-1", {"p": 1}, restock=True))
     stop(tables, lambda: tables.apply(other, came))
     assert statuses(tables.apply(frozen, came)) == [REPLAYED]
     assert (tables.stock("p"), tables.unexplained()) == (10, {"p": 0})
@@ -465,7 +467,7 @@ def test_an_atomic_decrement_frozen_for_an_hour_is_booked_once(tables, stop):
 
 
 def test_a_product_delisted_while_its_creator_was_frozen_stays_so(tables):
-    products = Products(tables.store)
+    products = ProductCatalogue(tables.store)
 
     def delist():
         created_at = tables.row("p")["createdAt"]["S"]

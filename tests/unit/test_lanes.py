@@ -13,9 +13,9 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allotments import DEPOT, MOST_PRODUCTS, PAGES, Holding, Page, PageKey
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import DEPOT, MAX_PRODUCTS, PAGES, Page, PageEntry, PageKey
 from inventory_orders.domain.change import OrderKey
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
@@ -88,15 +88,15 @@ class Shop:
         """Set units aside as visits do: by lane."""
         keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
         snapshot = self.store.read([product_id, *keys])
-        ledger = Ledger(snapshot.products, snapshot.pages.values())
-        ledger.draw(product_id, depot + sum(lanes.values()), reach)
+        allocation = Allocation(snapshot.products, snapshot.pages.values())
+        allocation.draw(product_id, depot + sum(lanes.values()), reach)
         for lane, units in lanes.items():
-            ledger.fill(lane, product_id, units)
-        self.write(ledger)
+            allocation.fill(lane, product_id, units)
+        self.write(allocation)
 
-    def write(self, ledger):
+    def write(self, allocation):
         client = self.tables.worker().client
-        transaction = Transaction(*_of(ledger))
+        transaction = Transaction(*_of(allocation))
         request = self.store.transaction_actions(transaction, client.clock.now())
         soon = Deadline.after(5.0, SystemClock())
         client.write(request, soon, CommitStats())
@@ -168,8 +168,8 @@ class Shop:
             )
 
 
-def _of(ledger):
-    updates, pages, _ = ledger.changes()
+def _of(allocation):
+    updates, pages, _ = allocation.changes()
     return updates, (), pages
 
 
@@ -400,7 +400,7 @@ def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
     for _ in range(3):
         shop.sell(one, shop.order("p"))
     (page,) = [page for page in shop.pages() if page.key.lane == 1 and page.units("p")]
-    two_left = replace(page, holdings={"p": replace(page.holdings["p"], units=2)})
+    two_left = replace(page, entries={"p": replace(page.entries["p"], units=2)})
     lost = page.units("p") - 2
     shop.opening["p"] -= lost
     shop.set(
@@ -599,7 +599,7 @@ def test_a_row_that_became_corrupt_while_it_was_lent_holds_up_nobody(shop):
     shop.lend(neighbour, {1: 1, 2: 1}, depot=1)
     shop.set("Products", neighbour, stockCount={"S": "many"})
     worker = shop.worker()
-    worker.lanes.demand.see([{neighbour: 5}])
+    worker.lanes.demand.observe_orders([{neighbour: 5}])
     began = shop.tables.clock.seconds
     report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
     assert [o.status for o in report.outcomes] == [APPLIED, APPLIED]
@@ -726,7 +726,7 @@ def test_a_throttled_row_that_a_recall_would_bring_back_too_delays_nobody(shop):
     shop.lend("p", {1: 10, 2: 15}, depot=2)
     shop.lend(slow, {1: 1, 2: 1}, depot=1)
     worker = shop.worker()
-    worker.lanes.demand.see([{slow: 5}])
+    worker.lanes.demand.observe_orders([{slow: 5}])
     shop.on(WRITE, throttles_action(of_product(slow)), of_product(slow))
     began = shop.tables.clock.seconds
     assert shop.statuses(worker, shop.order("p", units=38), shop.order("warm-up")) == [APPLIED] * 2
@@ -910,13 +910,13 @@ def fill_the_depots_page(shop, product_id, products):
     """Make the depot's page of a product hold so many others, which nobody wants."""
     key = PageKey.of(DEPOT, product_id)
     created = "2026-01-01T00:00:00.000000+00:00"
-    page = Page(key, 1, "epoch", {f"x{n}": Holding(created, 1) for n in range(products)})
+    page = Page(key, 1, "epoch", {f"x{n}": PageEntry(created, 1) for n in range(products)})
     item = encode({"page": str(key), "_version": 1, "epoch": "epoch"})
     item |= {"units": {"B": base64.b64encode(page_units(page)).decode()}}
     shop.tables.aws.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
 
-@pytest.mark.parametrize(("products", "is_lent"), [(MOST_PRODUCTS, False), (100, True)])
+@pytest.mark.parametrize(("products", "is_lent"), [(MAX_PRODUCTS, False), (100, True)])
 def test_what_does_not_fit_into_the_depots_page_is_sold_from_its_row(shop, products, is_lent):
     shop.create("p")
     worker = shop.worker()
@@ -934,7 +934,7 @@ def test_what_nobody_wants_any_more_goes_back_to_the_depot(shop):
     worker = shop.worker()
     lane = worker.lanes.keys[0].lane
     shop.lend("p", {lane: 2})
-    worker.lanes.demand.see([{"p": 1}])
+    worker.lanes.demand.observe_orders([{"p": 1}])
     for _ in range(3):
         shop.sell(worker, shop.order("q"))
     assert shop.held("p")[lane] == 2

@@ -37,9 +37,9 @@ def lend_two(shop):
         lend(shop.store, product_id, 60, {1: 20, 9: 30})
 
 
-def holdings(shop):
+def entries(shop):
     pages = lanes_of_stack.read_pages(shop.operated).by_name.values()
-    return {page.key.lane: dict(page.holdings) for page in pages if page.holdings}
+    return {page.key.lane: dict(page.entries) for page in pages if page.entries}
 
 
 def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
@@ -76,11 +76,11 @@ def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
     asked = lanes("--empty", input="n\n")
     assert "Bring 2 products home from all lanes?" in asked.stdout
     assert asked.exit_code == 1
-    assert len(holdings(shop)) == 3
+    assert len(entries(shop)) == 3
     done = lanes("--empty", "--yes")
     assert done.exit_code == 0
     assert "All lanes are empty: 2 products brought home" in done.stdout
-    assert holdings(shop) == {}
+    assert entries(shop) == {}
     assert [shop.stock("tea"), shop.stock("mug")] == [1000, 1000]
     assert all("lentTo" not in shop.row(product_id) for product_id in ("tea", "mug"))
     assert set(shop.unexplained().values()) == {0}
@@ -128,7 +128,7 @@ def test_an_emptying_that_fails_can_be_run_again(shop, monkeypatch):
         raise ThrottledError("CONTENTION", "rivals")
 
     with monkeypatch.context() as broken:
-        broken.setattr(lanes_of_stack, "bring_home", fail)
+        broken.setattr(lanes_of_stack, "reclaim", fail)
         error = lanes("--empty", "--yes").exception
     assert isinstance(error, UserError)
     assert "run the same command again" in str(error)

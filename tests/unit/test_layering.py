@@ -31,26 +31,26 @@ MAY_IMPORT = {
     "inventory_orders.lanes": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.batch"),
         *("inventory_orders.engine.contention", "inventory_orders.engine.reader"),
-        *("inventory_orders.engine.recent", "inventory_orders.engine.retrying_client"),
+        *("inventory_orders.engine.bounded_dict", "inventory_orders.engine.retrying_client"),
         "inventory_orders.engine.stats",
     ),
     "inventory_orders.holds": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.reader"),
-        *("inventory_orders.engine.recent", "inventory_orders.engine.retrying_client"),
+        *("inventory_orders.engine.bounded_dict", "inventory_orders.engine.retrying_client"),
     ),
     "inventory_orders.products": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         "inventory_orders.lanes.recall",
     ),
     "inventory_orders.messages": BASICS,
-    "inventory_orders.announcing": BASICS,
+    "inventory_orders.publishing": BASICS,
     "inventory_orders.invocation": (
         *BASICS,
         *("inventory_orders.store", "inventory_orders.engine", "inventory_orders.products"),
-        *("inventory_orders.announcing", "inventory_orders.holds"),
+        *("inventory_orders.publishing", "inventory_orders.holds"),
     ),
     "inventory_orders.invocation.sqs": (
-        *("inventory_orders.errors", "inventory_orders.announcing.publisher"),
+        *("inventory_orders.errors", "inventory_orders.publishing.publisher"),
     ),
     # Of all functions only the API's loads what it needs: a cold start of the others must not pay for it.
     "inventory_orders.api": (
@@ -63,7 +63,7 @@ MAY_IMPORT = {
     ),
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
-        *("inventory_orders.engine.outcomes", "inventory_orders.lanes.sweep"),
+        *("inventory_orders.engine.outcomes", "inventory_orders.lanes.idle"),
         "inventory_orders.holds",
         *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
@@ -87,7 +87,7 @@ CONFINED = {
     # In the package DynamoDB, SQS, EventBridge and Lambda have one door each.
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
-        "inventory_orders.announcing.bus",
+        "inventory_orders.publishing.bus",
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "boto3": (
@@ -200,7 +200,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.engine.batch", "inventory_orders.lanes.supply"),
         ("inventory_orders.lanes.supply", "inventory_orders.engine.committer"),
         ("functions.place_orders.handler", "inventory_orders.store.dynamodb"),
-        ("inventory_orders.announcing.publisher", "botocore.exceptions"),
+        ("inventory_orders.publishing.publisher", "botocore.exceptions"),
         ("functions.place_orders.handler", "inventory_orders.api.orders"),
         ("inventory_orders.invocation.runtime", "inventory_orders.api.settings"),
         ("functions.place_orders.handler", "aws_lambda_powertools.event_handler"),

@@ -18,7 +18,7 @@ from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine import contention
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Table
@@ -153,7 +153,7 @@ def test_a_product_that_was_sold_and_renamed_since_is_there(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     Committer(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
     event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
-    Products(shelf.store).change_details(event)
+    ProductCatalogue(shelf.store).change_details(event)
     assert shelf.load().done == {Done.THERE: 1}
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
@@ -187,7 +187,7 @@ def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
 def test_an_id_that_was_used_for_something_else(shelf):
     at = "2026-01-01T00:00:00.000000+00:00"
     shelf.load(MIXED)
-    Products(shelf.store).change_details(
+    ProductCatalogue(shelf.store).change_details(
         CatalogueEvent("q", "e", timestamp(datetime.now(UTC) + timedelta(minutes=1)), {})
     )
     newest = shelf.product("q").details_event_time
@@ -224,7 +224,7 @@ def test_a_corrupt_or_leased_product_holds_up_no_other(shelf, monkeypatch):
 
 
 def test_a_load_that_is_stopped_is_finished_by_the_next_one(shelf, monkeypatch):
-    monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr(loading, "MAX_AT_ONCE", 5)
     seen = []
 
     def stop(lines):
@@ -264,7 +264,7 @@ class Refusing(Store):
 
 def test_a_throttled_load_goes_on(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
-    monkeypatch.setattr(contention, "_MOST", 0.001)
+    monkeypatch.setattr(contention, "_MAX", 0.001)
     shelf.store.__class__ = Refusing
     shelf.store.errors = [ThrottledError("ThrottlingException", "slow down")] * 12
     load = shelf.load(MIXED)
@@ -281,7 +281,7 @@ def test_a_load_without_access_ends_at_once(shelf):
 
 
 def test_a_rate_is_kept_and_what_is_there_already_costs_no_time(shelf, monkeypatch):
-    monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr(loading, "MAX_AT_ONCE", 5)
     clock = ManualClock()
     monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
     began = clock.seconds
@@ -311,7 +311,7 @@ def test_the_adjustments_of_a_product_are_in_one_batch_in_their_order(shelf):
 def test_the_sample_file_works_on_the_demos_shop(simulated_store, name):
     store = simulated_store
     for product in catalogue():
-        Products(store).create(product)
+        ProductCatalogue(store).create(product)
     file = read_catalogue(ROOT / "events" / name)
     for _ in range(2):
         load = Load(file, store)
@@ -344,7 +344,7 @@ def test_what_create_books_is_what_a_load_books(shelf):
     ):
         (row,) = shelf.store._client.scan(TableName=table)["Items"]
         shelf.store._client.delete_item(TableName=table, Key={name: row[name] for name in key})
-    Products(shelf.store, clock=clock).create(NewProduct("p", 10, name="Pi", price=314))
+    ProductCatalogue(shelf.store, clock=clock).create(NewProduct("p", 10, name="Pi", price=314))
     assert shelf.rows() == rows
 
 

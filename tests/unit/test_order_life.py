@@ -18,7 +18,7 @@ from inventory_orders.domain.change import (
     RejectionReason,
 )
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand, Return
+from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
@@ -59,7 +59,7 @@ def without_stock(status, **more):
 
 def command(action, ended_by=JUST_BEFORE_END, order_id="o", returned=CAME_BACK):
     return OrderCommand(
-        order_id, Action(action), ended_by, returned if action == Action.RETURN else None
+        order_id, OrderAction(action), ended_by, returned if action == OrderAction.RETURN else None
     )
 
 

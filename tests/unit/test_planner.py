@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allotments import DEPOT, PAGES, Holding, LaneLease, Page, PageKey
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.change import RejectionReason
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.product import ProductStatus
@@ -62,7 +62,7 @@ shelves = st.fixed_dictionaries(
 
 def from_rows(batch, shelf, *more, **options):
     """A plan that sells everything from rows."""
-    return plan(batch, Supply(Ledger(shelf)), *more, **options)
+    return plan(batch, Supply(Allocation(shelf)), *more, **options)
 
 
 limits = st.builds(
@@ -76,7 +76,7 @@ def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit
     decided = [d.change.record_key for t in planned.transactions for d in t.decisions]
     assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
     for transaction in planned.transactions:
-        touched = {p for d in transaction.decisions for p in d.touched}
+        touched = {p for d in transaction.decisions for p in d.deltas}
         assert touched == {update.before.product_id for update in transaction.updates}
 
 
@@ -87,7 +87,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
     for transaction in planned.transactions:
         for update in transaction.updates:
             product_id = update.before.product_id
-            delta = sum(d.touched.get(product_id, 0) for d in transaction.decisions)
+            delta = sum(d.deltas.get(product_id, 0) for d in transaction.decisions)
             assert update.before == state[product_id], "each write builds on the one before"
             assert update.after.stock_count == update.before.stock_count + delta
             assert update.after.version == update.before.version + 1
@@ -184,7 +184,7 @@ def check_order(batch, planned):
         first, second = decided[earlier.record_key], decided[later.record_key]
         common = shared(earlier, later)
         rejected = {d.rejection.subject for d in (first, second) if d.rejection is not None}
-        opposite = any(first.touched.get(p, 0) * second.touched.get(p, 0) < 0 for p in common)
+        opposite = any(first.deltas.get(p, 0) * second.deltas.get(p, 0) < 0 for p in common)
         if "the group" in common or not common.isdisjoint(rejected) or opposite:
             assert position[earlier.record_key] <= position[later.record_key]
 
@@ -198,7 +198,7 @@ def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, 
         if set(change.product_ids) & blocked or (change.group and change.group in held_groups):
             expected.append(change)
             held_groups.add(change.group)
-    assert list(planned.held) == expected
+    assert list(planned.deferred) == expected
     for transaction in planned.transactions:
         assert all(u.before.product_id not in blocked for u in transaction.updates)
 
@@ -290,7 +290,7 @@ class Stock:
 
     def __init__(self, spec, sizes=(1_000, 20_000)):
         row_size, page_size = sizes
-        holdings = {PageKey(lane, n): {} for lane in (DEPOT, OWN) for n in range(PAGES)}
+        entries = {PageKey(lane, n): {} for lane in (DEPOT, OWN) for n in range(PAGES)}
         rows, self.sources = {}, {}
         for product_id, (place, units, _) in spec.items():
             more = {"size": row_size, "version": 7}
@@ -307,28 +307,27 @@ class Stock:
             self.sources[product_id] = lane = DEPOT if place == "depot" else OWN
             if units:
                 created = rows[product_id].created_at
-                holdings[PageKey.of(lane, product_id)][product_id] = Holding(created, units, OWN)
+                entries[PageKey.of(lane, product_id)][product_id] = PageEntry(created, units, OWN)
         self.pages = {
-            key: Page(key, 3, f"epoch-{key}", held, size=page_size)
-            for key, held in holdings.items()
+            key: Page(key, 3, f"epoch-{key}", held, size=page_size) for key, held in entries.items()
         }
-        self.ledger = Ledger(rows, self.pages.values())
+        self.allocation = Allocation(rows, self.pages.values())
         for product_id, (place, _, is_moved) in spec.items():
             if not is_moved or place not in ("depot", "lane"):
                 continue
-            self.ledger.draw(product_id, 7, OWN)
+            self.allocation.draw(product_id, 7, OWN)
             if place == "lane":
-                self.ledger.fill(OWN, product_id, 3)
+                self.allocation.fill(OWN, product_id, 3)
         self.rows = rows
-        self.moved = set(self.ledger.touched)
+        self.moved = set(self.allocation.touched)
         self.units = {product_id: self.of(product_id) for product_id in spec}
 
     def supply(self, **more):
-        return Supply(self.ledger, self.sources, **more)
+        return Supply(self.allocation, self.sources, **more)
 
     def of(self, product_id):
         """Units where a product is sold from."""
-        sold = self.ledger.as_sold(product_id, self.sources.get(product_id))
+        sold = self.allocation.stock_at(product_id, self.sources.get(product_id))
         return 0 if sold is None else sold.stock_count
 
 
@@ -368,7 +367,7 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
     planned = plan(batch, stock.supply(release=release, alone=alone), blocked, limit)
     transactions = list(planned.transactions)
     decided = [d.change.order_id for t in transactions for d in t.decisions]
-    answered = decided + [change.order_id for change in planned.held]
+    answered = decided + [change.order_id for change in planned.deferred]
     assert sorted(answered) == sorted(order.order_id for order in batch)
     sold = dict.fromkeys(spec, 0)
     stored = {**stock.rows, **stock.pages}
@@ -381,7 +380,9 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
             stored[place] = update.after
         for decision in transaction.decisions:
             assert blocked.isdisjoint(decision.change.product_ids)
-            record = decision.change.record(decision.rejection, transaction.as_sold, "now").record
+            record = decision.change.record(
+                decision.rejection, transaction.stock_after, "now"
+            ).record
             for line in record.lines:
                 if decision.rejection is not None:
                     assert (line.product_version, line.lane_page) == (None, None)
@@ -482,7 +483,7 @@ def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere
                 assert spec[decision.rejection.subject][0] == "row"
     for product_id in planned.short:
         assert spec[product_id][0] in ("lent row", "lane", "depot")
-    for change in planned.held:
+    for change in planned.deferred:
         assert not planned.short.isdisjoint(change.product_ids)
 
 
@@ -522,7 +523,7 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
     """The depot is then released by a write of its own."""
     rows = {product_id: product(product_id, 9) for product_id in MANY[:99]}
     empty = [Page(PageKey(DEPOT, number), 3, "epoch") for number in range(PAGES)]
-    supply = Supply(Ledger(rows, empty), release=RELEASE)
+    supply = Supply(Allocation(rows, empty), release=RELEASE)
     (transaction,) = plan([Order("o", "u", dict.fromkeys(rows, 1))], supply).transactions
     assert (actions_of(transaction), transaction.release) == (100, None)
 
@@ -543,13 +544,13 @@ def test_a_transaction_knows_what_it_draws_from_what_it_sells():
     pages = [
         Page(PageKey(lane, number), 3, "e") for lane in (DEPOT, OWN) for number in range(PAGES)
     ]
-    ledger = Ledger(rows, pages)
-    ledger.draw("returned", 5, reach=DEPOT)
-    ledger.changes()
-    ledger.bring_home("returned")
-    ledger.draw("drawn", 40, reach=OWN)
-    ledger.fill(OWN, "drawn", 30)
+    allocation = Allocation(rows, pages)
+    allocation.draw("returned", 5, reach=DEPOT)
+    allocation.changes()
+    allocation.reclaim("returned")
+    allocation.draw("drawn", 40, reach=OWN)
+    allocation.fill(OWN, "drawn", 30)
     orders = [Order(f"o{n}", "u", {"drawn": 2, "sold": 3, "returned": 1}) for n in range(4)]
-    (transaction,) = plan(orders, Supply(ledger, {"drawn": OWN})).transactions
+    (transaction,) = plan(orders, Supply(allocation, {"drawn": OWN})).transactions
     assert len(transaction.decisions) == 4
     assert transaction.drawn == {"drawn": 40}

@@ -26,7 +26,7 @@ from inventory_orders.errors import (
     RequestInvalidError,
     ThrottledError,
 )
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
@@ -41,7 +41,7 @@ class Bench:
         self.store = store
         self.clock = FakeClock(seconds=1000.0)
         self.policy = RetryPolicy(5, 0.01, 0.02, random=lambda: 0.5)
-        self.products = Products(store, self.policy, self.clock)
+        self.products = ProductCatalogue(store, self.policy, self.clock)
 
     def create(self, product_id="p", stock=10, **more):
         created, product = self.products.create(NewProduct(product_id, stock, **more))

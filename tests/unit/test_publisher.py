@@ -13,21 +13,21 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from inventory_orders.announcing.bus import MOST_BYTES, MOST_ENTRIES, Bus, Entry, calls_of
-from inventory_orders.announcing.publisher import (
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.events import SOURCE, of_order
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.invocation.sqs import UndeliverableEvents
+from inventory_orders.invocation.stream_batch import read_changes
+from inventory_orders.publishing.bus import MAX_BYTES, MAX_ENTRIES, Bus, BusEntry, calls_of
+from inventory_orders.publishing.publisher import (
     EVENT_TOO_LARGE,
-    MOST_REFUSALS,
+    MAX_REFUSALS,
     PROBE,
     RETRYABLE_SECONDS,
     Publisher,
     Undeliverable,
     Unreadable,
 )
-from inventory_orders.clock import Deadline
-from inventory_orders.domain.events import SOURCE, of_order
-from inventory_orders.errors import CannotAnnounceError
-from inventory_orders.invocation.sqs import UndeliverableEvents
-from inventory_orders.invocation.stream_batch import read_changes
 from inventory_orders.retry import RetryPolicy
 from local.invoke import FakeContext, load_handler
 from operations import emf
@@ -190,7 +190,7 @@ def test_an_event_that_is_refused_for_good_is_parked_whole_and_its_order_goes_on
     assert json.loads(parked.body) == whole
     assert world.parked == [parked]
     assert first_of_each(world.bridge.outcomes)[-1] == "o-1#3#OrderFulfilled"
-    assert sum(call.count(parked.id) for call in world.sent) == MOST_REFUSALS
+    assert sum(call.count(parked.id) for call in world.sent) == MAX_REFUSALS
     assert report.left == 0
 
 
@@ -259,7 +259,7 @@ def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
     assert [parked.code for parked in report.undeliverable] == ["ValidationException"]
     assert len(report.published) == 14
     assert [len(call) for call in world.sent[:6]] == [5, 1, 1, 1, 1, 1]
-    assert sum(call == ["o-3#1#OrderPlaced"] for call in world.sent) == MOST_REFUSALS
+    assert sum(call == ["o-3#1#OrderPlaced"] for call in world.sent) == MAX_REFUSALS
     assert overtaken(world.bridge.outcomes) == []
 
 
@@ -279,12 +279,12 @@ def undoing(bridge):
 
 
 def test_an_event_that_is_too_large_is_parked_and_never_sent():
-    row = order_row("o-1", attributes={"note": "x" * MOST_BYTES})
+    row = order_row("o-1", attributes={"note": "x" * MAX_BYTES})
     world = World()
     report = world.publish(*of_order(None, row), *events_of("o-1")[1:])
     (parked,) = report.undeliverable
     assert (parked.code, parked.id) == (EVENT_TOO_LARGE, "o-1#1#OrderPlaced")
-    assert len(json.loads(parked.body)["detail"]["data"]["attributes"]["note"]) == MOST_BYTES
+    assert len(json.loads(parked.body)["detail"]["data"]["attributes"]["note"]) == MAX_BYTES
     assert world.sent == [["o-1#2#OrderConfirmed"], ["o-1#3#OrderFulfilled"]]
 
 
@@ -292,18 +292,18 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_256_kilobytes():
     chance = random.Random(3)
     for _ in range(200):
         entries = [
-            (Entry("s", "t", "x" * chance.randrange(1, MOST_BYTES - 2)), chance.random() < 0.1)
+            (BusEntry("s", "t", "x" * chance.randrange(1, MAX_BYTES - 2)), chance.random() < 0.1)
             for _ in range(chance.randrange(30))
         ]
         calls = list(calls_of(entries))
         assert sorted(index for call in calls for index in call) == list(range(len(entries)))
         for call in calls:
-            assert 0 < len(call) <= MOST_ENTRIES
-            assert sum(entries[index][0].size for index in call) < MOST_BYTES
+            assert 0 < len(call) <= MAX_ENTRIES
+            assert sum(entries[index][0].size for index in call) < MAX_BYTES
             assert len(call) == 1 or not any(entries[index][1] for index in call)
-    half = Entry("s", "t", "x" * (MOST_BYTES // 2 - 2))
+    half = BusEntry("s", "t", "x" * (MAX_BYTES // 2 - 2))
     assert [len(call) for call in calls_of([(half, False)] * 2)] == [1, 1], "less than 256 KB"
-    assert Entry("ä", "b", '"€"').size == 2 + 1 + 5
+    assert BusEntry("ä", "b", '"€"').size == 2 + 1 + 5
 
 
 def test_an_unreadable_change_is_parked_whole_and_the_next_ones_go_on():
@@ -336,7 +336,7 @@ def test_a_change_that_lacks_a_row_is_no_row_that_was_not_there(image, left):
 def test_what_cannot_be_parked_is_not_done():
     world = World()
     world.queue_takes = lambda: False
-    error = CannotAnnounceError("UNREADABLE_ROW", "no")
+    error = UnpublishableError("UNREADABLE_ROW", "no")
     report = world.publish(Unreadable("o-1", "r", {}, error), *events_of("o-1", "o-2"))
     assert report.left == 4
     assert world.bridge.outcomes == ids_of("o-2"), "its order waits"

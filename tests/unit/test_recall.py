@@ -12,10 +12,10 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine.committer import Committer
@@ -29,8 +29,8 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes import recall as recall_module
-from inventory_orders.lanes.recall import Homecoming, bring_home, recall
-from inventory_orders.products.catalogue import Products
+from inventory_orders.lanes.recall import Reclaim, recall, reclaim
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.actions import TransactionCancelledError
@@ -61,47 +61,49 @@ class Lanes:
 
     def list_and_lend(self, product_id="p", stock=100, lanes=None, depot=10, reach=8, **more):
         """List a product and lend some of it: units by lane. By default what is left in the row is what has to be."""
-        created, _ = Products(self.tables.store).create(NewProduct(product_id, stock, **more))
+        created, _ = ProductCatalogue(self.tables.store).create(
+            NewProduct(product_id, stock, **more)
+        )
         assert created
         self.lend(product_id, {1: 20, 2: 30} if lanes is None else lanes, depot, reach)
 
     def lend(self, product_id, lanes, depot=10, reach=8):
-        ledger = self.ledger(product_id, {DEPOT})
-        ledger.draw(product_id, depot + sum(lanes.values()), reach)
-        self.write(ledger)
+        allocation = self.allocation(product_id, {DEPOT})
+        allocation.draw(product_id, depot + sum(lanes.values()), reach)
+        self.write(allocation)
         for start in range(0, len(lanes), 99):
             some = list(lanes)[start : start + 99]
-            ledger = self.ledger(product_id, {DEPOT, *some})
+            allocation = self.allocation(product_id, {DEPOT, *some})
             for lane in some:
-                ledger.fill(lane, product_id, lanes[lane])
-            self.write(ledger)
+                allocation.fill(lane, product_id, lanes[lane])
+            self.write(allocation)
 
     def fill(self, lane, product_id="p", units=1):
         """Somebody fills a lane from the depot."""
         self.write(self.filled(lane, product_id, units))
 
     def filled(self, lane, product_id="p", units=1):
-        ledger = self.ledger(product_id, {DEPOT, lane})
-        ledger.fill(lane, product_id, units)
-        return ledger
+        allocation = self.allocation(product_id, {DEPOT, lane})
+        allocation.fill(lane, product_id, units)
+        return allocation
 
-    def ledger(self, product_id, lanes):
+    def allocation(self, product_id, lanes):
         keys = [PageKey.of(lane, product_id) for lane in sorted(lanes)]
         snapshot = read(self.client, [product_id, *keys], self.soon(), CommitStats())
-        return Ledger(snapshot.products, snapshot.pages.values())
+        return Allocation(snapshot.products, snapshot.pages.values())
 
-    def write(self, ledger):
-        updates, pages, _ = ledger.changes()
+    def write(self, allocation):
+        updates, pages, _ = allocation.changes()
         transaction = Transaction(updates, (), pages)
         request = self.client.store.transaction_actions(transaction, self.client.clock.now())
         self.client.write(request, self.soon(), CommitStats())
 
     def sell(self, lane, product_id="p", units=1):
         """Somebody sells from a lane, if it has so much."""
-        ledger = self.ledger(product_id, {lane})
-        if ledger.units(lane, product_id) >= units:
-            ledger.take(product_id, -units, lane)
-            self.write(ledger)
+        allocation = self.allocation(product_id, {lane})
+        if allocation.units(lane, product_id) >= units:
+            allocation.take(product_id, -units, lane)
+            self.write(allocation)
             self.sold += units
 
     def row(self, product_id="p"):
@@ -113,8 +115,8 @@ class Lanes:
             int(name.split("/")[0])
             for (name,) in self.tables.aws.dynamodb.tables["Allotments"].items
         }
-        ledger = self.ledger(product_id, lanes)
-        return {lane: units for lane in lanes if (units := ledger.units(lane, product_id))}
+        allocation = self.allocation(product_id, lanes)
+        return {lane: units for lane in lanes if (units := allocation.units(lane, product_id))}
 
     def total(self, product_id="p"):
         """All units: in the row, in lanes, and sold."""
@@ -126,13 +128,13 @@ class Lanes:
         self.tables.calls.clear()
         if not home:
             return recall(self.client, product_ids, self.soon(), self.stats, lanes)
-        home = recall_module._Recall(self.client, self.soon(), self.stats, Homecoming())
+        home = recall_module._Recall(self.client, self.soon(), self.stats, Reclaim())
         return home.run(product_ids, lanes)
 
-    def bring_home(self, *product_ids, seconds=20.0):
+    def reclaim(self, *product_ids, seconds=20.0):
         rows = [self.row(product_id) for product_id in product_ids]
         self.tables.calls.clear()
-        return bring_home(self.client, rows, self.soon(seconds), self.stats)
+        return reclaim(self.client, rows, self.soon(seconds), self.stats)
 
     def before_each(self, operation, action):
         """Do something before each call of an operation, but for the calls of the action itself."""
@@ -184,7 +186,7 @@ class Lanes:
 
     @property
     def products(self):
-        return Products(self.tables.store, self.client.policy)
+        return ProductCatalogue(self.tables.store, self.client.policy)
 
 
 @pytest.fixture
@@ -201,7 +203,7 @@ def test_one_read_and_one_transaction_recall_products_from_all_lanes(lanes):
     for product_id in ("p", "t", "u"):
         assert lanes.in_lanes(product_id) == {DEPOT: 60}
         assert lanes.row(product_id).lent_to == {DEPOT}
-        assert lanes.row(product_id).is_written_as(recalled.rows[product_id])
+        assert lanes.row(product_id).is_same_version(recalled.rows[product_id])
     assert in_lanes(recalled) == set()
 
 
@@ -209,14 +211,14 @@ def test_after_a_recall_the_depot_fills_no_lane_with_the_product(lanes):
     lanes.list_and_lend()
     lanes.recall("p")
     with pytest.raises(ValueError, match="lane 1 may not hold p"):
-        lanes.ledger("p", {DEPOT, 1}).fill(1, "p", 1)
+        lanes.allocation("p", {DEPOT, 1}).fill(1, "p", 1)
 
 
 def test_what_is_brought_home_is_in_the_row_alone(lanes):
     lanes.list_and_lend()
     recalled = lanes.recall("p", home=True)
     assert lanes.tables.calls == ["BatchGetItem", "TransactWriteItems"]
-    assert (recalled.away, lanes.in_lanes()) == (set(), {})
+    assert (recalled.still_lent, lanes.in_lanes()) == (set(), {})
     assert (lanes.row().stock_count, lanes.row().lent_to) == (100, frozenset())
 
 
@@ -291,7 +293,7 @@ def test_more_products_than_a_transaction_holds_come_home_in_several(lanes, monk
     written = lanes.requests("TransactWriteItems")
     recalled = lanes.recall(*ids, home=True, lanes=[1])
     assert [len(request["TransactItems"]) for request in written] == [10, 5]
-    assert recalled.away == set()
+    assert recalled.still_lent == set()
     assert {lanes.row(product_id).stock_count for product_id in ids} == {10}
 
 
@@ -312,7 +314,7 @@ def test_rows_too_large_for_one_transaction_come_home_in_several(lanes):
     for product_id in ids:
         lanes.list_and_lend(product_id, lanes={1: 5})
         lanes.change("Products", product_id, others={"S": "x" * 390_000})
-    assert lanes.recall(*ids, home=True, lanes=[1]).away == set()
+    assert lanes.recall(*ids, home=True, lanes=[1]).still_lent == set()
     assert {lanes.row(product_id).stock_count for product_id in ids} == {100}
 
 
@@ -328,7 +330,11 @@ def test_a_product_that_is_gone_or_leased_by_another_is_left_alone(lanes):
         lockVersion={"N": "2"},
     )
     recalled = lanes.recall("p", "t", "unknown", home=True)
-    assert (recalled.rows["unknown"], recalled.away, in_lanes(recalled)) == (None, {"t"}, {"t"})
+    assert (recalled.rows["unknown"], recalled.still_lent, in_lanes(recalled)) == (
+        None,
+        {"t"},
+        {"t"},
+    )
     assert lanes.row("t").lent_to == token
     assert lanes.in_lanes("t") == {DEPOT: 10, 1: 20, 2: 30}
     assert lanes.in_lanes("p") == {}
@@ -346,7 +352,7 @@ def test_a_corrupt_page_is_named_and_the_other_products_come_home(lanes, lane):
     assert (lanes.in_lanes("t"), lanes.row("t").stock_count) == ({}, 100)
     lanes.change("Allotments", str(PageKey.of(lane, "p")), **sound)
     assert lanes.total() == 100
-    assert lanes.recall("p", home=True).away == set()
+    assert lanes.recall("p", home=True).still_lent == set()
 
 
 def test_units_of_an_incarnation_that_is_gone_are_named_and_left_where_they_are(lanes):
@@ -373,7 +379,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(lanes):
         "BatchGetItem", lambda _: lanes.tables.once("BatchGetItem", list_again) and None
     )
     recalled = lanes.recall("p", home=True, lanes=())
-    assert recalled.away == set()
+    assert recalled.still_lent == set()
     assert (lanes.row().stock_count, lanes.in_lanes()) == (50, {})
 
 
@@ -391,7 +397,7 @@ def test_a_row_that_lent_products_may_not_have_holds_up_no_other_and_can_come_ho
         lanes.recall("p", "r")
     assert raised.value.code == "CORRUPT_PRODUCT"
     assert (lanes.row("p").lent_to, lanes.row("r").lent_to) == (set(range(9)), {DEPOT})
-    assert lanes.recall("p", home=True).away == set()
+    assert lanes.recall("p", home=True).still_lent == set()
     assert lanes.row().stock_count == 100
 
 
@@ -426,7 +432,7 @@ def test_bringing_home_survives_the_loss_of_any_response(lanes, number, is_busy)
             lose(called, request)
 
         lanes.tables.before = before
-    bring_home(lanes.client, [row], lanes.soon(), lanes.stats)
+    reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
     lanes.tables.before = lambda *_: None
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
     assert (lanes.total(), lanes.sold) == (100, 2 * is_busy)
@@ -442,7 +448,7 @@ def test_rivals_in_every_attempt_are_contention(lanes):
 
     lanes.tables.before = conflict
     with pytest.raises(ThrottledError, match="CONTENTION"):
-        lanes.bring_home("p", seconds=0.5)
+        lanes.reclaim("p", seconds=0.5)
     lanes.tables.before = lambda *_: None
     assert lanes.in_lanes() == {DEPOT: 10, 1: 20, 2: 30}
 
@@ -451,7 +457,7 @@ def test_of_two_recalls_each_unit_arrives_once(lanes):
     lanes.list_and_lend()
     lanes.tables.once("TransactWriteItems", lambda _: lanes.recall("p", home=True) and None)
     recalled = lanes.recall("p")
-    assert recalled.rows["p"].is_written_as(lanes.row())
+    assert recalled.rows["p"].is_same_version(lanes.row())
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
 
 
@@ -475,7 +481,7 @@ def test_a_fill_that_was_planned_before_a_recall_is_lost(lanes, home):
 
 def test_a_lane_that_wakes_up_after_a_recall_cannot_sell_what_it_held(lanes):
     lanes.list_and_lend()
-    woken = lanes.ledger("p", {1})
+    woken = lanes.allocation("p", {1})
     woken.take("p", -1, 1)
     lanes.recall("p", home=True)
     with pytest.raises(TransactionCancelledError):
@@ -497,7 +503,7 @@ def test_a_lane_without_the_product_is_checked_as_well(lanes):
 
 def test_bringing_home_takes_three_requests_of_which_the_last_releases_the_depot(lanes):
     lanes.list_and_lend()
-    lanes.bring_home("p")
+    lanes.reclaim("p")
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert set(lease) == {"page"}
@@ -506,7 +512,7 @@ def test_bringing_home_takes_three_requests_of_which_the_last_releases_the_depot
 
 def test_bringing_home_what_is_not_lent_sends_nothing(lanes):
     lanes.tables.create("p")
-    lanes.bring_home("p")
+    lanes.reclaim("p")
     assert lanes.tables.calls == []
 
 
@@ -515,7 +521,7 @@ def test_what_is_home_already_releases_the_depot_at_once(lanes):
     row = lanes.row()
     lanes.recall("p", home=True)
     lanes.tables.calls.clear()
-    bring_home(lanes.client, [row], lanes.soon(), lanes.stats)
+    reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
     assert lanes.tables.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
@@ -529,7 +535,7 @@ def test_bringing_home_waits_for_the_depot_and_gives_up_in_time(lanes):
     lanes.before_each("UpdateItem", visit_for_ever)
     began = clock.monotonic()
     with pytest.raises(ThrottledError, match="CONTENTION: no time was left to wait for the depot"):
-        lanes.bring_home("p", seconds=0.5)
+        lanes.reclaim("p", seconds=0.5)
     assert clock.monotonic() - began < 0.5 + 3 * CALL_SECONDS
     lanes.tables.before = lambda *_: None
     assert lanes.total() == 100
@@ -538,8 +544,8 @@ def test_bringing_home_waits_for_the_depot_and_gives_up_in_time(lanes):
 def test_a_lane_that_never_rests_is_waited_for_until_the_deadline(lanes):
     lanes.list_and_lend(stock=2000, lanes={1: 20, 2: 1500})
     lanes.before_each("TransactWriteItems", lambda _: lanes.sell(2))
-    with pytest.raises(ThrottledError, match="CONTENTION: no time was left to bring home p"):
-        lanes.bring_home("p", seconds=0.5)
+    with pytest.raises(ThrottledError, match="CONTENTION: no time was left to reclaim p"):
+        lanes.reclaim("p", seconds=0.5)
     lanes.tables.before = lambda *_: None
     assert lanes.row().lent_to == {DEPOT, 2}
     assert lanes.total() == 2000
@@ -555,7 +561,7 @@ def test_a_visitor_whose_lease_passed_on_brings_home_all_the_same(lanes):
 
     row = lanes.row()
     lanes.tables.once("TransactWriteItems", take_over)
-    bring_home(lanes.client, [row], lanes.soon(), lanes.stats)
+    reclaim(lanes.client, [row], lanes.soon(), lanes.stats)
     assert (lanes.row().stock_count, lanes.in_lanes()) == (100, {})
     lease = lanes.tables.aws.dynamodb.tables["Allotments"].items["0/lease",]
     assert lease["lockedBy"] == {"S": "next"}
@@ -718,7 +724,7 @@ def test_receipts_and_cancellations_go_to_the_row_and_recall_nothing(lanes):
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 5}))
     allotted = dict(lanes.tables.aws.dynamodb.tables["Allotments"].items)
     report = lanes.tables.apply(
-        lanes.engine, Adjustment("p", "a", 7, "RECEIPT"), OrderCommand("o", Action.CANCEL)
+        lanes.engine, Adjustment("p", "a", 7, "RECEIPT"), OrderCommand("o", OrderAction.CANCEL)
     )
     assert outcomes(report) == [(APPLIED, "")] * 2
     assert (lanes.row().stock_count, lanes.row().lent_to) == (47, set(range(9)))
@@ -762,7 +768,7 @@ def test_a_change_that_lent_products_may_not_have_is_written_with_their_units(la
     lanes.before_each("TransactWriteItems", sell_and_refill)
     updated = lanes.products.update_with_retry("p", change, lanes.soon())
     assert (updated.after.stock_count, updated.after.lent_to) == (98, frozenset())
-    assert lanes.row().is_written_as(updated.after)
+    assert lanes.row().is_same_version(updated.after)
     assert lanes.row().status is not ProductStatus.ACTIVE
     assert (lanes.in_lanes(), lanes.total()) == ({}, 100)
 
@@ -794,7 +800,7 @@ def test_such_a_change_is_made_once_although_its_response_is_lost(lanes, change,
 
     lanes.tables.once("TransactWriteItems", lose)
     updated = lanes.products.update_with_retry("p", count, lanes.soon())
-    assert lanes.row().is_written_as(updated.after)
+    assert lanes.row().is_same_version(updated.after)
     assert (lanes.row().version, lanes.row().stock_count) == (before.version + 1, 100)
     assert lanes.row().other == updated.after.other
     assert (lanes.row().lent_to, lanes.in_lanes()) == (frozenset(), {})
@@ -897,13 +903,13 @@ def test_operators_changes_of_what_is_listed_again_meanwhile_touch_nothing(
 
 def test_what_is_listed_again_gets_no_units_of_its_former_life(lanes):
     lanes.list_and_lend()
-    stale = [lanes.filled(3), lanes.ledger("p", {DEPOT})]
+    stale = [lanes.filled(3), lanes.allocation("p", {DEPOT})]
     stale[1].draw("p", 5, 8)
     assert lanes.products.delist("p", lanes.row().created_at, lanes.soon())
     lanes.tables.create("p", 7)
-    for ledger in stale:
+    for allocation in stale:
         with pytest.raises(TransactionCancelledError):
-            lanes.write(ledger)
+            lanes.write(allocation)
     assert (lanes.row().stock_count, lanes.row().lent_to, lanes.in_lanes()) == (7, frozenset(), {})
 
 
@@ -952,7 +958,7 @@ def test_a_count_begins_when_all_units_are_in_the_row(lanes):
 
 def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
     lanes.list_and_lend()
-    draw = lanes.ledger("p", {DEPOT})
+    draw = lanes.allocation("p", {DEPOT})
     draw.draw("p", 5, 8)
     row, refused = lanes.row(), []
 
@@ -960,7 +966,7 @@ def test_nobody_draws_or_brings_home_what_is_about_to_be_counted(lanes):
         with pytest.raises(TransactionCancelledError):
             lanes.write(draw)
         recalled = lanes.recall("p", home=True, lanes=())
-        refused.append(recalled.away)
+        refused.append(recalled.still_lent)
 
     lanes.tables.once("BatchGetItem", rivals)
     lease = lanes.lease()
@@ -999,7 +1005,7 @@ def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(lanes):
     lanes.tables.before = lambda *_: None
     assert lanes.row().lent_to == set(range(9))
     lanes.client.clock.sleep(31.0)
-    assert lanes.recall("p", home=True).away == set()
+    assert lanes.recall("p", home=True).still_lent == set()
     assert lanes.row().stock_count == 100
 
 
@@ -1010,8 +1016,8 @@ def test_an_owner_whose_lease_is_over_gets_no_fence_back(lanes):
     lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 1}))
     lanes.lend("p", {1: 20})
     owner = lanes.row().locked_by
-    home = bring_home(lanes.client, [lanes.row()], lanes.soon(), lanes.stats, Homecoming(owner))
-    assert (owner, home.away, lanes.row().stock_count) == (lease.owner, set(), 100)
+    home = reclaim(lanes.client, [lanes.row()], lanes.soon(), lanes.stats, Reclaim(owner))
+    assert (owner, home.still_lent, lanes.row().stock_count) == (lease.owner, set(), 100)
     assert lanes.row().lock_version != lanes.row().version
     assert home.rows["p"].lock_version != home.rows["p"].version
 

@@ -11,7 +11,7 @@ from botocore.stub import Stubber
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.events import EventType, of_order
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.store.rows import Table, decode, encode
 from operations import restore as restores
@@ -92,13 +92,13 @@ def version(item):
 def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
     for number in range(4):
         shop.place(f"before-{number}", tea=2)
-    shop.command(Action.CONFIRM, "before-3")
+    shop.command(OrderAction.CONFIRM, "before-3")
     shop.remember()
-    shop.command(Action.CONFIRM, "before-1")
-    shop.command(Action.CANCEL, "before-2")
+    shop.command(OrderAction.CONFIRM, "before-1")
+    shop.command(OrderAction.CANCEL, "before-2")
     for number in range(5):
         shop.place(f"since-{number}", tea=30, pot=1)
-    shop.command(Action.CANCEL, "since-4")
+    shop.command(OrderAction.CANCEL, "since-4")
     shop.do(Adjustment("tea", "r-1", 7, "RECEIPT"))
     shop.tables.create("cup", 10)
     shop.place("cups", cup=3)
@@ -124,7 +124,7 @@ def test_rows_are_as_they_were_and_newer_than_all_that_was_written_since(shop):
 def test_what_was_put_back_once_is_not_written_again(shop):
     shop.place("o", tea=1)
     shop.remember()
-    shop.command(Action.CONFIRM, "o")
+    shop.command(OrderAction.CONFIRM, "o")
     shop.place("since", tea=1)
     assert not shop.restore.rows_are_back
     shop.put_back()
@@ -156,7 +156,7 @@ def test_looking_changes_nothing(shop):
 def test_a_consumer_that_keeps_the_greatest_version_agrees_with_the_rows(shop):
     shop.place("o", tea=1)
     shop.remember()
-    shop.command(Action.CONFIRM, "o")
+    shop.command(OrderAction.CONFIRM, "o")
     shop.place("since", tea=1)
     live = {key: decode(item) for key, item in shop.items()[Table.ORDERS].items()}
     shop.put_back()
@@ -185,7 +185,7 @@ def test_environments_that_stayed_warm_sell_what_there_is(shop):
 def test_a_rival_that_writes_meanwhile_is_named(shop):
     shop.place("o", tea=1)
     shop.remember()
-    shop.command(Action.CONFIRM, "o")
+    shop.command(OrderAction.CONFIRM, "o")
 
     def refuse(operation, request):
         if operation == "PutItem" and request["TableName"] == "Orders":

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.allotments import MOST_PRODUCTS, Holding, Page, PageKey
+from inventory_orders.domain.allotments import MAX_PRODUCTS, Page, PageEntry, PageKey
 from inventory_orders.domain.change import OrderLine, OrderRecord
 from inventory_orders.domain.order import Order
 from inventory_orders.errors import CorruptItemError
@@ -122,15 +122,15 @@ def compressed(content):
 @given(
     st.dictionaries(
         st.text(max_size=20),
-        st.builds(Holding, st.text(max_size=32), st.integers(1, 10**15), st.integers(0, 99)),
+        st.builds(PageEntry, st.text(max_size=32), st.integers(1, 10**15), st.integers(0, 99)),
         max_size=30,
     ),
     st.integers(0, 99),
     st.integers(0, 3),
     st.integers(1, 10**12),
 )
-def test_a_page_is_read_as_it_was_written(holdings, lane, number, version):
-    page = Page(PageKey(lane, number), version, "epoch", holdings, "now")
+def test_a_page_is_read_as_it_was_written(entries, lane, number, version):
+    page = Page(PageKey(lane, number), version, "epoch", entries, "now")
     assert read_page(page_item(page)) == page
 
 
@@ -140,7 +140,7 @@ def test_a_page_is_read_as_it_was_written(holdings, lane, number, version):
         {"units": b"not compressed"},
         {"units": zlib.compress(b"not JSON")},
         {"units": zlib.compress(b"\xff\xff")},
-        {"units": page_units(Page(PageKey(1, 2), 1, "e", {"p": Holding("then", 5)}))[:-4]},
+        {"units": page_units(Page(PageKey(1, 2), 1, "e", {"p": PageEntry("then", 5)}))[:-4]},
         {"units": compressed(None)},
         {"units": compressed({"p": 5})},
         {"units": compressed([["p", "then", 5]])},
@@ -159,7 +159,7 @@ def test_a_page_is_read_as_it_was_written(holdings, lane, number, version):
     ],
 )
 def test_a_page_that_breaks_its_contract_is_corrupt_by_its_name(broken):
-    item = page_item(Page(PageKey(1, 2), 1, "epoch", {"p": Holding("then", 5)}))
+    item = page_item(Page(PageKey(1, 2), 1, "epoch", {"p": PageEntry("then", 5)}))
     item = {name: value for name, value in item.items() if name not in broken}
     item |= encode({name: value for name, value in broken.items() if value is not None})
     with pytest.raises(CorruptItemError, match="page 1/2 breaks the contract") as raised:
@@ -173,15 +173,15 @@ def test_a_full_page_is_far_smaller_than_an_item_may_be():
     opened = datetime(2026, 1, 1, tzinfo=UTC)
 
     def size(name_of):
-        holdings = {
-            name_of(number): Holding(
+        entries = {
+            name_of(number): PageEntry(
                 timestamp(opened + timedelta(microseconds=chance.randrange(10**12))),
                 chance.randrange(1, 5000),
                 8,
             )
-            for number in range(MOST_PRODUCTS)
+            for number in range(MAX_PRODUCTS)
         }
-        return len(page_units(Page(PageKey(0, 1), 1, "epoch", holdings)))
+        return len(page_units(Page(PageKey(0, 1), 1, "epoch", entries)))
 
     assert size(lambda number: f"{10_000 + number * 7}B") < 40_000
     assert size(lambda _: f"{chance.getrandbits(128):032x}") < 80_000

@@ -80,15 +80,15 @@ def test_every_kind_of_message_is_found_where_it_ended():
         *(ORDER, ORDER, POISONED, CANCELLATION, sent(queues.STOCK, RECEIPT)),
         *(event("e-1", EARLY), event("e-2", LATE), OTHER),
     ]
-    ledger = account(messages, state, [POISONED, OTHER, OTHER])
-    assert ledger.is_clean
-    assert ledger.stored == {
+    allocation = account(messages, state, [POISONED, OTHER, OTHER])
+    assert allocation.is_clean
+    assert allocation.stored == {
         queues.STANDARD: 1,
         queues.COMMANDS: 1,
         queues.STOCK: 1,
         queues.CATALOGUE: 2,
     }
-    assert ledger.dead == {queues.FIFO: 1, queues.STANDARD: 1}
+    assert allocation.dead == {queues.FIFO: 1, queues.STANDARD: 1}
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_every_kind_of_message_is_found_where_it_ended():
     ],
 )
 def test_a_message_without_a_trace_is_missing(message, state):
-    ledger = account([message], state, [])
-    assert ledger.missing == [message]
-    assert not ledger.is_clean
+    allocation = account([message], state, [])
+    assert allocation.missing == [message]
+    assert not allocation.is_clean
 
 
 def test_a_cancellation_of_a_rejected_order_is_not_missing():
@@ -123,9 +123,9 @@ def test_a_cancellation_of_a_rejected_order_is_not_missing():
 
 
 def test_a_message_that_is_stored_and_dead_lettered_is_found():
-    ledger = account([ORDER], tables(orders=[order_row("o-1", {"tea": 1})]), [ORDER])
-    assert ledger.both == [ORDER]
-    assert not ledger.is_clean
+    allocation = account([ORDER], tables(orders=[order_row("o-1", {"tea": 1})]), [ORDER])
+    assert allocation.both == [ORDER]
+    assert not allocation.is_clean
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_a_message_that_is_stored_and_dead_lettered_is_found():
     ],
 )
 def test_a_row_or_dead_letter_without_a_message_is_found(state, dead):
-    ledger = account([], state, dead)
-    assert len(ledger.strangers) == 1
-    assert not ledger.is_clean
+    allocation = account([], state, dead)
+    assert len(allocation.strangers) == 1
+    assert not allocation.is_clean
 
 
 def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():

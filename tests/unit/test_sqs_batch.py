@@ -7,14 +7,14 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from inventory_orders.domain.change import RejectionReason
-from inventory_orders.invocation.sqs import Queue, Queues
+from inventory_orders.invocation.sqs import QueueUrls, SourceQueues
 from inventory_orders.invocation.sqs_batch import (
     Disposition,
     QueueRules,
     SqsBatch,
     UnsupportedEventError,
-    answers_unsupported_events,
     read_messages,
+    refuse_unsupported_events,
 )
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
@@ -22,8 +22,8 @@ from tests.support import bench as engine_bench
 from tests.support.bench import THROTTLED, Fault, product
 from tests.support.messages import order_body, sqs_event
 
-QUEUE = Queue("queue", "dead-letters")
-FIFO = Queue("queue.fifo", "dead-letters.fifo")
+QUEUE = QueueUrls("queue", "dead-letters")
+FIFO = QueueUrls("queue.fifo", "dead-letters.fifo")
 
 
 def parse(message):
@@ -63,7 +63,7 @@ class Bench(engine_bench.Bench):
     def __init__(self, *products, sqs=None):
         super().__init__(*products, attempts=2)
         self.sqs = sqs or FakeSqs()
-        self.queues = Queues(self.sqs, QUEUE, FIFO)
+        self.queues = SourceQueues(self.sqs, QUEUE, FIFO)
         self.seconds_left = 30.0
 
     def process(self, event, may_be_early=frozenset()):
@@ -345,7 +345,7 @@ def test_a_returned_duplicate_in_another_group_stops_that_group():
 
 
 def test_an_unreadable_batch_is_never_acknowledged():
-    @answers_unsupported_events
+    @refuse_unsupported_events
     def handler(event, context):
         raise UnsupportedEventError("no")
 

@@ -15,8 +15,8 @@ from botocore.exceptions import (
 )
 
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRecord
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
@@ -27,7 +27,7 @@ from inventory_orders.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store import dynamodb, rows
 from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
@@ -39,7 +39,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def write(store, changes, shelf, now=NOW):
-    for transaction in plan(changes, Supply(Ledger(shelf))).transactions:
+    for transaction in plan(changes, Supply(Allocation(shelf))).transactions:
         store.write(store.transaction_actions(transaction, now), str(uuid4()))
 
 
@@ -67,11 +67,11 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     assert [hold.order_id for page in pages for hold in page.holds] == ids[:8]
     assert pages[0].holds[0] == dynamodb.Hold(ids[0], ends[ids[0]])
     assert [len(page.holds) for page in pages[:3]] == [3, 3, 2]
-    assert each_store.list_holds(8, ends[ids[7]]) == dynamodb.HoldPage(())
+    assert each_store.list_holds(8, ends[ids[7]]) == dynamodb.HoldBatch(())
 
 
 def test_an_order_and_its_decrement_are_written_together(each_store):
-    Products(each_store).create(NewProduct("p", 10, low_stock_threshold=8))
+    ProductCatalogue(each_store).create(NewProduct("p", 10, low_stock_threshold=8))
     before = read_product(each_store)
     order = Order("o", "u", {"p": 3})
     write(each_store, [order], {"p": before})
@@ -100,7 +100,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
 
 
 def test_a_moved_version_cancels_and_returns_the_item(each_store):
-    Products(each_store).create(NewProduct("p", 10))
+    ProductCatalogue(each_store).create(NewProduct("p", 10))
     stale = read_product(each_store)
     write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
     with pytest.raises(TransactionCancelledError) as caught:
@@ -143,7 +143,7 @@ def test_a_live_lease_cancels_and_an_expired_one_does_not(each_store, lock_offse
 
 
 def test_a_used_order_id_cancels_and_returns_the_row(each_store):
-    Products(each_store).create(NewProduct("p", 10))
+    ProductCatalogue(each_store).create(NewProduct("p", 10))
     order = Order("o", "u", {"p": 1})
     write(each_store, [order], {"p": read_product(each_store)})
     with pytest.raises(TransactionCancelledError) as caught:
@@ -153,18 +153,18 @@ def test_a_used_order_id_cancels_and_returns_the_row(each_store):
 
 
 def test_an_adjustment_and_its_row_are_written_together(each_store):
-    Products(each_store).create(NewProduct("p", 1))
+    ProductCatalogue(each_store).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     write(each_store, [receipt], {"p": read_product(each_store)})
     record = each_store.read([receipt.record_key]).records[receipt.record_key]
-    assert receipt.recognise(record) is IdempotencyMatch.SAME_REQUEST
+    assert receipt.match(record) is IdempotencyMatch.SAME_REQUEST
     assert record.product_version == 2
     assert record.applied_at == "2026-01-02T03:04:05.000000+00:00"
 
 
 def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
-    created, _ = Products(each_store).create(NewProduct("p", 7, name="Tea", price=450))
-    again, existing = Products(each_store).create(NewProduct("p", 99))
+    created, _ = ProductCatalogue(each_store).create(NewProduct("p", 7, name="Tea", price=450))
+    again, existing = ProductCatalogue(each_store).create(NewProduct("p", 99))
     assert (created, again) == (True, False)
     assert existing.stock_count == 7
     assert read_product(each_store).stock_count == 7
@@ -174,7 +174,7 @@ def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
 
 
 def test_times_sort_as_text(each_store):
-    Products(each_store).create(NewProduct("p", 7))
+    ProductCatalogue(each_store).create(NewProduct("p", 7))
     created_at = read_product(each_store).created_at
     assert len(created_at) == len("2026-01-02T03:04:05.000000+00:00")
     assert created_at.endswith("+00:00")

@@ -48,7 +48,7 @@ def test_streams_that_are_read_are_no_problem(looks):
 
 def test_a_table_that_was_made_again_has_another_stream(looks):
     (problem,) = looks((OF[Table.ORDERS], ARN.format("Products").replace("2026", "2025")))
-    assert problem.startswith("nobody announces changes of Products")
+    assert problem.startswith("changes of Products are not published")
 
 
 @pytest.mark.parametrize("how", [{"state": "Disabled"}, {"enabled": False}])
@@ -63,4 +63,4 @@ def test_where_nothing_is_announced_nothing_is_asked(looks):
 def test_aws_that_does_not_answer_is_no_problem_and_a_missing_mapping_is_one(looks):
     assert looks.fail("TooManyRequestsException") == []
     (problem,) = looks.fail("ResourceNotFoundException")
-    assert "it cannot be told whether changes are announced: ResourceNotFound" in problem
+    assert "it cannot be told whether changes are published: ResourceNotFound" in problem

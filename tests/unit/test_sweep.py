@@ -5,12 +5,17 @@ from botocore.exceptions import ReadTimeoutError
 
 from bench import costs
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.allotments import DEPOT, MOST_LANES, PAGES, PageKey
-from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.lanes.sweep import IDLE_SECONDS, SweepError, SweepReport, sweep
-from inventory_orders.products.catalogue import Products
+from inventory_orders.lanes.idle import (
+    IDLE_SECONDS,
+    IdleReport,
+    RepairNeededError,
+    return_idle_units,
+)
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.actions import TransactionCancelledError
 from inventory_orders.store.rows import Table, encode
 from local.invoke import create_table
@@ -42,23 +47,23 @@ class Shop(Tables):
         until = self.clock.now() + LEASE_SECONDS
         self.store.lease_lane(lane, "owner", SystemClock().now(), until)
 
-    def ledger(self, product_id, *lanes):
+    def allocation(self, product_id, *lanes):
         keys = [PageKey.of(lane, product_id) for lane in (DEPOT, *lanes)]
         found = self.store.read([product_id, *keys])
-        return Ledger(found.products, found.pages.values())
+        return Allocation(found.products, found.pages.values())
 
-    def write(self, ledger):
-        updates, pages, _ = ledger.changes()
+    def write(self, allocation):
+        updates, pages, _ = allocation.changes()
         transaction = Transaction(updates, (), pages)
         request = self.store.transaction_actions(transaction, SystemClock().now())
         self.store.write(request, f"write-at-{self.clock.now()}")
 
     def sweep(self, seconds=40.0):
-        return sweep(self.store, Deadline.after(seconds, SystemClock()))
+        return return_idle_units(self.store, Deadline.after(seconds, SystemClock()))
 
     def where(self, product_id):
         """Units in the row, units by lane, and the lanes that may hold some."""
-        keys = [PageKey.of(lane, product_id) for lane in (*range(6), MOST_LANES)]
+        keys = [PageKey.of(lane, product_id) for lane in (*range(6), MAX_LANES)]
         found = self.store.read([product_id, *keys])
         row = found.products[product_id]
         held = {key.lane: page.units(product_id) for key, page in found.pages.items()}
@@ -88,7 +93,7 @@ def test_a_lane_without_a_live_lease_is_emptied_into_the_depot(shop):
         shop.lend(product_id, 50, {1: 20, 2: 5})
     shop.clock.sleep(LEASE_SECONDS)
     shop.lease(2)
-    assert shop.sweep() == SweepReport(lanes=[1])
+    assert shop.sweep() == IdleReport(lanes=[1])
     for product_id in ("a", "b", "c"):
         assert shop.where(product_id) == (50, {0: 45, 2: 5}, {0, 1, 2})
 
@@ -104,23 +109,23 @@ def test_an_emptied_lane_costs_one_visit_of_four_requests(shop):
     visit = ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
     assert shop.calls == [*leases_and_pages, *visit, "BatchGetItem"]
     shop.calls = []
-    assert shop.sweep() == SweepReport()
+    assert shop.sweep() == IdleReport()
     assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
 
 
 def test_a_sweep_without_lanes_reads_as_much_as_the_costs_say(shop):
-    assert shop.sweep() == SweepReport()
+    assert shop.sweep() == IdleReport()
     reads = shop.aws.dynamodb.tables["Allotments"].consumed.reads
     assert reads == costs.READ_UNITS_OF_LANES
 
 
 def test_a_lane_beyond_what_the_settings_allow_today_is_emptied(shop):
     shop.create("a", 100)
-    shop.lend("a", 50, {MOST_LANES: 20})
+    shop.lend("a", 50, {MAX_LANES: 20})
     shop.clock.sleep(LEASE_SECONDS)
-    assert shop.sweep().lanes == [MOST_LANES]
+    assert shop.sweep().lanes == [MAX_LANES]
     shop.clock.sleep(IDLE_SECONDS)
-    assert shop.sweep() == SweepReport(products=1)
+    assert shop.sweep() == IdleReport(products=1)
     assert shop.where("a") == (100, {}, set())
 
 
@@ -131,7 +136,7 @@ def test_an_idle_depot_goes_home_in_as_many_transactions_as_it_takes(shop):
         shop.lend(product_id, 50, {5: 0} if number % 2 else {})
     shop.clock.sleep(IDLE_SECONDS)
     shop.calls = []
-    assert shop.sweep() == SweepReport(products=95)
+    assert shop.sweep() == IdleReport(products=95)
     assert shop.calls.count("TransactWriteItems") == 2
     assert all(shop.where(product_id) == (100, {}, set()) for product_id in products)
 
@@ -146,9 +151,9 @@ def test_a_depot_that_is_in_use_stays_and_so_does_what_a_lane_in_use_may_hold(sh
     shop.clock.sleep(IDLE_SECONDS - 1)
     shop.lease(3)
     shop.lend(recent, 50)
-    assert shop.sweep() == SweepReport()
+    assert shop.sweep() == IdleReport()
     shop.clock.sleep(1)
-    assert shop.sweep() == SweepReport()
+    assert shop.sweep() == IdleReport()
     assert shop.where(lent) == shop.where(recent) == (50, {0: 50}, {0})
     assert shop.where(elsewhere) == (50, {0: 49, 3: 1}, {0, 1, 2, 3})
 
@@ -161,14 +166,14 @@ def test_a_leased_product_waits_and_the_others_go_home(shop):
     shop.clock.sleep(IDLE_SECONDS)
     lock = encode({"lockedBy": "counter", "lockTime": int(shop.clock.now()) + 60})
     shop.aws.dynamodb.tables["Products"].items[counted,] = shop.row(counted) | lock
-    assert shop.sweep() == SweepReport(products=1)
+    assert shop.sweep() == IdleReport(products=1)
     assert shop.where(counted) == (50, {0: 50}, {0})
     shop.clock.sleep(IDLE_SECONDS)
-    assert shop.sweep() == SweepReport(products=1)
+    assert shop.sweep() == IdleReport(products=1)
 
 
 def test_a_status_stays_what_it_was(shop):
-    Products(shop.store).create(NewProduct("a", 100, low_stock_threshold=20))
+    ProductCatalogue(shop.store).create(NewProduct("a", 100, low_stock_threshold=20))
     shop.lend("a", 70, {1: 3})
     shop.clock.sleep(LEASE_SECONDS)
     before = shop.store.get_product("a")
@@ -265,7 +270,7 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
     def set_up(shop):
         nonlocal stale
         products = everything_idle(shop)
-        stale = shop.ledger("x", 1)
+        stale = shop.allocation("x", 1)
         return products
 
     stale = None
@@ -281,12 +286,12 @@ def test_a_visit_that_moved_nothing_ends_at_once(shop):
     shop.clock.sleep(LEASE_SECONDS)
 
     def sells(_):
-        ledger = shop.ledger("x", 1)
-        ledger.take("x", -1, 1)
-        shop.write(ledger)
+        allocation = shop.allocation("x", 1)
+        allocation.take("x", -1, 1)
+        shop.write(allocation)
 
     shop.once("TransactWriteItems", sells)
-    assert shop.sweep() == SweepReport()
+    assert shop.sweep() == IdleReport()
     assert shop.where("x") == (50, {0: 30, 1: 19}, {0, 1})
     assert shop.aws.dynamodb.tables["Allotments"].items["0/lease",].keys() == {"page"}
 
@@ -297,9 +302,9 @@ def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop
     shop.clock.sleep(IDLE_SECONDS)
 
     def fills(operation, request):
-        ledger = shop.ledger("a", 1)
-        ledger.fill(1, "a", 10)
-        shop.write(ledger)
+        allocation = shop.allocation("a", 1)
+        allocation.fill(1, "a", 10)
+        shop.write(allocation)
 
     shop.before = Interrupt(1, fills)
     shop.sweep()
@@ -316,12 +321,12 @@ def test_a_page_that_somebody_uses_again_goes_home_no_further(shop):
     def sells(operation, request):
         if operation == "BatchGetItem" and "TransactWriteItems" in shop.calls:
             shop.before = lambda operation, request: None
-            ledger = shop.ledger(products[-1])
-            ledger.take(products[-1], -1, DEPOT)
-            shop.write(ledger)
+            allocation = shop.allocation(products[-1])
+            allocation.take(products[-1], -1, DEPOT)
+            shop.write(allocation)
 
     shop.before, shop.calls = sells, []
-    assert shop.sweep() == SweepReport(products=90)
+    assert shop.sweep() == IdleReport(products=90)
     assert shop.where(products[-1]) == (50, {0: 49}, {0})
     assert shop.units(products[0]) == 100
 
@@ -336,12 +341,12 @@ def test_what_a_visitor_moves_while_a_sweep_waits_for_the_depot_is_left_to_it(sh
     def fills(operation, request):
         if operation == "UpdateItem":
             shop.before = lambda operation, request: None
-            ledger = shop.ledger(products[-1], 1)
-            ledger.fill(1, products[-1], 50)
-            shop.write(ledger)
+            allocation = shop.allocation(products[-1], 1)
+            allocation.fill(1, products[-1], 50)
+            shop.write(allocation)
 
     shop.before = fills
-    assert shop.sweep() == SweepReport(products=94)
+    assert shop.sweep() == IdleReport(products=94)
     assert shop.where(products[-1]) == (50, {1: 50}, {0, 1})
 
 
@@ -357,7 +362,7 @@ def test_what_does_not_fit_together_stays_and_is_named_and_the_rest_goes_home(sh
         shop.lend(product_id, 50)
     change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     shop.clock.sleep(IDLE_SECONDS)
-    with pytest.raises(SweepError, match=f"0/0 holds 50 of {other} unknown to its row$"):
+    with pytest.raises(RepairNeededError, match=f"0/0 holds 50 of {other} unknown to its row$"):
         shop.sweep()
     assert shop.where(other) == (50, {0: 50}, {0})
     assert shop.where(fine) == (100, {}, set())
@@ -368,13 +373,15 @@ def test_a_lane_with_another_incarnation_than_the_depot_keeps_it(shop):
     for product_id in (other, fine):
         shop.create(product_id, 100)
         shop.lend(product_id, 50, {1: 10})
-    ledger = shop.ledger(other)
-    ledger.take(other, -40, DEPOT)
-    shop.write(ledger)
+    allocation = shop.allocation(other)
+    allocation.take(other, -40, DEPOT)
+    shop.write(allocation)
     change(shop, "Products", other, createdAt={"S": "2026-01-01T00:00:00.000000+00:00"})
     shop.lend(other, 5)
     shop.clock.sleep(LEASE_SECONDS)
-    with pytest.raises(SweepError, match=f"1/0 and 0/0 hold different incarnations of {other}"):
+    with pytest.raises(
+        RepairNeededError, match=f"1/0 and 0/0 hold different incarnations of {other}"
+    ):
         shop.sweep()
     assert shop.where(other)[1] == {0: 5, 1: 10}
     assert shop.where(fine)[1] == {0: 50}
@@ -388,7 +395,7 @@ def test_a_page_that_cannot_be_read_is_named_and_the_others_are_emptied(shop):
     page = str(PageKey.of(1, broken))
     change(shop, "Allotments", page, units={"B": "AAAA"})
     shop.clock.sleep(LEASE_SECONDS)
-    with pytest.raises(SweepError, match=f"page {page} breaks the contract"):
+    with pytest.raises(RepairNeededError, match=f"page {page} breaks the contract"):
         shop.sweep()
     assert shop.where(fine)[1] == {0: 50}
 
@@ -402,5 +409,5 @@ def test_without_permission_it_fails_and_without_time_it_leaves_the_rest(shop):
         raise ServiceError("AccessDeniedException", "not authorized")
 
     shop.before = Interrupt(0, denies)
-    with pytest.raises(SweepError, match="not authorized"):
+    with pytest.raises(RepairNeededError, match="not authorized"):
         shop.sweep()

@@ -20,19 +20,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inventory_orders import clock
-from inventory_orders.announcing.bus import Bus
-from inventory_orders.announcing.publisher import Publisher
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.invocation import runtime, stream_batch
-from inventory_orders.invocation.sqs import Queue, Queues, UndeliverableEvents
+from inventory_orders.invocation.sqs import QueueUrls, SourceQueues, UndeliverableEvents
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.parse import json_schema
-from inventory_orders.products.catalogue import Products
+from inventory_orders.products.catalogue import ProductCatalogue
+from inventory_orders.publishing.bus import Bus
+from inventory_orders.publishing.publisher import Publisher
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table
 from local.invoke import FakeContext, create_table, function_names, load_handler
@@ -56,9 +56,9 @@ STOCK = {"tea": 50, "mug": 3, "none-left": 0}
 ORDERS = {
     "o-held": [],
     "o-later": [],
-    "o-paid": [Action.CONFIRM],
-    "o-done": [Action.CONFIRM, Action.FULFIL],
-    "o-over": [Action.CANCEL],
+    "o-paid": [OrderAction.CONFIRM],
+    "o-done": [OrderAction.CONFIRM, OrderAction.FULFIL],
+    "o-over": [OrderAction.CANCEL],
 }
 SCHEMA_OF = {
     "place_orders": "order",
@@ -134,7 +134,7 @@ class World:
         dynamodb = boto3.client("dynamodb")
         for table in Table:
             create_table(dynamodb, table, table.value)
-        products = Products(Store(dynamodb, {table: table.value for table in Table}))
+        products = ProductCatalogue(Store(dynamodb, {table: table.value for table in Table}))
         for product_id, stock in STOCK.items():
             products.create(NewProduct(product_id, stock))
         self._place_orders(Committer(Store(dynamodb, {table: table.value for table in Table})))
@@ -209,10 +209,10 @@ def world():
         time.seconds = NOW - 3600
         world = World(time, aws)
         time.seconds = NOW
-        queues = Queue("queue", "dead_letters"), Queue("queue.fifo", "dead_letters.fifo")
-        expiries = Queue("expiries", "dead_letters_of_expiries")
-        patch.setattr(runtime, "queues", lambda: Queues(world.sqs, *queues))
-        patch.setattr(runtime, "expiry_queues", lambda: Queues(world.sqs, expiries))
+        queues = QueueUrls("queue", "dead_letters"), QueueUrls("queue.fifo", "dead_letters.fifo")
+        expiries = QueueUrls("expiries", "dead_letters_of_expiries")
+        patch.setattr(runtime, "queues", lambda: SourceQueues(world.sqs, *queues))
+        patch.setattr(runtime, "expiry_queues", lambda: SourceQueues(world.sqs, expiries))
         patch.setattr(stream_batch, "publisher", world.publisher)
         yield world
         forget_what_handlers_made()

@@ -57,7 +57,7 @@ PAID_AT_ONCE = tuple(f"paid-at-once-{number}" for number in range(8))
 # The drop is sold out in the middle of what was sent during the outage, so its order of arrival shows.
 DROP_STOCK = 7
 # One after 1, 2, 4, ... 256 s each, then one after each 450 s: the shortest delays that there can be.
-MOST_IN_THE_FIRST_HOUR, MOST_IN_ANOTHER = 16, 8
+MAX_IN_THE_FIRST_HOUR, MAX_IN_ANOTHER = 16, 8
 
 
 def times_out(sleep):
@@ -307,7 +307,7 @@ def test_hours_without_dynamodb_lose_nothing_and_reorder_nothing(name, refusals,
 
     for times in world.deliveries.values():
         in_outage = _within(times, BEGIN, world.end)
-        assert len(in_outage) <= MOST_IN_THE_FIRST_HOUR + (hours - 1) * MOST_IN_ANOTHER
+        assert len(in_outage) <= MAX_IN_THE_FIRST_HOUR + (hours - 1) * MAX_IN_ANOTHER
     first = world.deliveries[json.dumps(receipt("r-1", "kettle"))]
     assert len(_within(first, BEGIN, BEGIN + 600)) >= 8
     assert len(_within(first, world.end - 900, world.end)) <= 3, "polling slows down"

@@ -39,7 +39,7 @@ class CorruptItemError(InventoryOrdersError):
         self.code = code
 
 
-class CannotAnnounceError(InventoryOrdersError):
+class UnpublishableError(InventoryOrdersError):
     """A row does not say what has happened to it: somebody else wrote it.
 
     Attributes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inventory_orders.api.problems import ProblemError, no_such_order
+from inventory_orders.api.problems import ProblemError, unknown_order
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.change import OrderRecord
 
@@ -43,7 +43,7 @@ class Caller:
             raise ProblemError(403, "NO_SUBJECT", "the token does not say whose it is (sub)")
         return cls(subject, settings.shows_numbers)
 
-    def may_place_for(self, user_id: str) -> None:
+    def check_may_place(self, user_id: str) -> None:
         """Check that an order may be placed for somebody.
 
         Raises:
@@ -54,7 +54,7 @@ class Caller:
                 403, "OTHER_USER", "userId: customers order for themselves; it must be your own id"
             )
 
-    def may_list(self, user_id: str) -> None:
+    def check_may_list(self, user_id: str) -> None:
         """Check that somebody's orders may be listed.
 
         Raises:
@@ -65,16 +65,16 @@ class Caller:
                 403, "OTHER_USER", "userId: customers list their own orders; it must be your own id"
             )
 
-    def may_see(self, order: OrderRecord) -> None:
+    def check_may_see(self, order: OrderRecord) -> None:
         """Check that an order may be seen.
 
         Raises:
             ProblemError: It is another customer's, which looks as if there were none.
         """
         if self.customer not in (None, order.user_id):
-            raise no_such_order(order.order_id)
+            raise unknown_order(order.order_id)
 
-    def may_operate(self) -> None:
+    def check_may_operate(self) -> None:
         """Check that an order may be taken further.
 
         Raises:

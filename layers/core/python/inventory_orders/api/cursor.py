@@ -11,18 +11,18 @@ import binascii
 import hashlib
 
 from inventory_orders.api.problems import malformed
-from inventory_orders.store.dynamodb import PlaceInList
+from inventory_orders.store.dynamodb import ListPosition
 
 _DIGEST = 16
 
 
-def cursor_of(user_id: str, place: PlaceInList) -> str:
+def encode_cursor(user_id: str, place: ListPosition) -> str:
     """The cursor for what comes after a place in a user's list."""
     content = f"{place.created_at} {place.order_id}".encode()
     return base64.urlsafe_b64encode(_digest(user_id, content) + content).rstrip(b"=").decode()
 
 
-def place_of(user_id: str, cursor: str) -> PlaceInList:
+def decode_cursor(user_id: str, cursor: str) -> ListPosition:
     """The place that a cursor means.
 
     Raises:
@@ -38,9 +38,9 @@ def place_of(user_id: str, cursor: str) -> PlaceInList:
         created_at, order_id = raw[_DIGEST:].decode().split(" ")
     except (binascii.Error, ValueError):
         raise wrong from None
-    place = PlaceInList(created_at, order_id)
+    place = ListPosition(created_at, order_id)
     # Written again it must be the same: two texts for one place would be one too many.
-    if cursor_of(user_id, place) != cursor:
+    if encode_cursor(user_id, place) != cursor:
         raise wrong
     return place
 

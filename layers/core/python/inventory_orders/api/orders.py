@@ -7,9 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import cursor_of, place_of
-from inventory_orders.api.problems import UNREADABLE, ProblemError, later, malformed, no_such_order
-from inventory_orders.api.requests import Answer, Request, checked_id, soon
+from inventory_orders.api.cursor import decode_cursor, encode_cursor
+from inventory_orders.api.problems import (
+    UNREADABLE,
+    ProblemError,
+    malformed,
+    retry_later,
+    unknown_order,
+)
+from inventory_orders.api.requests import HttpAnswer, Request, checked_id, read_deadline
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import (
     IdempotencyMatch,
@@ -19,7 +25,7 @@ from inventory_orders.domain.change import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.domain.events import order_as_others_see_it
+from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
@@ -31,16 +37,16 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.invocation import direct, order_commands, runtime
-from inventory_orders.invocation.sqs import Outbox
+from inventory_orders.invocation.sqs import QueueSender
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import record_row
 
-MOST_WAIT_SECONDS = 25
+MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 _LISTED = 20
 
 # How often it is looked whether the order has come through the queue. Most come within the queue's window of a second: who
@@ -49,7 +55,7 @@ _FIRST_LOOK = 0.1
 _LAST_LOOK = 0.25
 
 
-def place_order(request: Request, caller: Caller, context: Any) -> Answer:
+def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     """Send an order to its queue; or, if the caller prefers to wait, place it at once where that disturbs nobody.
 
     Raises:
@@ -60,17 +66,17 @@ def place_order(request: Request, caller: Caller, context: Any) -> Answer:
     if not isinstance(document, dict) or "action" in document:
         raise malformed("the body must be an order, such as docs/api.md shows")
     order = parse_order_event(document, runtime.hold_seconds())
-    caller.may_place_for(order.user_id)
+    caller.check_may_place(order.user_id)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
         _send(runtime.order_queue(), body)
         return _accepted(order, {})
-    seconds = min(request.wait_seconds, MOST_WAIT_SECONDS)
+    seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, context)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 
-def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> Answer:
+def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> HttpAnswer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
     engine = runtime.impatient_committer()
     left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
@@ -106,10 +112,12 @@ def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutco
     return outcome
 
 
-def _send(queue: Outbox, body: str) -> None:
+def _send(queue: QueueSender, body: str) -> None:
     if not queue.send(body):
         logger.error("SQS did not carry out requests", extra={"errors": queue.errors})
-        raise later("QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again")
+        raise retry_later(
+            "QUEUE_UNAVAILABLE", "the queue did not take the order; send the same again"
+        )
 
 
 def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -137,22 +145,22 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
         return None
     if not isinstance(record, OrderRecord):
         return None
-    meaning = order.recognise(record)
+    meaning = order.match(record)
     if meaning is IdempotencyMatch.OTHER_REQUEST:
         raise id_reused_error("ORDER_ID_REUSED")
     # A tombstone is to be filled in yet.
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 
 
-def _accepted(order: Order, headers: dict[str, str]) -> Answer:
+def _accepted(order: Order, headers: dict[str, str]) -> HttpAnswer:
     where = f"/orders/{order.order_id}"
     shown = {"orderId": order.order_id, "status": "ACCEPTED", "location": where}
-    return Answer(202, shown, {"Location": where, **headers})
+    return HttpAnswer(202, shown, {"Location": where, **headers})
 
 
 def _answer_of(
     record: OrderRecord, caller: Caller, rejection: Rejection | None = None, *, is_new: bool
-) -> Answer:
+) -> HttpAnswer:
     """What a decided order is answered with. One that is rejected is so for good.
 
     Args:
@@ -164,10 +172,10 @@ def _answer_of(
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
         problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
-        return Answer.of_problem(problem)
+        return HttpAnswer.of_problem(problem)
     headers = {"Location": f"/orders/{record.order_id}", "ETag": _etag(record)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
-    return Answer(status, shown, headers)
+    return HttpAnswer(status, shown, headers)
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
@@ -187,7 +195,7 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     return f"{what}. This answer is final: order something else under another orderId"
 
 
-def get_order(request: Request, caller: Caller, order_id: str) -> Answer:
+def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     """Show an order as it stands, strongly consistent.
 
     Raises:
@@ -196,15 +204,15 @@ def get_order(request: Request, caller: Caller, order_id: str) -> Answer:
     request.parameters(())
     key = OrderKey(checked_id("orderId", order_id))
     client = runtime.committer().client
-    record = client.call(lambda: client.store.get_record(key), soon(client.clock))
+    record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
     # What a cancellation left that came before its order is no order yet.
     if not isinstance(record, OrderRecord) or record.user_id is None:
-        raise no_such_order(order_id)
-    caller.may_see(record)
-    return Answer.of_state(request, _shown(record, caller), _etag(record))
+        raise unknown_order(order_id)
+    caller.check_may_see(record)
+    return HttpAnswer.of_state(request, _shown(record, caller), _etag(record))
 
 
-def list_orders(request: Request, caller: Caller) -> Answer:
+def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """List a user's orders, the newest first: what the index knows, which is a moment behind.
 
     Raises:
@@ -215,34 +223,34 @@ def list_orders(request: Request, caller: Caller) -> Answer:
     if user_id is None:
         raise malformed("userId: is missing; name the user whose orders are wanted", "userId")
     checked_id("userId", user_id)
-    caller.may_list(user_id)
-    after = place_of(user_id, query["cursor"]) if "cursor" in query else None
+    caller.check_may_list(user_id)
+    after = decode_cursor(user_id, query["cursor"]) if "cursor" in query else None
     limit = _limit(query.get("limit", str(_LISTED)))
     client = runtime.committer().client
     orders, end = client.call(
-        lambda: client.store.orders_of(user_id, limit, after), soon(client.clock)
+        lambda: client.store.list_orders(user_id, limit, after), read_deadline(client.clock)
     )
     shown: dict[str, Any] = {"orders": orders}
     if end is not None:
-        shown["next"] = cursor_of(user_id, end)
-    return Answer(200, shown)
+        shown["next"] = encode_cursor(user_id, end)
+    return HttpAnswer(200, shown)
 
 
 def _limit(given: str) -> int:
-    if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MOST_LISTED:
+    if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
         return int(given)
-    raise malformed(f"limit: must be a whole number from 1 to {MOST_LISTED}", "limit")
+    raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
 
 
 def change_order(
     request: Request, caller: Caller, order_id: str, action: str, context: Any
-) -> Answer:
+) -> HttpAnswer:
     """Take an order further: `confirm`, `fulfil`, `cancel` or `return`.
 
     Raises:
         InventoryOrdersError: Why not.
     """
-    caller.may_operate()
+    caller.check_may_operate()
     request.parameters(())
     said: Any = {}
     if action == "return":
@@ -253,26 +261,26 @@ def change_order(
             if name in said:
                 raise malformed(f"{name}: is said by the path; remove it", name)
     else:
-        request.no_body()
+        request.check_no_body()
     document = parse_command({"action": action, "orderId": order_id, **said}, "change_orders")
     command = order_command(document)
     answer = order_commands.carry_out(command, context)
     match answer.get("result"):
         case "REFUSED" if answer["reason"] == RejectionReason.UNKNOWN_ORDER:
-            raise no_such_order(order_id)
+            raise unknown_order(order_id)
         case "REFUSED":
             raise ProblemError(409, answer["reason"], answer["message"])
         case "RETRY_LATER" if answer["reason"].startswith("CORRUPT"):
             raise ProblemError(500, answer["reason"], UNREADABLE)
         case "RETRY_LATER":
             seconds = answer.get("retryAfterSeconds", 0.0)
-            raise later(answer["reason"], "nothing is changed; send the same again", seconds)
+            raise retry_later(answer["reason"], "nothing is changed; send the same again", seconds)
     client = runtime.committer().client
-    return Answer(200, answer | direct.of_row(order_id, client, soon(client.clock)))
+    return HttpAnswer(200, answer | direct.of_row(order_id, client, read_deadline(client.clock)))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
-    shown = order_as_others_see_it(record_row(record))
+    shown = public_order(record_row(record))
     if "shortage" in shown and not caller.sees_numbers:
         del shown["shortage"]["available"]
     return shown

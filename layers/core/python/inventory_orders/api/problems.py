@@ -7,12 +7,12 @@ from http import HTTPStatus
 from typing import Any
 
 from inventory_orders.errors import (
-    CannotAnnounceError,
     CorruptItemError,
     InventoryOrdersError,
     OutcomeUnknownError,
     PoisonMessageError,
     ThrottledError,
+    UnpublishableError,
 )
 
 SHORT_WAIT_SECONDS = 1
@@ -64,17 +64,17 @@ def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> P
     return ProblemError(400, code, detail, {"field": field} if field else None)
 
 
-def no_such_order(order_id: str) -> ProblemError:
+def unknown_order(order_id: str) -> ProblemError:
     """There is none, or it is not the caller's: both look the same."""
     return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")
 
 
-def later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
+def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
     """Nothing is decided, and the same request may succeed later."""
     return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or SHORT_WAIT_SECONDS)
 
 
-def of_error(error: InventoryOrdersError) -> ProblemError:
+def problem_of(error: InventoryOrdersError) -> ProblemError:
     """What an error of the service means for the sender of a request."""
     match error:
         case ProblemError():
@@ -85,8 +85,8 @@ def of_error(error: InventoryOrdersError) -> ProblemError:
             return malformed(error.message, error.field, error.code)
         case ThrottledError() | OutcomeUnknownError():
             # What DynamoDB says is nothing to a caller.
-            return later(error.code, "the tables did not answer in time; send the same again")
-        case CorruptItemError() | CannotAnnounceError():
+            return retry_later(error.code, "the tables did not answer in time; send the same again")
+        case CorruptItemError() | UnpublishableError():
             return ProblemError(500, error.code, UNREADABLE)
     return ProblemError(
         500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"

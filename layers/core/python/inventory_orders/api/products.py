@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inventory_orders.api.problems import ProblemError, malformed
-from inventory_orders.api.requests import Answer, Request, checked_id, soon
+from inventory_orders.api.requests import HttpAnswer, Request, checked_id, read_deadline
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import read
@@ -24,7 +24,7 @@ def get_product(
     product_id: str,
     client: RetryingClient,
     settings: ApiSettings,
-) -> Answer:
+) -> HttpAnswer:
     """One product.
 
     Raises:
@@ -40,10 +40,10 @@ def get_product(
         raise ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
     # The version alone would not do: it restarts at 1 when a product is deleted and made again.
     etag = f'"{product.version}-{product.created_at}"'
-    return Answer.of_state(request, shown_product(product, settings), etag)
+    return HttpAnswer.of_state(request, shown_product(product, settings), etag)
 
 
-def get_products(request: Request, client: RetryingClient, settings: ApiSettings) -> Answer:
+def get_products(request: Request, client: RetryingClient, settings: ApiSettings) -> HttpAnswer:
     """Several products, which of them there are not, and which cannot be read: the others are shown all the same.
 
     Raises:
@@ -73,11 +73,11 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
         ],
         "unreadable": [product_id for product_id in ids if product_id in found.unreadable],
     }
-    return Answer(200, answer)
+    return HttpAnswer(200, answer)
 
 
 def _read(ids: Sequence[str], client: RetryingClient) -> Snapshot:
-    snapshot = read(client, ids, soon(client.clock), CommitStats())
+    snapshot = read(client, ids, read_deadline(client.clock), CommitStats())
     if snapshot.unprocessed:
         raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product")
     return snapshot

@@ -13,7 +13,7 @@ from inventory_orders.clock import Clock, Deadline
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
-MOST_BODY_BYTES = 262_144
+MAX_BODY_BYTES = 262_144
 """What a body may have: the older quota of an SQS message, which holds everywhere."""
 
 _READ_SECONDS = 3.0
@@ -59,11 +59,11 @@ class Request:
             ProblemError: It is too long, or no UTF-8.
         """
         sent = base64.b64decode(self.body) if self.is_base64 else self.body.encode(errors="replace")
-        if len(sent) > MOST_BODY_BYTES:
+        if len(sent) > MAX_BODY_BYTES:
             raise ProblemError(
                 413,
                 "BODY_TOO_LARGE",
-                f"a body may have at most {MOST_BODY_BYTES:,} bytes, but has {len(sent):,}",
+                f"a body may have at most {MAX_BODY_BYTES:,} bytes, but has {len(sent):,}",
             )
         try:
             return sent.decode()
@@ -87,7 +87,7 @@ class Request:
             )
         return strict_json(text)
 
-    def no_body(self) -> None:
+    def check_no_body(self) -> None:
         """Check that there is none, or an empty object.
 
         Raises:
@@ -121,7 +121,7 @@ class Request:
                 return int(found[1])
         return None
 
-    def knows(self, etag: str) -> bool:
+    def has_version(self, etag: str) -> bool:
         """Whether the caller has this very state already (`If-None-Match`)."""
         given = self.headers.get("if-none-match", "")
         known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
@@ -129,7 +129,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer.
 
     Attributes:
@@ -143,7 +143,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_problem(cls, problem: ProblemError) -> Answer:
+    def of_problem(cls, problem: ProblemError) -> HttpAnswer:
         """What is wrong."""
         wait = problem.retry_after
         return cls(
@@ -153,10 +153,10 @@ class Answer:
         )
 
     @classmethod
-    def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> Answer:
+    def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
         """What there is, unless the caller has it already."""
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-        if request.knows(etag):
+        if request.has_version(etag):
             return cls(304, headers=headers)
         return cls(200, document, headers)
 
@@ -190,6 +190,6 @@ def checked_id(name: str, value: str) -> str:
     return value
 
 
-def soon(clock: Clock) -> Deadline:
+def read_deadline(clock: Clock) -> Deadline:
     """When to give up a read: who asks would rather ask again than wait."""
     return Deadline.after(_READ_SECONDS, clock)

@@ -15,7 +15,7 @@ from inventory_orders.domain.change import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.domain.product import Stocks
+from inventory_orders.domain.product import StockById
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Adjustment:
         return (self.product_id,)
 
     @property
-    def wanted(self) -> Mapping[str, int]:
+    def decrements(self) -> Mapping[str, int]:
         return {}
 
     @property
@@ -53,14 +53,14 @@ class Adjustment:
         return False
 
     @property
-    def takes_turns(self) -> bool:
+    def shares_record(self) -> bool:
         return False
 
     @property
     def record_size(self) -> int:
         return 600
 
-    def rejection(self, products: Stocks) -> Rejection | None:
+    def rejection(self, products: StockById) -> Rejection | None:
         product = products[self.product_id]
         if product is None:
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
@@ -68,10 +68,10 @@ class Adjustment:
             return Rejection.for_want_of_stock(RejectionReason.BELOW_FLOOR, product, -self.delta)
         return None
 
-    def deltas(self, products: Stocks) -> Mapping[str, int]:  # noqa: ARG002
+    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.product_id: self.delta}
 
-    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> NewRecord:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:  # noqa: ARG002
         product = after[self.product_id]
         if product is None:
             raise ValueError(f"an adjustment of the unknown product {self.product_id} was accepted")
@@ -87,7 +87,7 @@ class Adjustment:
             )
         )
 
-    def recognise(self, record: Record) -> IdempotencyMatch:
+    def match(self, record: Record) -> IdempotencyMatch:
         if not isinstance(record, AdjustmentRecord):
             raise TypeError(f"{record.key} is no adjustment")
         same = (record.delta, record.reason) == (self.delta, self.reason)

@@ -15,14 +15,14 @@ from zlib import crc32
 DEPOT = 0
 """The lane between the rows and all other lanes."""
 
-MOST_LANES = 90
+MAX_LANES = 90
 """Lanes beside the depot: what the settings allow. One transaction can look into a page of each, and has room for the
 depot's page and a row."""
 
 PAGES = 4
 """Pages of a lane. Fewer are larger, more take the room of orders in a transaction: docs/lanes.md."""
 
-MOST_PRODUCTS = 2_000
+MAX_PRODUCTS = 2_000
 """Products that a page takes: 33 KB with short ids, 73 KB with UUIDs. Further ones are sold from their rows."""
 
 
@@ -53,7 +53,7 @@ def _key_of(lane: int, product_id: str) -> PageKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class PageEntry:
     """Units of one product in a page.
 
     Attributes:
@@ -75,7 +75,7 @@ class Page:
         key: Which one.
         version: Rises by one with every write; 0 if it was never written.
         epoch: A random value that it gets with its first write. With the version it is the fence of whoever uses it.
-        holdings: By product id.
+        entries: By product id.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
     """
@@ -83,14 +83,14 @@ class Page:
     key: PageKey
     version: int
     epoch: str
-    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    entries: Mapping[str, PageEntry] = field(default_factory=dict)
     last_updated_at: str = ""
     size: int = field(default=0, compare=False)
 
     def units(self, product_id: str) -> int:
         """Units of a product."""
-        holding = self.holdings.get(product_id)
-        return holding.units if holding is not None else 0
+        entry = self.entries.get(product_id)
+        return entry.units if entry is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
-from inventory_orders.domain.product import Stock, Stocks
+from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.errors import CorruptItemError, PoisonMessageError
 
 
@@ -117,7 +117,7 @@ class Rejection:
         return cls(reason, product.product_id, shortage)
 
 
-MOST_ATTRIBUTES_SIZE = 2_048
+MAX_ATTRIBUTES_SIZE = 2_048
 """Bytes that a shop's own attributes of an order may have, as JSON."""
 
 
@@ -264,7 +264,7 @@ class OrderRecord:
         # Ids are ASCII; the numbers cover attribute names, times and numbers of a row, a line and a return.
         returns = (len(return_id) + 80 for line in self.lines for return_id in line.returned)
         lines = sum(160 + len(line.product_id) for line in self.lines)
-        return 1_000 + lines + sum(returns) + (MOST_ATTRIBUTES_SIZE if self.attributes else 0)
+        return 1_000 + lines + sum(returns) + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class Change(Protocol):
         ...
 
     @property
-    def takes_turns(self) -> bool:
+    def shares_record(self) -> bool:
         """Whether another change with the same record key, which asks for something else, may follow this one."""
         ...
 
@@ -362,28 +362,28 @@ class Change(Protocol):
         ...
 
     @property
-    def wanted(self) -> Mapping[str, int]:
+    def decrements(self) -> Mapping[str, int]:
         """Units that it takes and never gives back, by product id: what may be sold from lanes.
 
         Empty for a change that is for the rows alone.
         """
         ...
 
-    def rejection(self, products: Stocks) -> Rejection | None:
+    def rejection(self, products: StockById) -> Rejection | None:
         """Why this change is rejected in this state of the products; None if it is accepted."""
         ...
 
-    def deltas(self, products: Stocks) -> Mapping[str, int]:
+    def deltas(self, products: StockById) -> Mapping[str, int]:
         """Change of stock by product id, in units, if it is accepted in this state of the products."""
         ...
 
     def record(
-        self, rejection: Rejection | None, after: Stocks, at: str
+        self, rejection: Rejection | None, after: StockById, at: str
     ) -> NewRecord | OrderUpdate:
         """What to write: the decision, with the products as the same transaction leaves them."""
         ...
 
-    def recognise(self, record: Record) -> IdempotencyMatch | Rejection | Change:
+    def match(self, record: Record) -> IdempotencyMatch | Rejection | Change:
         """What a stored record means for this change: it is answered, or another change takes its place.
 
         Raises:
@@ -396,7 +396,7 @@ class Change(Protocol):
         ...
 
 
-class TouchesNoStock:
+class RecordOnlyChange:
     """A change of an order's record alone, which the business never rejects."""
 
     __slots__ = ()
@@ -406,11 +406,11 @@ class TouchesNoStock:
         return ()
 
     @property
-    def wanted(self) -> Mapping[str, int]:
+    def decrements(self) -> Mapping[str, int]:
         return {}
 
-    def rejection(self, products: Stocks) -> Rejection | None:  # noqa: ARG002
+    def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         return None
 
-    def deltas(self, products: Stocks) -> Mapping[str, int]:  # noqa: ARG002
+    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {}

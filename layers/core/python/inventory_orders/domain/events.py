@@ -1,7 +1,7 @@
 """Outcome events: what a change of a row tells the world.
 
 They follow from the row before and after the change alone, so the same change makes the same events whenever, and however
-often, it is announced.
+often, it is published.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.errors import UnpublishableError
 
 Row = Mapping[str, Any]
 
@@ -47,7 +47,7 @@ class Event:
     Attributes:
         type: What has happened.
         subject: To what: the order's id, or the product's. Events of one subject are published one after the other.
-        id: The same whenever it is announced.
+        id: The same whenever it is published.
         occurred_at: When the row was written.
         data: The row as it was then, as far as others may see it.
     """
@@ -91,20 +91,20 @@ _OF_PRODUCT_STATUSES = {
 def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     """The events of one change of an order's row, in their order; without the row before it, of all that the row tells.
 
-    A tombstone announces nothing; an order that fills one in is new.
+    A tombstone publishes nothing; an order that fills one in is new.
 
     Args:
         before: The row before the change; None if there was none.
         after: The row after it; None if there is none.
 
     Raises:
-        CannotAnnounceError: The row after the change breaks its table's contract.
+        UnpublishableError: The row after the change breaks its table's contract.
     """
     if after is None or (_is_tombstone(after) and _is_tombstone(before or after)):
         return ()
     if before is None or "userId" not in before:
         before = {}
-    order, events = order_as_others_see_it(after), []
+    order, events = public_order(after), []
     if before.get("status") != order["status"]:
         events.append(_order_event(_status_event(order), order))
     rejected = order.get("confirmationRejected")
@@ -136,7 +136,7 @@ def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         after: The row after it; None if there is none.
 
     Raises:
-        CannotAnnounceError: The row after the change breaks its table's contract, or the status before it does.
+        UnpublishableError: The row after the change breaks its table's contract, or the status before it does.
     """
     if before is None or after is None or before.get("status") == after.get("status"):
         return ()
@@ -166,7 +166,7 @@ def _product_status(row: Row) -> ProductStatus:
     try:
         return ProductStatus(status)
     except ValueError:
-        raise CannotAnnounceError(
+        raise UnpublishableError(
             "UNREADABLE_ROW", f"status is {status!a}, which is none of the service's own"
         ) from None
 
@@ -179,7 +179,7 @@ def _order_event(kind: EventType, order: Mapping[str, Any], ending: str = "") ->
 def _status_event(order: Mapping[str, Any]) -> EventType:
     status = order["status"]
     if status not in _OF_STATUS:
-        raise CannotAnnounceError(
+        raise UnpublishableError(
             "UNKNOWN_ORDER_STATUS",
             f"order {order['orderId']} has the status {status!a}, which is none of the service's own, so it cannot be said "
             "what has happened to it",
@@ -206,11 +206,11 @@ _OPTIONAL_OF_PRODUCT = {
 }
 
 
-def order_as_others_see_it(row: Row) -> dict[str, Any]:
+def public_order(row: Row) -> dict[str, Any]:
     """An order as others may see it: without what only the books need.
 
     Raises:
-        CannotAnnounceError: The row is not readable.
+        UnpublishableError: The row is not readable.
     """
     return {
         "orderId": _take(row, "orderId", str),
@@ -226,7 +226,7 @@ def order_as_others_see_it(row: Row) -> dict[str, Any]:
 
 def _item(item: object) -> dict[str, Any]:
     if not isinstance(item, Mapping):
-        raise CannotAnnounceError("UNREADABLE_ROW", f"items holds {item!r}, which is no line")
+        raise UnpublishableError("UNREADABLE_ROW", f"items holds {item!r}, which is no line")
     shown = {
         "productId": _take(item, "productId", str),
         "quantity": _take(item, "quantity", int),
@@ -243,10 +243,10 @@ def _item(item: object) -> dict[str, Any]:
 
 
 def _items_of(before: Row) -> list[dict[str, Any]]:
-    """The lines of a row that was announced before. If it was not readable then, it says nothing now."""
+    """The lines of a row that was published before. If it was not readable then, it says nothing now."""
     try:
         return [_item(item) for item in before.get("items", [])]
-    except (CannotAnnounceError, TypeError):
+    except (UnpublishableError, TypeError):
         return []
 
 
@@ -262,7 +262,7 @@ def _returns(items: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
 def _version(row: Row) -> int:
     version = _take(row, "_version", int)
     if version < 1:
-        raise CannotAnnounceError("UNREADABLE_ROW", f"_version is {version}; it begins with 1")
+        raise UnpublishableError("UNREADABLE_ROW", f"_version is {version}; it begins with 1")
     return version
 
 
@@ -270,11 +270,11 @@ def _take(row: object, name: str, kind: type[T]) -> T:
     """An attribute of a row.
 
     Raises:
-        CannotAnnounceError: There is none of this type.
+        UnpublishableError: There is none of this type.
     """
     value = row.get(name) if isinstance(row, Mapping) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise CannotAnnounceError(
+        raise UnpublishableError(
             "UNREADABLE_ROW", f"{name} is {value!r}, not a {_KINDS[kind]}; repair the item"
         )
     return value

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.domain.change import (
-    MOST_ATTRIBUTES_SIZE,
+    MAX_ATTRIBUTES_SIZE,
     Change,
     IdempotencyMatch,
     NewRecord,
@@ -18,11 +18,11 @@ from inventory_orders.domain.change import (
     OrderStatus,
     OrderUpdate,
     Record,
+    RecordOnlyChange,
     Rejection,
     RejectionReason,
-    TouchesNoStock,
 )
-from inventory_orders.domain.product import PageStock, Stock, Stocks
+from inventory_orders.domain.product import PageStock, Stock, StockById
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Order:
         return self.quantities.keys()
 
     @property
-    def wanted(self) -> Mapping[str, int]:
+    def decrements(self) -> Mapping[str, int]:
         return self.quantities
 
     @property
@@ -82,16 +82,16 @@ class Order:
         return True
 
     @property
-    def takes_turns(self) -> bool:
+    def shares_record(self) -> bool:
         return False
 
     @property
     def record_size(self) -> int:
         # Ids are ASCII; 800 and 120 cover the attribute names, times and numbers of a row and of a line.
         lines = sum(120 + len(product_id) for product_id in self.quantities)
-        return 800 + lines + (MOST_ATTRIBUTES_SIZE if self.attributes else 0)
+        return 800 + lines + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
-    def rejection(self, products: Stocks) -> Rejection | None:
+    def rejection(self, products: StockById) -> Rejection | None:
         for product_id, quantity in self.quantities.items():
             product = products[product_id]
             if product is None:
@@ -104,10 +104,10 @@ class Order:
                 )
         return None
 
-    def deltas(self, products: Stocks) -> Mapping[str, int]:  # noqa: ARG002
+    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
 
-    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> NewRecord:
+    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:
         lines = self.lines()
         if rejection is None:
             lines = tuple(_taken(line, after[line.product_id]) for line in lines)
@@ -128,7 +128,7 @@ class Order:
             )
         )
 
-    def placed(self, after: Stocks, at: str) -> OrderRecord:
+    def placed(self, after: StockById, at: str) -> OrderRecord:
         """Its row, as the transaction that placed it left it.
 
         Args:
@@ -150,7 +150,7 @@ class Order:
             OrderLine(product_id, quantity) for product_id, quantity in self.quantities.items()
         )
 
-    def recognise(self, record: Record) -> IdempotencyMatch | Change:
+    def match(self, record: Record) -> IdempotencyMatch | Change:
         stored = as_order(record)
         if stored.user_id is None:
             return CancelledBeforehand(self, stored.with_sound_version())
@@ -173,7 +173,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelledBeforehand(TouchesNoStock):
+class CancelledBeforehand(RecordOnlyChange):
     """An order whose cancellation came first: it fills in the tombstone, ends as cancelled, and takes no stock.
 
     Attributes:
@@ -197,14 +197,14 @@ class CancelledBeforehand(TouchesNoStock):
         return True
 
     @property
-    def takes_turns(self) -> bool:
+    def shares_record(self) -> bool:
         return False
 
     @property
     def record_size(self) -> int:
         return self.order.record_size
 
-    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> OrderUpdate:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: StockById, at: str) -> OrderUpdate:  # noqa: ARG002
         filled_in = replace(
             self.tombstone,
             user_id=self.order.user_id,
@@ -216,8 +216,8 @@ class CancelledBeforehand(TouchesNoStock):
         )
         return OrderUpdate(self.tombstone, filled_in)
 
-    def recognise(self, record: Record) -> IdempotencyMatch | Change:
-        return self.order.recognise(record)
+    def match(self, record: Record) -> IdempotencyMatch | Change:
+        return self.order.match(record)
 
     def is_same_request(self, other: Change) -> bool:
         return self.order.is_same_request(other)

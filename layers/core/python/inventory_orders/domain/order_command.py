@@ -20,16 +20,16 @@ from inventory_orders.domain.change import (
     OrderStatus,
     OrderUpdate,
     Record,
+    RecordOnlyChange,
     Rejection,
     RejectionReason,
-    TouchesNoStock,
 )
 from inventory_orders.domain.order import as_order
-from inventory_orders.domain.product import Stock, Stocks
+from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.errors import CorruptItemError
 
 
-class Action(StrEnum):
+class OrderAction(StrEnum):
     """What can be asked of an order."""
 
     CONFIRM = "confirm"
@@ -71,7 +71,7 @@ Meaning = IdempotencyMatch | Rejection | Change
 
 
 @dataclass(frozen=True, slots=True)
-class OrderCommand(TouchesNoStock):
+class OrderCommand(RecordOnlyChange):
     """What is asked of an order of which nothing is known yet. Without a record a cancellation leaves a tombstone.
 
     Attributes:
@@ -79,12 +79,12 @@ class OrderCommand(TouchesNoStock):
         action: What is asked.
         ended_by: Of an expiry: it ends the holds that ended at this moment or before. Two that differ in nothing else are
             the same command, of which the first counts.
-        returned: What came back, with `Action.RETURN`.
+        returned: What came back, with `OrderAction.RETURN`.
         group: None: commands may be applied in any order.
     """
 
     order_id: str
-    action: Action
+    action: OrderAction
     ended_by: str = field(default="", compare=False)
     returned: Return | None = None
     group: str | None = None
@@ -98,23 +98,23 @@ class OrderCommand(TouchesNoStock):
         return False
 
     @property
-    def takes_turns(self) -> bool:
+    def shares_record(self) -> bool:
         return True
 
     @property
     def record_size(self) -> int:
         return 600
 
-    def rejection(self, products: Stocks) -> Rejection | None:  # noqa: ARG002
+    def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         match self.action:
-            case Action.CANCEL:
+            case OrderAction.CANCEL:
                 return None
-            case Action.EXPIRE:
+            case OrderAction.EXPIRE:
                 return Rejection(RejectionReason.NOT_HELD, self.order_id)
             case _:
                 return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
 
-    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> NewRecord:  # noqa: ARG002
+    def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:  # noqa: ARG002
         tombstone = OrderRecord(
             self.order_id,
             None,
@@ -126,22 +126,22 @@ class OrderCommand(TouchesNoStock):
         )
         return NewRecord(tombstone)
 
-    def recognise(self, record: Record) -> Meaning:
+    def match(self, record: Record) -> Meaning:
         order = as_order(record)
         try:
             status = OrderStatus(order.status)
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
         match self.action:
-            case Action.CONFIRM:
+            case OrderAction.CONFIRM:
                 return self._confirm(order, status)
-            case Action.FULFIL:
+            case OrderAction.FULFIL:
                 return self._fulfil(order, status)
-            case Action.CANCEL:
+            case OrderAction.CANCEL:
                 return self._cancel(order, status)
-            case Action.EXPIRE:
+            case OrderAction.EXPIRE:
                 return self._expire(order, status)
-            case Action.RETURN:
+            case OrderAction.RETURN:
                 return self._return(order, status)
 
     def is_same_request(self, other: Change) -> bool:
@@ -264,7 +264,7 @@ class Transition:
         return self.command.group
 
     @property
-    def wanted(self) -> Mapping[str, int]:
+    def decrements(self) -> Mapping[str, int]:
         return {}
 
     @property
@@ -272,7 +272,7 @@ class Transition:
         return True
 
     @property
-    def takes_turns(self) -> bool:
+    def shares_record(self) -> bool:
         return True
 
     @property
@@ -283,10 +283,10 @@ class Transition:
         )
         return self.order.size + more
 
-    def rejection(self, products: Stocks) -> Rejection | None:  # noqa: ARG002
+    def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         return self.rejected
 
-    def deltas(self, products: Stocks) -> Mapping[str, int]:
+    def deltas(self, products: StockById) -> Mapping[str, int]:
         return {
             line.product_id: self.gives_back[line.product_id]
             for line in self.order.lines
@@ -294,7 +294,7 @@ class Transition:
             and _is_incarnation(products[line.product_id], line)
         }
 
-    def record(self, rejection: Rejection | None, after: Stocks, at: str) -> OrderUpdate:
+    def record(self, rejection: Rejection | None, after: StockById, at: str) -> OrderUpdate:
         changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
         if rejection is not None:
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
@@ -303,9 +303,9 @@ class Transition:
             changed["lines"] = tuple(
                 self._line(line, after.get(line.product_id)) for line in self.order.lines
             )
-            if self.command.action is Action.CONFIRM:
+            if self.command.action is OrderAction.CONFIRM:
                 changed["confirmed_at"] = at
-            elif self.command.action is Action.FULFIL:
+            elif self.command.action is OrderAction.FULFIL:
                 changed["fulfilled_at"] = at
             # A hold ends with the status that it belongs to.
             changed["expires_at"] = None
@@ -324,8 +324,8 @@ class Transition:
         entry = LineReturn(quantity, came_back.restock, version)
         return replace(line, returned={**line.returned, came_back.return_id: entry})
 
-    def recognise(self, record: Record) -> Meaning:
-        return self.command.recognise(record)
+    def match(self, record: Record) -> Meaning:
+        return self.command.match(record)
 
     def is_same_request(self, other: Change) -> bool:
         return self.command.is_same_request(other)

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
+from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.change import Change, Rejection
-from inventory_orders.domain.ledger import Ledger, PageUpdate, Update
-from inventory_orders.domain.product import PageStock, Product, Stock, Stocks
+from inventory_orders.domain.product import PageStock, Product, Stock, StockById
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Decision:
     Attributes:
         change: The change.
         rejection: Why it is rejected.
-        touched: Change of stock by product id that it makes.
+        deltas: Change of stock by product id that it makes.
     """
 
     change: Change
     rejection: Rejection | None
-    touched: Mapping[str, int]
+    deltas: Mapping[str, int]
 
     @property
     def has_record(self) -> bool:
@@ -64,7 +64,7 @@ class Transaction:
         updates: Of products' rows.
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
-        from_pages: The products that it sells from pages, by id, as it leaves them there.
+        page_stock_after: The products that it sells from pages, by id, as it leaves them there.
         drawn: Units by product id that it moves from rows to the depot.
         release: A lane's lease that ends with it.
     """
@@ -72,7 +72,7 @@ class Transaction:
     updates: tuple[Update, ...]
     decisions: tuple[Decision, ...]
     pages: tuple[PageUpdate, ...] = ()
-    from_pages: Mapping[str, PageStock] = field(default_factory=dict)
+    page_stock_after: Mapping[str, PageStock] = field(default_factory=dict)
     drawn: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
 
@@ -82,14 +82,14 @@ class Transaction:
         return {update.after.product_id: update.after for update in self.updates}
 
     @property
-    def as_sold(self) -> dict[str, Stock]:
+    def stock_after(self) -> dict[str, Stock]:
         """The products by id, as it leaves them where it sells them: rows and pages."""
-        return {**self.after, **self.from_pages}
+        return {**self.after, **self.page_stock_after}
 
     @classmethod
-    def of(cls, ledger: Ledger, decisions: Sequence[Decision] = ()) -> Transaction:
-        """What was changed in a ledger since the transaction before."""
-        updates, pages, drawn = ledger.changes()
+    def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
+        """What was changed in an allocation since the transaction before."""
+        updates, pages, drawn = allocation.changes()
         return cls(updates, tuple(decisions), pages, drawn=drawn)
 
 
@@ -98,7 +98,7 @@ class Supply:
     """Where the products of a batch are sold from in one round.
 
     Attributes:
-        ledger: The rows and pages that it is about, with what was moved and is not written yet. The plan changes it.
+        allocation: The rows and pages that it is about, with what was moved and is not written yet. The plan changes it.
         sources: The lanes from which products are sold, by id; all others are sold from their rows.
         blocked: Products that cannot be written at the moment.
         release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
@@ -107,15 +107,15 @@ class Supply:
             comes first.
     """
 
-    ledger: Ledger
+    allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
     blocked: Collection[str] = ()
     release: LaneLease | None = None
     alone: bool = True
 
-    def as_sold(self, product_id: str) -> Stock | None:
+    def stock_of(self, product_id: str) -> Stock | None:
         """A product as it can be sold."""
-        return self.ledger.as_sold(product_id, self.sources.get(product_id))
+        return self.allocation.stock_at(product_id, self.sources.get(product_id))
 
     def place(self, product_id: str) -> str | PageKey:
         """What is written when a product is sold: its row or a page."""
@@ -125,19 +125,19 @@ class Supply:
     def size(self, place: str | PageKey) -> int:
         """Bytes of a row or a page."""
         if isinstance(place, PageKey):
-            return self.ledger.page(place).size
-        return product.size if (product := self.ledger.rows[place]) is not None else 0
+            return self.allocation.page(place).size
+        return product.size if (product := self.allocation.rows[place]) is not None else 0
 
-    def is_own(self, decision: Decision) -> bool:
+    def is_in_own_lane(self, decision: Decision) -> bool:
         """Whether a decision is about nothing but what one's own lane holds."""
-        return all(self.sources.get(p, DEPOT) != DEPOT for p in decision.touched)
+        return all(self.sources.get(p, DEPOT) != DEPOT for p in decision.deltas)
 
 
-Step = tuple[Transaction, ...]
+Wave = tuple[Transaction, ...]
 """Transactions that share no product and no group: they may run side by side."""
 
-Chain = tuple[Step, ...]
-"""Steps that run one after the other, each building on those before it."""
+Chain = tuple[Wave, ...]
+"""Waves that run one after the other, each building on those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +146,19 @@ class Plan:
 
     Attributes:
         chains: They share no product and no group, so they may run side by side.
-        held: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
+        deferred: Changes that cannot be decided now, because a product of theirs is blocked or short, or because they
             stand behind such a change in their group.
         short: Products of which there is too little where they are sold from, while there may be more elsewhere.
     """
 
     chains: tuple[Chain, ...]
-    held: tuple[Change, ...]
+    deferred: tuple[Change, ...]
     short: frozenset[str] = frozenset()
 
     @property
     def transactions(self) -> Iterator[Transaction]:
         """All of them, in an order in which they may run."""
-        return (transaction for chain in self.chains for step in chain for transaction in step)
+        return (transaction for chain in self.chains for wave in chain for transaction in wave)
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +173,7 @@ class _Draft:
 
     def cost(self, decision: Decision, supply: Supply) -> tuple[int, int]:
         """Actions and bytes that a decision would add."""
-        places = {supply.place(product_id) for product_id in decision.touched} - self.places
+        places = {supply.place(product_id) for product_id in decision.deltas} - self.places
         actions, size = len(places), sum(supply.size(place) for place in places)
         if decision.has_record:
             return actions + 1, size + decision.change.record_size
@@ -195,7 +195,7 @@ class _Draft:
         self.size += size
         self.decisions.append(decision)
         self.keys.update(keys)
-        self.places.update(supply.place(product_id) for product_id in decision.touched)
+        self.places.update(supply.place(product_id) for product_id in decision.deltas)
 
 
 def plan(
@@ -218,11 +218,11 @@ def plan(
         transaction that it depends on. Where products are sold from lanes they are one chain, because all share the
         lane's few pages; what was moved goes into the first of them.
     """
-    decisions, held, short = _decide(changes, supply, {*blocked, *supply.blocked})
-    moved, release = frozenset(supply.ledger.touched), supply.release
+    decisions, deferred, short = _decide(changes, supply, {*blocked, *supply.blocked})
+    moved, release = frozenset(supply.allocation.touched), supply.release
     if not moved and release is None and not supply.sources:
         transactions = _write_down(_pack(decisions, supply, limits), supply)
-        return Plan(_chains(transactions), tuple(held), short)
+        return Plan(_chains(transactions), tuple(deferred), short)
     one_by_one = replace(limits, side_by_side=1)
     first, rest = decisions, list[Decision]()
     if release is not None and not supply.alone:
@@ -234,14 +234,14 @@ def plan(
     if release is not None and packed[last].actions < limits.actions:
         transactions[last] = replace(transactions[last], release=release)
     chain = tuple((transaction,) for transaction in transactions)
-    return Plan((chain,) if chain else (), tuple(held), short)
+    return Plan((chain,) if chain else (), tuple(deferred), short)
 
 
 def _depot_first(
     decisions: Sequence[Decision], supply: Supply
 ) -> tuple[list[Decision], list[Decision]]:
     """What needs the depot, and the rest. A group is not torn: of its changes none is written before an earlier one."""
-    needs = [d.rejection is not None or not supply.is_own(d) for d in decisions]
+    needs = [d.rejection is not None or not supply.is_in_own_lane(d) for d in decisions]
     groups = {d.change.group for d, it_does in zip(decisions, needs, strict=True) if it_does}
     first: list[Decision] = []
     rest: list[Decision] = []
@@ -256,54 +256,56 @@ def _decide(
 ) -> tuple[list[Decision], list[Change], frozenset[str]]:
     """Decide each change as if all before it had been served one by one.
 
-    Returns beside the decisions which changes are held, and what is short.
+    Returns beside the decisions which changes are deferred, and what is short.
     """
     working: dict[str, Stock | None] = {}
     decisions: list[Decision] = []
-    held: list[Change] = []
-    held_groups: set[str] = set()
+    deferred: list[Change] = []
+    deferred_groups: set[str] = set()
     all_short: set[str] = set()
     for change in changes:
         group = change.group
-        if group in held_groups or any(product_id in blocked for product_id in change.product_ids):
-            short, is_held = set[str](), True
+        if group in deferred_groups or any(
+            product_id in blocked for product_id in change.product_ids
+        ):
+            short, is_deferred = set[str](), True
         else:
             for product_id in change.product_ids:
                 if product_id not in working:
-                    working[product_id] = supply.as_sold(product_id)
+                    working[product_id] = supply.stock_of(product_id)
             rejection = change.rejection(working)
-            touched = change.deltas(working) if rejection is None else {}
-            short = _short(rejection, touched, working)
-            is_held = bool(short)
-        if is_held:
-            held.append(change)
+            deltas = change.deltas(working) if rejection is None else {}
+            short = _short(rejection, deltas, working)
+            is_deferred = bool(short)
+        if is_deferred:
+            deferred.append(change)
             all_short |= short
             if group is not None:
-                held_groups.add(group)
+                deferred_groups.add(group)
             continue
-        for product_id, delta in touched.items():
+        for product_id, delta in deltas.items():
             product = working[product_id]
             if product is None:
                 raise ValueError(f"a change of the unknown product {product_id} was accepted")
             working[product_id] = product.with_stock(product.stock_count + delta, product.version)
-        decisions.append(Decision(change, rejection, touched))
-    return decisions, held, frozenset(all_short)
+        decisions.append(Decision(change, rejection, deltas))
+    return decisions, deferred, frozenset(all_short)
 
 
-def _short(rejection: Rejection | None, touched: Mapping[str, int], working: Stocks) -> set[str]:
+def _short(rejection: Rejection | None, deltas: Mapping[str, int], working: StockById) -> set[str]:
     """The products that are to be brought here first: a change wants more than is here, while there may be more elsewhere.
 
     Or its write would leave a row that lent products may not have, because somebody has changed it past all rules.
     """
     if rejection is not None:
         product = working.get(rejection.subject)
-        is_short = rejection.shortage is not None and product is not None and product.is_set_aside
+        is_short = rejection.shortage is not None and product is not None and product.is_partial
         return {rejection.subject} if is_short else set()
     return {
         product_id
-        for product_id, delta in touched.items()
+        for product_id, delta in deltas.items()
         if (product := working[product_id]) is not None
-        and product.is_set_aside
+        and product.is_partial
         and not product.may_change_by(delta)
     }
 
@@ -332,7 +334,7 @@ def _pack(
         free = [entry for entry in left if strict.isdisjoint(entry[1])]
     else:
         in_order, free = [], left
-    left = in_order + sorted(free, key=lambda entry: -len(entry[0].touched))
+    left = in_order + sorted(free, key=lambda entry: -len(entry[0].deltas))
     limits = replace(limits, actions=limits.actions - reserved)
     packed: list[_Draft] = []
     drafts: list[_Draft] = []
@@ -382,10 +384,10 @@ def _fewest_transactions(
     entries: Collection[tuple[Decision, Collection[object]]], limits: Limits
 ) -> int:
     """How many transactions it takes at the least to hold decisions."""
-    touched = {product_id for decision, _ in entries for product_id in decision.touched}
+    products = {product_id for decision, _ in entries for product_id in decision.deltas}
     records = sum(decision.has_record for decision, _ in entries)
     return max(
-        1, ceil((len(touched) + records) / limits.actions), ceil(len(entries) / limits.changes)
+        1, ceil((len(products) + records) / limits.actions), ceil(len(entries) / limits.changes)
     )
 
 
@@ -398,7 +400,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
             strict.add(("group", decision.change.group))
         if decision.rejection is not None:
             strict.update(decision.change.product_ids)
-        for product_id, delta in decision.touched.items():
+        for product_id, delta in decision.deltas.items():
             if directions.setdefault(product_id, delta > 0) != (delta > 0):
                 strict.add(product_id)
     return strict
@@ -406,21 +408,21 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
 
 def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
     """Each transaction finds rows and pages as those before it leave them."""
-    ledger, sources = supply.ledger, supply.sources
+    allocation, sources = supply.allocation, supply.sources
     transactions = []
     for draft in drafts:
-        from_pages: dict[str, PageStock] = {}
+        page_stock_after: dict[str, PageStock] = {}
         for decision in draft.decisions:
-            for product_id, delta in decision.touched.items():
+            for product_id, delta in decision.deltas.items():
                 lane = sources.get(product_id)
-                if lane is not None and product_id not in from_pages:
-                    from_pages[product_id] = ledger.from_page(product_id, lane)
-                ledger.take(product_id, delta, lane)
-        transaction = Transaction.of(ledger, draft.decisions)
-        for product_id, before in from_pages.items():
-            after = ledger.from_page(product_id, sources[product_id])
-            from_pages[product_id] = before.with_stock(after.stock_count, after.version)
-        transactions.append(replace(transaction, from_pages=from_pages))
+                if lane is not None and product_id not in page_stock_after:
+                    page_stock_after[product_id] = allocation.page_stock(product_id, lane)
+                allocation.take(product_id, delta, lane)
+        transaction = Transaction.of(allocation, draft.decisions)
+        for product_id, before in page_stock_after.items():
+            after = allocation.page_stock(product_id, sources[product_id])
+            page_stock_after[product_id] = before.with_stock(after.stock_count, after.version)
+        transactions.append(replace(transaction, page_stock_after=page_stock_after))
     return transactions
 
 
@@ -446,11 +448,11 @@ def _chains(transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
             index = chain_of[index]
         return index
 
-    step_of: list[int] = []
+    wave_of: list[int] = []
     last_user: dict[object, int] = {}
     for index, keys in enumerate(keys_of):
         before = {last_user[key] for key in keys if key in last_user}
-        step_of.append(max((step_of[other] + 1 for other in before), default=0))
+        wave_of.append(max((wave_of[other] + 1 for other in before), default=0))
         for other in before:
             earlier, later = sorted((root(other), root(index)))
             chain_of[later] = earlier
@@ -459,7 +461,7 @@ def _chains(transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
     chains: dict[int, list[list[Transaction]]] = {}
     for index, transaction in enumerate(transactions):
         chain = chains.setdefault(root(index), [])
-        while len(chain) <= step_of[index]:
+        while len(chain) <= wave_of[index]:
             chain.append([])
-        chain[step_of[index]].append(transaction)
-    return tuple(tuple(tuple(step) for step in chain) for chain in chains.values())
+        chain[wave_of[index]].append(transaction)
+    return tuple(tuple(tuple(wave) for wave in chain) for chain in chains.values())

@@ -76,7 +76,7 @@ class Product:
         return self.status is ProductStatus.DISCONTINUED
 
     @property
-    def is_set_aside(self) -> bool:
+    def is_partial(self) -> bool:
         """Whether there may be more of it elsewhere, so that what is here is no reason to reject anything."""
         return bool(self.lent_to)
 
@@ -116,12 +116,12 @@ class Product:
             ),
         )
 
-    def is_written_as(self, other: Product) -> bool:
+    def is_same_version(self, other: Product) -> bool:
         """Whether both are the same incarnation at the same version."""
         return (self.created_at, self.version) == (other.created_at, other.version)
 
 
-Products = Mapping[str, Product | None]
+ProductsById = Mapping[str, Product | None]
 """Products by id as read, strongly consistent; None where there is no such product."""
 
 
@@ -144,7 +144,7 @@ class PageStock:
     page: PageKey
 
     is_discontinued: ClassVar = False
-    is_set_aside: ClassVar = True
+    is_partial: ClassVar = True
 
     @property
     def available(self) -> int:
@@ -163,7 +163,7 @@ class PageStock:
 Stock = Product | PageStock
 """What units of a product are taken from or given to: its row, or a page."""
 
-Stocks = Mapping[str, Stock | None]
+StockById = Mapping[str, Stock | None]
 """By product id; None where there is no such product."""
 
 

@@ -46,7 +46,7 @@ class Batch:
         limits: As given. The loop lowers them to find a change that DynamoDB will not accept.
         losses: Rounds that came to nothing. The loop.
         throttled: Products whose rows are throttled: set aside until all others are through. The loop.
-        to_bring_home: Products of which a change needs in the row what lies in lanes. The loop.
+        to_reclaim: Products of which a change needs in the row what lies in lanes. The loop.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Batch:
         self.limits = limits
         self.losses = 0
         self.throttled: set[str] = set()
-        self.to_bring_home: set[str] = set()
+        self.to_reclaim: set[str] = set()
         self._client = client
         self._cache = cache
         self._from_cache: set[str] = set()
@@ -109,16 +109,18 @@ class Batch:
         elif unknown:
             self.read([*unknown, *(change.record_key for change in self.pending)])
 
-    def read(self, keys: Sequence[str | RecordKey], *, records_too: bool = False) -> None:
+    def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and take over what was found. What cannot be read returns its changes.
 
         Args:
             keys: What to read.
-            records_too: Whether records are read with strong consistency, too. Else they are a hint.
+            consistent_records: Whether records are read with strong consistency, too. Else they are a hint.
         """
         pending = self.pending
         try:
-            snapshot = read(self._client, keys, self.deadline, self.stats, records_too=records_too)
+            snapshot = read(
+                self._client, keys, self.deadline, self.stats, consistent_records=consistent_records
+            )
         except (ThrottledError, OutcomeUnknownError) as error:
             pending.give_up_all(error.code, str(error))
             return
@@ -134,13 +136,13 @@ class Batch:
                 self._cache.observe_read(product)
         self.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
-            pending.recognise(pending.first_by_key[key], record)
+            pending.match(pending.first_by_key[key], record)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
                     left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
                 )
-            elif records_too:
+            elif consistent_records:
                 change = pending.first_by_key[left_out]  # type: ignore[index]  # no page
                 pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
             # Elsewhere records are a hint, and go without.
@@ -161,7 +163,7 @@ class Batch:
         self.rows.pop(product_id, None)
         self._from_cache.discard(product_id)
 
-    def refuse(self, product_id: str, why: str) -> None:
+    def mark_unwritable(self, product_id: str, why: str) -> None:
         """DynamoDB does not take the row of a product: return its changes.
 
         Noted, too: a draw from a row that nothing here wants would else be tried again and again.
@@ -185,10 +187,10 @@ class Batch:
         rows = (self.rows.get(product_id) for product_id in change.product_ids)
         return max((row.lease_left(now) for row in rows if row is not None), default=0.0)
 
-    def return_undecidable(self, held: Iterable[Change]) -> None:
-        """Return held changes for which there is nothing to wait for, with those behind them in their group."""
+    def return_undecidable(self, deferred: Iterable[Change]) -> None:
+        """Return deferred changes for which there is nothing to wait for, with those behind them in their group."""
         stopped: dict[str, ChangeOutcome] = {}
-        for change in held:
+        for change in deferred:
             outcome = stopped.get(change.group) if change.group is not None else None
             outcome = outcome or self._undecidable(change)
             if outcome is not None:

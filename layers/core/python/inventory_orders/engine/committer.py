@@ -33,9 +33,9 @@ from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     ChangeStatus,
     CommitReport,
-    in_turns,
-    joined,
+    merge_reports,
     returned,
+    split_into_turns,
 )
 from inventory_orders.engine.pending import PendingChanges
 from inventory_orders.engine.product_cache import ProductCache
@@ -44,7 +44,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.transactions import Attempt, Failure, FailureKind, classify, send
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.lanes.lane import Lanes
-from inventory_orders.lanes.supply import leave, supply
+from inventory_orders.lanes.supply import end_visit, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import Store
 
@@ -62,7 +62,7 @@ class Committer:
         executor: Runs reads and transactions side by side; None runs them one after the other.
         lanes: How many lanes stock may be set aside in; 0: this process sells from rows alone.
         patient: Whether it waits where a rival is faster. If not, it makes one attempt of each request, and returns
-            what would have to wait: it brings nothing home, and stays away from what is fought over.
+            changes that would have to wait: it reclaims nothing, and avoids contested products.
 
     Attributes:
         client: Sends the requests.
@@ -103,7 +103,7 @@ class Committer:
         Returns:
             What became of each. Never raises; DynamoDB errors become outcomes in the report.
         """
-        turns = in_turns(changes)
+        turns = split_into_turns(changes)
         if len(turns) == 1:
             return self._apply(changes, deadline, age)
         outcomes: dict[int, ChangeOutcome] = {}
@@ -122,7 +122,7 @@ class Committer:
             reports.append(report)
             outcomes |= zip(now, report.outcomes, strict=True)
             is_open |= {changes[number].record_key for number in now if outcomes[number].is_open}
-        return joined(outcomes, reports)
+        return merge_reports(outcomes, reports)
 
     # ------------------------------------------------------------------ the loop
 
@@ -148,12 +148,12 @@ class Committer:
                 batch.read([*pending.product_ids, *changes])
             return
         if self.lanes.most:
-            self.lanes.demand.see(change.wanted for change in changes.values())
+            self.lanes.demand.observe_orders(change.decrements for change in changes.values())
         batch.take_from_cache(pending.product_ids)
         # What a command may do hangs on where its order stands, so it must not be told by a stale copy.
         about_records_alone = not all(change.product_ids for change in changes.values())
         if about_records_alone or pending.may_be_replays:
-            batch.read([*changes], records_too=about_records_alone)
+            batch.read([*changes], consistent_records=about_records_alone)
 
     def _round(self, batch: Batch) -> None:
         """Plan what is pending with what there is, commit it, and learn from the answers."""
@@ -172,22 +172,22 @@ class Committer:
                 blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
                 planned = plan(list(pending), found, blocked, batch.limits)
                 if batch.rests_on_cache and (planned.short or _rejects(planned)):
-                    # Nothing is rejected or brought home on the word of a cache.
+                    # Before it rejects or reclaims anything, the engine reads cached products.
                     batch.read_cached()
                     return
                 attempts = self._send(batch, planned.chains)
-                has_lost = self._learn(batch, attempts)
-                batch.return_undecidable(planned.held)
+                has_lost = self._apply_results(batch, attempts)
+                batch.return_undecidable(planned.deferred)
         except (ThrottledError, OutcomeUnknownError) as error:
             pending.give_up_all(error.code, str(error))
         except StoreError as error:
             pending.fail(error)
         finally:
-            leave(self.client, self.lanes, batch)
+            end_visit(self.client, self.lanes, batch)
         if has_lost:
             self._back_off(batch)
         elif not any(attempt.transaction.decisions for attempt in attempts):
-            self._make_way(batch, planned)
+            self._unblock(batch, planned)
 
     def _keep_pace(self, batch: Batch) -> bool:
         """Slow down while a table is short of capacity. Returns whether time is left."""
@@ -195,16 +195,16 @@ class Committer:
         is_in_time = not pace or self.client.pause(pace, batch.deadline)
         return is_in_time and batch.deadline.remaining() > 0
 
-    def _make_way(self, batch: Batch, planned: Plan | None) -> None:
-        """Nothing could be decided: bring home what is short, or wait for what is in the way."""
+    def _unblock(self, batch: Batch, planned: Plan | None) -> None:
+        """Act where nothing could be decided: mark short products for reclaiming, or wait for what is in the way."""
         pending = batch.pending
         if not pending:
             return
-        short = planned.short - batch.to_bring_home if planned is not None else frozenset()
+        short = planned.short - batch.to_reclaim if planned is not None else frozenset()
         if not self._patient:
             pending.give_up_all("CONTENTION", "it would have to wait for others")
         elif short and not short.issubset(pending.need if self.lanes.most else {}):
-            batch.to_bring_home |= short
+            batch.to_reclaim |= short
         elif batch.throttled:
             batch.throttled.clear()
             self._back_off(batch)
@@ -242,8 +242,8 @@ class Committer:
     # ------------------------------------------------------------------ committing, and learning
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
-        apart = not batch.pending.is_about_one_product
-        attempts = send(self.client, chains, batch.deadline, apart=apart)
+        skips_throttled = not batch.pending.is_about_one_product
+        attempts = send(self.client, chains, batch.deadline, skips_throttled=skips_throttled)
         for attempt in attempts:
             batch.stats.add(attempt.stats)
             if repeated := len(attempt.stats.backoffs):
@@ -254,25 +254,27 @@ class Committer:
     def _move(self, batch: Batch, chains: Sequence[Chain]) -> bool:
         """Commit moves of a visit. Returns whether all of them are durable."""
         attempts = self._send(batch, chains)
-        self._learn(batch, attempts)
+        self._apply_results(batch, attempts)
         return all(attempt.error is None for attempt in attempts)
 
-    def _learn(self, batch: Batch, attempts: Sequence[Attempt]) -> bool:
+    def _apply_results(self, batch: Batch, attempts: Sequence[Attempt]) -> bool:
         """Take over what was committed, and act on what was not. Returns whether something lost against rivals."""
         # First what is durable: an error of one chain must not be taken for the end of another's changes.
         for attempt in attempts:
             if attempt.error is None:
-                self._take_over(batch, attempt.transaction, attempt.at)
+                self._apply_success(batch, attempt.transaction, attempt.at)
         lost = [
-            self._act_on(batch, attempt.transaction, classify(attempt.transaction, attempt.error))
+            self._apply_failure(
+                batch, attempt.transaction, classify(attempt.transaction, attempt.error)
+            )
             for attempt in attempts
             if attempt.error is not None
         ]
         return any(lost)
 
-    def _take_over(self, batch: Batch, committed: Transaction, at: str) -> None:
+    def _apply_success(self, batch: Batch, committed: Transaction, at: str) -> None:
         """Take over what was committed."""
-        as_sold = committed.as_sold
+        stock_after = committed.stock_after
         self.lanes.observe_commit(committed)
         for product_id, product in committed.after.items():
             batch.observe(product_id, product)
@@ -286,7 +288,7 @@ class Committer:
                     is_written_rejection=decision.has_record,
                 )
             else:
-                changed = {product_id: as_sold[product_id] for product_id in decision.touched}
+                changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
                 outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed, at=at)
                 if self.lanes.most:
                     own = (
@@ -295,7 +297,7 @@ class Committer:
                     batch.stats.from_lanes.append(all(own))
             batch.pending.settle(change, outcome)
 
-    def _act_on(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
+    def _apply_failure(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
         """Act on a failure. Returns whether it lost against rivals, and so should wait."""
         pending = batch.pending
         for product_id in failed.after:
@@ -310,9 +312,9 @@ class Committer:
         for product_id, found in failure.found_products:
             batch.observe(product_id, found)
         for product_id, why in failure.refused:
-            batch.refuse(product_id, why)
+            batch.mark_unwritable(product_id, why)
         batch.throttled.update(failure.throttled)
-        replaced = [pending.recognise(change, record) for change, record in failure.found_records]
+        replaced = [pending.match(change, record) for change, record in failure.found_records]
         undecided = pending.still_pending(decision.change for decision in failed.decisions)
         if failure.kind is FailureKind.EXHAUSTED:
             pending.give_up(undecided, failure.code, str(failure.error))

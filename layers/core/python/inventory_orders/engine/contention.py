@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from inventory_orders.clock import Clock
-from inventory_orders.engine.recent import Recent
+from inventory_orders.engine.bounded_dict import BoundedDict
 
 FIRST_WAIT = 0.02
 """Average wait in seconds that is assumed at the first conflict: about one commit of a rival."""
@@ -28,7 +28,7 @@ _AGE_CAP = 4.0
 
 # The least average wait that is believed, in seconds, and the weight of each new observation, above the average and
 # below it: a line grows at once and shrinks slowly.
-_LEAST_WAIT = 0.005
+_MIN_WAIT = 0.005
 _WEIGHT_ABOVE = 0.2
 _WEIGHT_BELOW = 0.1
 
@@ -38,7 +38,7 @@ _MEAN_AGE = 2 / math.pi
 
 # Seconds between two attempts. What is throttled again and again comes to the longest pace within seconds: 50 workers on
 # a new table need some 6 s each.
-_LEAST, _MOST = 0.1, 20.0
+_MIN, _MAX = 0.1, 20.0
 _GROWTH = 2.0
 
 # What is left of it after a transaction that was applied, and how many seconds it takes to halve by itself: what a table
@@ -59,7 +59,7 @@ class Rivals:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._met_at: Recent[str, float] = Recent()
+        self._met_at: BoundedDict[str, float] = BoundedDict()
 
     def observe(self, product_id: str) -> None:
         """A write of the product's row was lost, or throttled."""
@@ -71,7 +71,7 @@ class Rivals:
         return met_at is not None and self._clock.monotonic() - met_at <= seconds
 
 
-class Line:
+class DepotLine:
     """How long the line at the depot is, and when to ask again.
 
     With equal chances at each release, a few would always wait several times the average. Here the rate at which a
@@ -113,7 +113,7 @@ class Line:
         """
         if not self.average_wait:
             return 0.0
-        wait = max(self.average_wait, _LEAST_WAIT)
+        wait = max(self.average_wait, _MIN_WAIT)
         age = min(age, _AGE_CAP * wait)
         exponential = -math.log(1.0 - self._random())
         step = 2 * _MEAN_AGE * wait**2 * exponential / _REQUESTS
@@ -142,7 +142,7 @@ class Pace:
 
     def observe_throttle(self) -> None:
         """A write was throttled for want of capacity."""
-        self._set(min(_MOST, max(_LEAST, _GROWTH * self._now())))
+        self._set(min(_MAX, max(_MIN, _GROWTH * self._now())))
 
     def observe_success(self) -> None:
         """A transaction was applied."""

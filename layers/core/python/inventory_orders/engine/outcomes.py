@@ -96,17 +96,17 @@ class CommitReport:
     failure: StoreError | None
 
 
-def in_turns(changes: Sequence[Change]) -> list[list[int]]:
+def split_into_turns(changes: Sequence[Change]) -> list[list[int]]:
     """Of several changes with one record key that ask for different things, each gets a turn of its own.
 
     Returns:
-        For each turn the numbers of its changes. There is one turn, unless `takes_turns` says otherwise.
+        For each turn the numbers of its changes. There is one turn, unless `shares_record` says otherwise.
     """
     turns: list[list[int]] = [[]]
     asked: dict[RecordKey, list[Change]] = {}
     for number, change in enumerate(changes):
         turn = 0
-        if change.takes_turns:
+        if change.shares_record:
             before = asked.setdefault(change.record_key, [])
             same = (n for n, other in enumerate(before) if change.is_same_request(other))
             turn = next(same, len(before))
@@ -118,7 +118,9 @@ def in_turns(changes: Sequence[Change]) -> list[list[int]]:
     return turns
 
 
-def joined(outcomes: Mapping[int, ChangeOutcome], reports: Sequence[CommitReport]) -> CommitReport:
+def merge_reports(
+    outcomes: Mapping[int, ChangeOutcome], reports: Sequence[CommitReport]
+) -> CommitReport:
     """The answer to all changes of several turns, from their outcomes by number."""
     stats = CommitStats()
     for report in reports:
@@ -160,7 +162,9 @@ class Duplicates:
             else:
                 self.first_by_key.setdefault(change.record_key, change)
 
-    def answer_all(self, outcomes: Mapping[RecordKey, ChangeOutcome]) -> tuple[ChangeOutcome, ...]:
+    def outcomes_of_all(
+        self, outcomes: Mapping[RecordKey, ChangeOutcome]
+    ) -> tuple[ChangeOutcome, ...]:
         """An outcome for every change, from those of the first ones."""
         answered: set[RecordKey] = set()
         answers = []
@@ -181,7 +185,7 @@ class Duplicates:
             return outcome
         if outcome.status is ChangeStatus.ID_REUSED and outcome.record is not None:
             # Readable: the first one was compared with it.
-            same = change.recognise(outcome.record) is IdempotencyMatch.SAME_REQUEST
+            same = change.match(outcome.record) is IdempotencyMatch.SAME_REQUEST
         else:
             same = first.is_same_request(change)
         rejected = outcome.status is ChangeStatus.REJECTED and outcome.record is None

@@ -68,9 +68,9 @@ class PendingChanges:
         need: dict[str, int] = {}
         by_row: set[str] = set()
         for change in self._pending.values():
-            if not change.wanted:
+            if not change.decrements:
                 by_row.update(change.product_ids)
-            for product_id, units in change.wanted.items():
+            for product_id, units in change.decrements.items():
                 need[product_id] = need.get(product_id, 0) + units
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}
 
@@ -91,7 +91,7 @@ class PendingChanges:
         if self._pending.pop(key, None) is not None:
             self._outcomes[key] = outcome
 
-    def recognise(self, change: Change, record: Record | CorruptItemError | None) -> bool:
+    def match(self, change: Change, record: Record | CorruptItemError | None) -> bool:
         """Answer a change by its record. Returns whether it, or one that takes its place, has to be planned again."""
         if record is None:
             return True
@@ -99,7 +99,7 @@ class PendingChanges:
             self.give_up([change], record.code, str(record))
             return False
         try:
-            meaning = change.recognise(record)
+            meaning = change.match(record)
         except CorruptItemError as error:
             self.give_up([change], error.code, str(error))
             return False
@@ -172,7 +172,7 @@ class PendingChanges:
             if self._retries.get(key)
         ]
         return CommitReport(
-            outcomes=self._duplicates.answer_all(self._outcomes),
+            outcomes=self._duplicates.outcomes_of_all(self._outcomes),
             retries=tuple(tried),
             exhausted=tuple(exhausted),
             stats=stats,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.recent import Recent
+from inventory_orders.engine.bounded_dict import BoundedDict
 
 # How long it is believed, without another sign of it, that nobody else writes a product.
 _SOLE_WRITER_SECONDS = 5.0
@@ -42,7 +42,7 @@ class ProductCache:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: Recent[str, _Entry] = Recent()
+        self._entries: BoundedDict[str, _Entry] = BoundedDict()
 
     def get(self, product_id: str) -> Product | None:
         """The product as this process left it, if nobody else seems to write it: good for a plan, not for a rejection."""
@@ -60,7 +60,7 @@ class ProductCache:
         entry = self._entries.get(product.product_id)
         if entry is None:
             return False
-        entry.sole_writer = entry.product is not None and product.is_written_as(entry.product)
+        entry.sole_writer = entry.product is not None and product.is_same_version(entry.product)
         return entry.sole_writer
 
     def observe_write(self, product: Product) -> None:

@@ -39,7 +39,7 @@ def read(
     deadline: Deadline,
     stats: CommitStats,
     *,
-    records_too: bool = False,
+    consistent_records: bool = False,
 ) -> Snapshot:
     """Read products (by their ids), records and pages (by their keys), and again what was left out or failed.
 
@@ -48,7 +48,7 @@ def read(
         keys: What to read.
         deadline: No request begins after it.
         stats: What it takes is added here.
-        records_too: Whether records are read with strong consistency, too.
+        consistent_records: Whether records are read with strong consistency, too.
 
     Returns:
         What was found; `unprocessed` is what DynamoDB left out of every answer.
@@ -65,7 +65,7 @@ def read(
         def request() -> None:
             nonlocal missing, answers
             try:
-                answer = client.store.read(missing, records_too=records_too)
+                answer = client.store.read(missing, consistent_records=consistent_records)
             except ThrottledError:
                 # If nothing but what is throttled is left to ask for, this is how DynamoDB leaves it out.
                 if not answers:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline
-from inventory_orders.engine.contention import Line, Pace, Rivals
+from inventory_orders.engine.contention import DepotLine, Pace, Rivals
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
@@ -56,7 +56,7 @@ class RetryingClient:
         self.clock = clock
         self.executor = executor
         self.rivals = Rivals(clock)
-        self.line = Line(clock, policy.random)
+        self.line = DepotLine(clock, policy.random)
         self.pace = Pace(clock, policy.random)
 
     def write(
@@ -65,8 +65,8 @@ class RetryingClient:
         deadline: Deadline,
         stats: CommitStats,
         *,
-        plans_again: bool = False,
-        apart: bool = False,
+        replans: bool = False,
+        skips_throttled: bool = False,
     ) -> None:
         """Send a transaction until it is applied.
 
@@ -74,15 +74,15 @@ class RetryingClient:
             actions: Of the transaction.
             deadline: No request begins after it.
             stats: Where to note what it took.
-            plans_again: Whether the caller plans again where a rival is writing the row of a product: that is cheaper
+            replans: Whether the caller plans again where a rival is writing the row of a product: that is cheaper
                 than to repeat the whole transaction, which is bound to lose.
-            apart: Whether the caller goes on without an update that is throttled, so that the others need not wait.
+            skips_throttled: Whether the caller goes on without an update that is throttled, so that the others need not wait.
 
         Raises:
             StoreError: Why it was not applied. If it is `in_doubt`, an earlier attempt is applied as soon as it arrives and its
                 conditions hold; a condition on a version that has moved never holds again.
         """
-        attempts = _Attempts(self, actions, stats, plans_again=plans_again, apart=apart)
+        attempts = _Attempts(self, actions, stats, replans=replans, skips_throttled=skips_throttled)
         self._within(deadline)
         self._repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
@@ -181,14 +181,14 @@ class _Attempts:
         actions: Sequence[Action],
         stats: CommitStats,
         *,
-        plans_again: bool,
-        apart: bool,
+        replans: bool,
+        skips_throttled: bool,
     ) -> None:
         self._client = client
         self._actions = actions
         self._stats = stats
-        self._plans_again = plans_again
-        self._apart = apart
+        self._replans = replans
+        self._skips_throttled = skips_throttled
         self._token = uuid.uuid4().hex
         self._unknown = False
 
@@ -244,8 +244,8 @@ class _Attempts:
         return not any(
             _is_of_hot_row(reason)
             and (
-                (reason.code == RIVAL and self._plans_again)
-                or (reason.code in THROTTLED and self._apart)
+                (reason.code == RIVAL and self._replans)
+                or (reason.code in THROTTLED and self._skips_throttled)
             )
             for reason in error.reasons
         )

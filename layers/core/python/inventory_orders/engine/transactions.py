@@ -49,39 +49,41 @@ class Attempt:
 
 
 def send(
-    client: RetryingClient, chains: Sequence[Chain], deadline: Deadline, *, apart: bool
+    client: RetryingClient, chains: Sequence[Chain], deadline: Deadline, *, skips_throttled: bool
 ) -> list[Attempt]:
-    """Send chains side by side, each step by step, up to the first transaction that fails.
+    """Send chains side by side, each wave by wave, up to the first transaction that fails.
 
     Args:
         client: Sends the requests.
         chains: Of a plan.
         deadline: No request begins after it.
-        apart: Whether the batch goes on without a product whose row is throttled.
+        skips_throttled: Whether the batch goes on without a product whose row is throttled.
 
     Returns:
         The transactions that were sent. What goes wrong with one is noted there.
     """
 
     def send_one(attempt: Attempt) -> None:
-        _send(client, attempt, deadline, apart=apart)
+        _send(client, attempt, deadline, skips_throttled=skips_throttled)
 
     attempts: list[Attempt] = []
-    going_on, step = list(chains), 0
+    going_on, wave = list(chains), 0
     while going_on:
-        now = [[Attempt(transaction) for transaction in chain[step]] for chain in going_on]
+        now = [[Attempt(transaction) for transaction in chain[wave]] for chain in going_on]
         side_by_side(client.executor, send_one, [attempt for some in now for attempt in some])
         attempts += [attempt for some in now for attempt in some]
-        step += 1
+        wave += 1
         going_on = [
             chain
             for chain, some in zip(going_on, now, strict=True)
-            if len(chain) > step and all(attempt.error is None for attempt in some)
+            if len(chain) > wave and all(attempt.error is None for attempt in some)
         ]
     return attempts
 
 
-def _send(client: RetryingClient, attempt: Attempt, deadline: Deadline, *, apart: bool) -> None:
+def _send(
+    client: RetryingClient, attempt: Attempt, deadline: Deadline, *, skips_throttled: bool
+) -> None:
     """Send a transaction. Runs beside others, so it changes nothing but the attempt."""
     transaction, stats = attempt.transaction, attempt.stats
     now = client.clock.now()
@@ -95,8 +97,8 @@ def _send(client: RetryingClient, attempt: Attempt, deadline: Deadline, *, apart
             actions,
             deadline,
             stats,
-            plans_again=True,
-            apart=apart or len(transaction.updates) > 1,
+            replans=True,
+            skips_throttled=skips_throttled or len(transaction.updates) > 1,
         )
     except StoreError as error:
         attempt.error = error

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.engine.bounded_dict import BoundedDict
 from inventory_orders.engine.reader import side_by_side
-from inventory_orders.engine.recent import Recent
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import Hold, HoldPage, Store
+from inventory_orders.store.dynamodb import Hold, HoldBatch, Store
 from inventory_orders.store.rows import EXPIRY_SHARDS
 
 AHEAD_SECONDS = 120.0
@@ -31,7 +31,7 @@ until those of other holds are not sent any more.
 """
 
 # An entry takes some 350 bytes of the function's 512 MB.
-_MOST_REMEMBERED = 100_000
+_MAX_REMEMBERED = 100_000
 
 # So many go into one request to SQS.
 _TOGETHER = 10
@@ -41,7 +41,7 @@ _POLICY = RetryPolicy(max_attempts=4)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueHold:
     """An order, and when its hold is to be looked at.
 
     Attributes:
@@ -53,16 +53,16 @@ class Due:
     at: float
 
 
-Send = Callable[[Sequence[Due]], set[int]]
+Send = Callable[[Sequence[DueHold]], set[int]]
 """Sends at most ten. Returns the numbers of those that were taken."""
 
-SentHolds = Recent[Hold, float]
+SentHolds = BoundedDict[Hold, float]
 """Until which Unix second a hold that was sent is not sent again."""
 
 
-def nothing_sent() -> SentHolds:
+def new_sent_holds() -> SentHolds:
     """The memory of a process that has sent nothing yet."""
-    return Recent(_MOST_REMEMBERED)
+    return BoundedDict(_MAX_REMEMBERED)
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class _Place:
     """Where to go on in a shard."""
 
     shard: int
-    after: HoldPage | None = None
+    after: HoldBatch | None = None
 
 
 def send_ending_holds(
@@ -114,7 +114,7 @@ def send_ending_holds(
     client, report = RetryingClient(store, _POLICY, clock), HoldsReport()
     until = timestamp(clock.now() + timedelta(seconds=AHEAD_SECONDS))
 
-    def look(place: _Place) -> HoldPage | StoreError:
+    def look(place: _Place) -> HoldBatch | StoreError:
         try:
             return client.call(
                 lambda: client.store.list_holds(place.shard, until, place.after), deadline
@@ -127,7 +127,7 @@ def send_ending_holds(
         pages = side_by_side(executor, look, places)
         holds: list[Hold] = []
         for page in pages:
-            if isinstance(page, HoldPage):
+            if isinstance(page, HoldBatch):
                 holds += page.holds
             elif isinstance(page, ThrottledError | OutcomeUnknownError):
                 report.unfinished = str(page)
@@ -137,7 +137,7 @@ def send_ending_holds(
         places = [
             _Place(place.shard, page)
             for place, page in zip(places, pages, strict=True)
-            if isinstance(page, HoldPage) and page.has_more
+            if isinstance(page, HoldBatch) and page.has_more
         ]
     if places:
         report.unfinished = f"no time was left for the holds of {len(places)} shards"
@@ -155,7 +155,7 @@ def _send_all(
     report: HoldsReport,
 ) -> None:
     now = clock.now().timestamp()
-    due: list[tuple[Hold, Due]] = []
+    due: list[tuple[Hold, DueHold]] = []
     for hold in sorted(holds, key=lambda hold: hold.expires_at):
         if (sent.get(hold) or 0.0) > now:
             continue
@@ -165,9 +165,9 @@ def _send_all(
             problem = f"order {hold.order_id} has an expiresAt that is no time; repair the item"
             report.problems[problem] = None
         else:
-            due.append((hold, Due(hold.order_id, end + grace)))
+            due.append((hold, DueHold(hold.order_id, end + grace)))
 
-    def send_some(some: Sequence[tuple[Hold, Due]]) -> set[int] | None:
+    def send_some(some: Sequence[tuple[Hold, DueHold]]) -> set[int] | None:
         return send([each for _, each in some]) if deadline.remaining() > 0 else None
 
     chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderKey, RejectionReason
-from inventory_orders.domain.order_command import Action, OrderCommand, Transition
+from inventory_orders.domain.order_command import OrderAction, OrderCommand, Transition
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules
 from inventory_orders.invocation.telemetry import emit_commands
@@ -35,7 +35,7 @@ def carry_out(command: OrderCommand, context: Any) -> direct.Answer:
     """
     engine, deadline = runtime.committer(), runtime.deadline(context)
     client, key = engine.client, OrderKey(command.order_id)
-    cancels = command.action is Action.CANCEL
+    cancels = command.action is OrderAction.CANCEL
     if cancels and client.call(lambda: client.store.get_record(key), deadline) is None:
         hint = "sent to OrderCommandQueue, the command cancels it before it arrives"
         return {"orderId": command.order_id} | direct.rejected(

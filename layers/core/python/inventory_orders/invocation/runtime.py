@@ -15,7 +15,7 @@ import boto3
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Outbox, Queue, Queues
+from inventory_orders.invocation.sqs import QueueSender, QueueUrls, SourceQueues
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.rows import Table
 
@@ -38,7 +38,7 @@ _SIDE_BY_SIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RuntimeSettings:
     """The environment variables that the stack gives to every function.
 
     Attributes:
@@ -56,7 +56,7 @@ class Settings:
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
         order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
-        event_bus: `EVENT_BUS_NAME`: for the function that announces outcomes.
+        event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
         stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
@@ -67,9 +67,9 @@ class Settings:
     allotments_table: str
     lanes: int
     hold_seconds: int | None
-    queue: Queue | None
-    fifo_queue: Queue | None
-    expiry_queue: Queue | None
+    queue: QueueUrls | None
+    fifo_queue: QueueUrls | None
+    expiry_queue: QueueUrls | None
     order_queue: str | None = None
     event_bus: str | None = None
     undeliverable_events: str | None = None
@@ -77,7 +77,7 @@ class Settings:
     hold_grace_seconds: int | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> RuntimeSettings:
         """Read the settings.
 
         Raises:
@@ -99,10 +99,12 @@ class Settings:
                 )
             return int(value)
 
-        def queue(prefix: str) -> Queue | None:
+        def queue(prefix: str) -> QueueUrls | None:
             if not values.get(f"{prefix}QUEUE_URL"):
                 return None
-            return Queue(required(f"{prefix}QUEUE_URL"), required(f"{prefix}DEAD_LETTER_QUEUE_URL"))
+            return QueueUrls(
+                required(f"{prefix}QUEUE_URL"), required(f"{prefix}DEAD_LETTER_QUEUE_URL")
+            )
 
         return cls(
             products_table=required("PRODUCTS_TABLE_NAME"),
@@ -134,7 +136,7 @@ def prepare() -> None:
     says which one.
     """
     try:
-        settings = Settings.from_environment()
+        settings = RuntimeSettings.from_environment()
     except ConfigurationError:
         return
     _store(settings)
@@ -144,7 +146,7 @@ def prepare() -> None:
 
 def hold_seconds() -> int | None:
     """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
-    return Settings.from_environment().hold_seconds
+    return RuntimeSettings.from_environment().hold_seconds
 
 
 def hold_grace_seconds() -> int:
@@ -153,7 +155,7 @@ def hold_grace_seconds() -> int:
     Raises:
         ConfigurationError: The environment does not say.
     """
-    return named(Settings.from_environment().hold_grace_seconds, "HOLD_GRACE_SECONDS")
+    return configured(RuntimeSettings.from_environment().hold_grace_seconds, "HOLD_GRACE_SECONDS")
 
 
 def prepare_engine() -> None:
@@ -173,56 +175,58 @@ def prepare_to_serve() -> None:
 
 def store() -> Store:
     """The tables of the environment."""
-    return _store(Settings.from_environment())
+    return _store(RuntimeSettings.from_environment())
 
 
 def committer() -> Committer:
     """The engine, on the tables of the environment."""
-    return _committer(Settings.from_environment())
+    return _committer(RuntimeSettings.from_environment())
 
 
 def impatient_committer() -> Committer:
     """The same, but it waits for nobody: what it cannot have at once it returns."""
-    return _impatient_committer(Settings.from_environment())
+    return _impatient_committer(RuntimeSettings.from_environment())
 
 
 def atomic_decrement() -> AtomicDecrement:
     """Decrements without a read, with what this process remembers of the products."""
-    return _atomic_decrement(Settings.from_environment())
+    return _atomic_decrement(RuntimeSettings.from_environment())
 
 
-def queues() -> Queues:
+def queues() -> SourceQueues:
     """The queues of the environment.
 
     Raises:
         ConfigurationError: It names none.
     """
-    settings = Settings.from_environment()
-    queue = named(settings.queue, "QUEUE_URL")
-    return Queues(_sqs_client(settings), queue, settings.fifo_queue)
+    settings = RuntimeSettings.from_environment()
+    queue = configured(settings.queue, "QUEUE_URL")
+    return SourceQueues(_sqs_client(settings), queue, settings.fifo_queue)
 
 
-def expiry_queues() -> Queues:
+def expiry_queues() -> SourceQueues:
     """The queue of holds that end.
 
     Raises:
         ConfigurationError: The environment names none.
     """
-    settings = Settings.from_environment()
-    return Queues(_sqs_client(settings), named(settings.expiry_queue, "EXPIRY_QUEUE_URL"))
+    settings = RuntimeSettings.from_environment()
+    return SourceQueues(
+        _sqs_client(settings), configured(settings.expiry_queue, "EXPIRY_QUEUE_URL")
+    )
 
 
-def order_queue() -> Outbox:
+def order_queue() -> QueueSender:
     """The queue that the function sends orders to.
 
     Raises:
         ConfigurationError: The environment names none.
     """
-    settings = Settings.from_environment()
-    return Outbox(_sqs_client(settings), named(settings.order_queue, "ORDER_QUEUE_URL"))
+    settings = RuntimeSettings.from_environment()
+    return QueueSender(_sqs_client(settings), configured(settings.order_queue, "ORDER_QUEUE_URL"))
 
 
-def named(value: T | None, variable: str) -> T:
+def configured(value: T | None, variable: str) -> T:
     """A setting that some functions have and others do without.
 
     Raises:
@@ -236,9 +240,9 @@ def named(value: T | None, variable: str) -> T:
 @cache
 def sent_holds() -> SentHolds:
     """The holds that this process has sent lately."""
-    from inventory_orders.holds.ending import nothing_sent  # noqa: PLC0415 - the sweep alone pays for it
+    from inventory_orders.holds.ending import new_sent_holds  # noqa: PLC0415 - the sweep alone pays for it
 
-    return nothing_sent()
+    return new_sent_holds()
 
 
 @cache
@@ -248,7 +252,7 @@ def executor() -> Executor | None:
 
 
 @cache
-def _store(settings: Settings) -> Store:
+def _store(settings: RuntimeSettings) -> Store:
     tables = {
         Table.PRODUCTS: settings.products_table,
         Table.ORDERS: settings.orders_table,
@@ -259,28 +263,28 @@ def _store(settings: Settings) -> Store:
 
 
 @cache
-def _committer(settings: Settings) -> Committer:
+def _committer(settings: RuntimeSettings) -> Committer:
     from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
 
     return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
 
 
 @cache
-def _impatient_committer(settings: Settings) -> Committer:
+def _impatient_committer(settings: RuntimeSettings) -> Committer:
     from inventory_orders.engine.committer import Committer  # noqa: PLC0415
 
     return Committer(_store(settings), patient=False)
 
 
 @cache
-def _atomic_decrement(settings: Settings) -> AtomicDecrement:
+def _atomic_decrement(settings: RuntimeSettings) -> AtomicDecrement:
     from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
 
     return AtomicDecrement(_committer(settings))
 
 
 @cache
-def _sqs_client(settings: Settings) -> SQSClient:  # noqa: ARG001 - another environment, another client
+def _sqs_client(settings: RuntimeSettings) -> SQSClient:  # noqa: ARG001 - another environment, another client
     return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         SendMessageBatchRequestEntryTypeDef,
     )
 
-    from inventory_orders.announcing.publisher import Undeliverable
+    from inventory_orders.publishing.publisher import Undeliverable
 
 # What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
 CLIENT_CONFIG = Config(
@@ -45,7 +45,7 @@ _LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueUrls:
     """A queue's URL, and that of its dead-letter queue."""
 
     url: str
@@ -83,7 +83,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class SourceQueues:
     """The queues that feed a function.
 
     Attributes:
@@ -93,10 +93,10 @@ class Queues:
     """
 
     client: SQSClient
-    standard: Queue
-    fifo: Queue | None = None
+    standard: QueueUrls
+    fifo: QueueUrls | None = None
 
-    def of(self, message: Message) -> Queue:
+    def of(self, message: Message) -> QueueUrls:
         """The queue that a message came from."""
         if message.group is not None and self.fifo is not None:
             return self.fifo
@@ -114,12 +114,12 @@ class SqsCalls:
         errors: What SQS did not do, for the log.
     """
 
-    def __init__(self, queues: Queues, time_left: Callable[[], float]) -> None:
+    def __init__(self, queues: SourceQueues, time_left: Callable[[], float]) -> None:
         self._queues = queues
         self._time_left = time_left
         self.errors: list[str] = []
 
-    def waiting(self, *, returned_too: bool = True) -> float:
+    def count_waiting(self, *, returned_too: bool = True) -> float:
         """About how many messages of the standard queue are not done with; infinite if SQS does not say.
 
         Args:
@@ -147,7 +147,7 @@ class SqsCalls:
                 sent |= {batch[int(entry_id)] for entry_id in taken}
         return poison.keys() - sent
 
-    def send_again(self, seconds: Mapping[Message, int]) -> set[Message]:
+    def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
         """Send copies of messages, each hidden for so many seconds; SQS counts their deliveries from 1.
 
         Args:
@@ -219,7 +219,7 @@ class SqsCalls:
                 self._call_in_batch("change_message_visibility_batch", url, entries)
 
     def _by_queue(
-        self, messages: Iterable[Message], url: Callable[[Queue], str]
+        self, messages: Iterable[Message], url: Callable[[QueueUrls], str]
     ) -> Iterable[tuple[str, list[Message]]]:
         grouped: dict[str, list[Message]] = {}
         for message in messages:
@@ -256,7 +256,7 @@ class SqsCalls:
         return None
 
 
-class Outbox:
+class QueueSender:
     """A queue that messages are sent to, one at a time.
 
     Args:
@@ -291,7 +291,7 @@ class Outbox:
         return False
 
 
-class UndeliverableEvents(Outbox):
+class UndeliverableEvents(QueueSender):
     """The queue of what cannot be published."""
 
     def park(self, event: Undeliverable) -> bool:

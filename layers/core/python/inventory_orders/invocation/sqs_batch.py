@@ -22,7 +22,7 @@ from inventory_orders.errors import (
     PoisonMessageError,
     id_reused_error,
 )
-from inventory_orders.invocation.sqs import Message, Queues, SqsCalls
+from inventory_orders.invocation.sqs import Message, SourceQueues, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
 T = TypeVar("T")
@@ -107,16 +107,18 @@ class SqsBatch(Generic[T]):
     """
 
     def __init__(
-        self, messages: Sequence[Message], queues: Queues, time_left: Callable[[], float]
+        self, messages: Sequence[Message], queues: SourceQueues, time_left: Callable[[], float]
     ) -> None:
         self._messages = messages
         self._calls = SqsCalls(queues, time_left)
         self._contents: dict[Message, T] = {}
         self._results: dict[Message, MessageResult[T]] = {}
-        self._sent_again: set[Message] = set()
+        self._copied: set[Message] = set()
 
     @classmethod
-    def read(cls, event: object, queues: Queues, time_left: Callable[[], float]) -> SqsBatch[T]:
+    def read(
+        cls, event: object, queues: SourceQueues, time_left: Callable[[], float]
+    ) -> SqsBatch[T]:
         """Read the event of an invocation; parameters as for the class.
 
         Raises:
@@ -266,8 +268,8 @@ class SqsBatch(Generic[T]):
                     delay = of_group.setdefault(message.group, delay)
                 is_due = result.is_early and _uses_up_count(message)
                 (again if is_due else seconds)[message] = delay
-        self._sent_again = self._calls.send_again(again)
-        self._calls.delay(seconds | {m: again[m] for m in again if m not in self._sent_again})
+        self._copied = self._calls.send_copies(again)
+        self._calls.delay(seconds | {m: again[m] for m in again if m not in self._copied})
 
     @property
     def results(self) -> tuple[MessageResult[T], ...]:
@@ -286,7 +288,7 @@ class SqsBatch(Generic[T]):
             "batchItemFailures": [
                 {"itemIdentifier": result.message.message_id}
                 for result in self.results
-                if result.disposition is RETURNED and result.message not in self._sent_again
+                if result.disposition is RETURNED and result.message not in self._copied
             ]
         }
 
@@ -346,7 +348,7 @@ def _sent_or_last(message: Message) -> float:
     return inf if message.sent is None or message.group is not None else message.sent
 
 
-def comes_from(event: object, queues: Queues) -> bool:
+def is_from_standard_queue(event: object, queues: SourceQueues) -> bool:
     """Whether a batch is of a standard queue. All of its messages are of one queue."""
     records = event.get("Records") if isinstance(event, dict) else None
     first = records[0] if isinstance(records, list) and records else None
@@ -410,7 +412,7 @@ def _seconds(attributes: Mapping[str, Any], name: str) -> float | None:
     return seconds
 
 
-def answers_unsupported_events(handler: Handler) -> Handler:
+def refuse_unsupported_events(handler: Handler) -> Handler:
     """Decorate a handler that reads a batch: another event is answered with what to do, and nothing is done.
 
     Should the event be a batch all the same, in a form that this code does not know, it must not be taken for done: an

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from inventory_orders.announcing import bus
-from inventory_orders.announcing.bus import Bus, EventBridge
-from inventory_orders.announcing.publisher import Publisher, Unreadable
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, of_order, of_product
-from inventory_orders.errors import CannotAnnounceError, ConfigurationError
+from inventory_orders.errors import ConfigurationError, UnpublishableError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.runtime import Settings, named
+from inventory_orders.invocation.runtime import RuntimeSettings, configured
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
+from inventory_orders.publishing import bus
+from inventory_orders.publishing.bus import Bus, EventBridge
+from inventory_orders.publishing.publisher import Publisher, Unreadable
 from inventory_orders.store.rows import KEYS, Table, decode
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def publisher() -> tuple[Publisher, UndeliverableEvents]:
     Raises:
         ConfigurationError: The environment names none.
     """
-    settings = Settings.from_environment()
-    bus_name = named(settings.event_bus, "EVENT_BUS_NAME")
-    url = named(settings.undeliverable_events, "UNDELIVERABLE_EVENTS_QUEUE_URL")
+    settings = RuntimeSettings.from_environment()
+    bus_name = configured(settings.event_bus, "EVENT_BUS_NAME")
+    url = configured(settings.undeliverable_events, "UNDELIVERABLE_EVENTS_QUEUE_URL")
     events, messages = _clients()
     queue = UndeliverableEvents(messages, url)
     return Publisher(Bus(events, bus_name), queue.park, SystemClock()), queue
@@ -68,7 +68,7 @@ def read_changes(event: object) -> Iterator[Event | Unreadable]:
     for record in records:
         try:
             yield from _events_of(record)
-        except CannotAnnounceError as error:
+        except UnpublishableError as error:
             yield Unreadable(_key(record), _id(record), record, error)
 
 
@@ -90,7 +90,7 @@ def _events_of(record: object) -> tuple[Event, ...]:
         ArithmeticError,
         StopIteration,
     ) as error:
-        raise CannotAnnounceError(
+        raise UnpublishableError(
             "UNREADABLE_ROW",
             f"the record holds no change of a row ({type(error).__name__}: {error})",
         ) from error

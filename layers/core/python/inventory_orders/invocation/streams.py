@@ -1,4 +1,4 @@
-"""Looks whether changes of the tables reach the function that announces them; the only code that talks to Lambda."""
+"""Checks that changes of the tables reach the function that publishes them; the only code that talks to Lambda."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _STANDS_STILL = {"Disabled", "Disabling", "Deleting"}
 
 
 def unread_streams(store: Store, mappings: Sequence[str]) -> list[str]:
-    """Say which tables' changes nobody announces; nothing while AWS does not answer.
+    """List the tables whose changes are not published; none while AWS does not answer.
 
     Args:
         store: Where the tables are.
-        mappings: UUIDs of the event source mappings that should read their streams; none where nothing is announced.
+        mappings: UUIDs of the event source mappings that should read their streams; none where nothing is published.
     """
     if not mappings:
         return []
@@ -29,14 +29,14 @@ def unread_streams(store: Store, mappings: Sequence[str]) -> list[str]:
         found = [call(_client().get_event_source_mapping, UUID=uuid) for uuid in mappings]
         read = {each["EventSourceArn"] for each in found if each["State"] not in _STANDS_STILL}
         return [
-            f"nobody announces changes of {table}: no enabled event source mapping reads its stream"
+            f"changes of {table} are not published: no enabled event source mapping reads its stream"
             for table in (Table.ORDERS, Table.PRODUCTS)
             if store.stream(table) not in read
         ]
     except (ThrottledError, OutcomeUnknownError):
         return []
     except StoreError as error:
-        return [f"it cannot be told whether changes are announced: {error}"]
+        return [f"it cannot be told whether changes are published: {error}"]
 
 
 @cache

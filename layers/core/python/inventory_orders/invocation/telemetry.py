@@ -18,13 +18,13 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import Action, OrderCommand, Transition
+from inventory_orders.domain.order_command import OrderAction, OrderCommand, Transition
 from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
 
 if TYPE_CHECKING:
-    from inventory_orders.announcing.publisher import Report
+    from inventory_orders.publishing.publisher import PublishReport
 
 NAMESPACE = "InventoryOrders"
 
@@ -70,11 +70,11 @@ def emit_orders(report: CommitReport) -> None:
 
 
 _TAKEN = {
-    Action.CONFIRM: "OrdersConfirmed",
-    Action.FULFIL: "OrdersFulfilled",
-    Action.CANCEL: "OrdersCancelled",
-    Action.EXPIRE: "OrdersExpired",
-    Action.RETURN: "OrdersReturned",
+    OrderAction.CONFIRM: "OrdersConfirmed",
+    OrderAction.FULFIL: "OrdersFulfilled",
+    OrderAction.CANCEL: "OrdersCancelled",
+    OrderAction.EXPIRE: "OrdersExpired",
+    OrderAction.RETURN: "OrdersReturned",
 }
 """The metric that counts how often an action was carried out."""
 
@@ -85,14 +85,14 @@ def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: d
     transitions = [change for change in done if isinstance(change, Transition)]
     for action, count in Counter(change.command.action for change in transitions).items():
         _count(_TAKEN[action], count)
-    in_vain = sum(
-        command.action is Action.CONFIRM and outcome.is_written_rejection
+    late_payments = sum(
+        command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)
     )
-    if in_vain:
-        _count("ConfirmationsRejected", in_vain)
+    if late_payments:
+        _count("ConfirmationsRejected", late_payments)
     for change in transitions:
-        if change.command.action is Action.EXPIRE and change.order.expires_at is not None:
+        if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
             late = now - datetime.fromisoformat(change.order.expires_at)
             metrics.add_metric("ExpiryDelay", MetricUnit.Seconds, late.total_seconds())
     emit_report(report)
@@ -196,7 +196,7 @@ def emit_stats(
         )
 
 
-def emit_events(report: Report, queue_errors: Sequence[str]) -> None:
+def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     """Count what became of events, and log each that nobody will hear of."""
     _count("EventsPublished", len(report.published))
     if report.refusals:

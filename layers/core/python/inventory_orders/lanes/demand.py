@@ -21,11 +21,11 @@ _DEPOT_ORDERS = 40_000
 _REMEMBERED = 120.0
 
 # Products that are remembered at the most.
-_MOST = 20_000
+_MAX = 20_000
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _ProductDemand:
     """How one product was wanted.
 
     Attributes:
@@ -50,11 +50,11 @@ class Demand:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._products: dict[str, _Wanted] = {}
+        self._products: dict[str, _ProductDemand] = {}
         self._weight = 1.0
         self._orders = 0.0
 
-    def see(self, orders: Iterable[Mapping[str, int]]) -> None:
+    def observe_orders(self, orders: Iterable[Mapping[str, int]]) -> None:
         """Learn from a batch: the units of each product that each order wants."""
         now, products = self._clock.monotonic(), self._products
         count = 0
@@ -63,7 +63,7 @@ class Demand:
             weight = self._weight * math.exp(count / _FORGOTTEN)
             self._orders += weight
             for product_id, units in order.items():
-                wanted = products.setdefault(product_id, _Wanted())
+                wanted = products.setdefault(product_id, _ProductDemand())
                 wanted.units += units * weight
                 wanted.use = units
                 if wanted.last < now:
@@ -73,46 +73,46 @@ class Demand:
             for wanted in products.values():
                 wanted.units /= self._weight
             self._orders, self._weight = self._orders / self._weight, 1.0
-        if len(products) > _MOST:
-            latest = sorted(products, key=lambda p: products[p].last)[-_MOST // 2 :]
+        if len(products) > _MAX:
+            latest = sorted(products, key=lambda p: products[p].last)[-_MAX // 2 :]
             self._products = {product_id: products[product_id] for product_id in latest}
 
-    def hear_of(self, product_ids: Iterable[str]) -> None:
+    def observe_others(self, product_ids: Iterable[str]) -> None:
         """Others want these products: they are as if seen once."""
         now = self._clock.monotonic()
         for product_id in product_ids:
             if product_id not in self._products:
-                self._products[product_id] = _Wanted(last=now)
+                self._products[product_id] = _ProductDemand(last=now)
 
     def recent(self) -> Iterator[str]:
         """The products that were wanted lately."""
         since = self._clock.monotonic() - _REMEMBERED
         return (p for p, wanted in self._products.items() if wanted.last > since)
 
-    def is_forgotten(self, product_id: str) -> bool:
+    def is_idle(self, product_id: str) -> bool:
         """Whether no batch wanted it lately."""
         wanted = self._products.get(product_id)
         return wanted is None or wanted.last <= self._clock.monotonic() - _REMEMBERED
 
-    def is_seldom(self, product_id: str) -> bool:
+    def is_slow_seller(self, product_id: str) -> bool:
         """Whether fewer than two batches wanted it lately: what is lent would lie there unused."""
         wanted = self._products.get(product_id)
         return wanted is None or wanted.before < self._clock.monotonic() - _REMEMBERED
 
-    def use(self, product_id: str) -> int:
+    def last_quantity(self, product_id: str) -> int:
         """Units that an order takes."""
         wanted = self._products.get(product_id)
         return wanted.use if wanted is not None else 1
 
-    def level(self, product_id: str) -> float:
+    def lane_target(self, product_id: str) -> float:
         """Units that a lane holds when there is plenty: its mean demand, and what demand varies by."""
         wanted = self._products.get(product_id)
         if wanted is None or not self._orders:
-            return 3.0 * self.use(product_id)
+            return 3.0 * self.last_quantity(product_id)
         mean, use = _LANE_ORDERS * wanted.units / self._orders, wanted.use
         return mean + 3 * math.sqrt(mean * use) + 3 * use
 
-    def depot_level(self, product_id: str, lanes: int) -> float:
+    def depot_target(self, product_id: str, lanes: int) -> float:
         """Units that the depot draws when there is plenty, for so many lanes in use."""
         return _DEPOT_ORDERS * lanes * self.rate(product_id)
 

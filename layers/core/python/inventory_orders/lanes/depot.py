@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import islice
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import (
     DEPOT,
-    MOST_PRODUCTS,
+    MAX_PRODUCTS,
     PAGES,
-    Holding,
     LaneLease,
     Page,
+    PageEntry,
     PageKey,
 )
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Chain, Limits, Supply, Transaction
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.batch import Batch
@@ -28,9 +28,9 @@ from inventory_orders.engine.contention import FIRST_WAIT
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.lanes.depot_lease import VISIT_SECONDS, acquire_depot
 from inventory_orders.lanes.lane import Lanes
-from inventory_orders.lanes.line import VISIT_SECONDS, visit_depot
-from inventory_orders.lanes.recall import Homecoming, in_portions, recall
+from inventory_orders.lanes.recall import Reclaim, in_portions, recall
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
@@ -44,7 +44,7 @@ _FEW_DRAWS = 40
 _RECALLED_TOGETHER = 60
 
 # Most draws of one transaction: one more action is the depot's page.
-_MOST_DRAWS = 99
+_MAX_DRAWS = 99
 
 # Seconds in line after which the batch is handed back.
 _PATIENCE = 20.0
@@ -82,10 +82,10 @@ class Visit:
         self._lane = lane
         self._batch = batch
         self._need = need
-        self._home = batch.to_bring_home.intersection(batch.pending.product_ids)
+        self._to_reclaim = batch.to_reclaim.intersection(batch.pending.product_ids)
         self._commit = commit
         self._in_use = 1
-        self._ledger = Ledger({})
+        self._allocation = Allocation({})
 
     def prepare(self) -> Supply | None:
         """Wait in line, and move units until as much as possible of what is needed can be sold.
@@ -98,33 +98,33 @@ class Visit:
             CorruptItemError: A page that something needed belongs to breaks its table's contract.
         """
         client, lanes, batch = self._client, self._lanes, self._batch
-        self._in_use = lanes.in_use(batch.deadline, batch.stats)
+        self._in_use = lanes.count_in_use(batch.deadline, batch.stats)
         patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), client.clock)
-        lanes.depot_lease = visit_depot(client, patience, batch.stats, batch.age)
+        lanes.depot_lease = acquire_depot(client, patience, batch.stats, batch.age)
         alone = client.line.average_wait < FIRST_WAIT
-        short = self._look_and_draw()
+        short = self._read_and_draw()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
             problem = self._recall(lent)
-            short = self._look_and_draw()
+            short = self._read_and_draw()
             if problem is not None:
                 left = {p for p in short or () if self._is_in_lanes(p)}
                 batch.unreadable.update(dict.fromkeys(left, str(problem)))
         if short is None:
             return None
-        ended = [
+        to_reclaim = [
             p
             for p in short
-            if (row := self._ledger.row(p)).lent_to
+            if (row := self._allocation.row(p)).lent_to
             and not self._is_in_lanes(p)
             and self._is_free(row)
         ]
-        for product_id in next(iter(self._in_portions(ended, _FEW_DRAWS)), ()):
-            self._ledger.bring_home(product_id)
-        sources = self._share_out()
+        for product_id in next(iter(self._in_portions(to_reclaim, _FEW_DRAWS)), ()):
+            self._allocation.reclaim(product_id)
+        sources = self._distribute()
         for product_id in batch.pending.product_ids:
-            if product_id not in self._need and product_id in batch.rows.keys() - self._home:
-                self._ledger.add_row(product_id, batch.rows[product_id])
-        return Supply(self._ledger, sources, self._blocked(sources), self._to_release(), alone)
+            if product_id not in self._need and product_id in batch.rows.keys() - self._to_reclaim:
+                self._allocation.add_row(product_id, batch.rows[product_id])
+        return Supply(self._allocation, sources, self._blocked(sources), self._to_release(), alone)
 
     def _to_release(self) -> LaneLease | None:
         """The lease that the last transaction ends; None if it may be over by then.
@@ -139,7 +139,7 @@ class Visit:
 
     def _blocked(self, sources: Collection[str]) -> set[str]:
         """The products that cannot be sold now: nothing is set aside, and their rows are not to be written."""
-        rows = self._ledger.rows
+        rows = self._allocation.rows
         return {
             p
             for p in self._batch.pending.product_ids
@@ -149,7 +149,7 @@ class Visit:
 
     # ------------------------------------------------------------------ looking, and drawing
 
-    def _look_and_draw(self) -> set[str] | None:
+    def _read_and_draw(self) -> set[str] | None:
         """Read pages and rows, and draw. Returns what is short; None if draws were lost."""
         own = [] if self._lane is None else self._lanes.keys
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
@@ -158,28 +158,32 @@ class Visit:
         if not self._lanes.keys:
             # It was given up.
             self._lane, own = None, []
-        self._ledger = Ledger({}, [self._sound(key, pages[key]) for key in (*own, *shelves)])
-        for product_id in {*self._need, *self._home}:
+        self._allocation = Allocation(
+            {}, [self._sound(key, pages[key]) for key in (*own, *shelves)]
+        )
+        for product_id in {*self._need, *self._to_reclaim}:
             if (problem := self.corrupt.get(PageKey.of(DEPOT, product_id).number)) is not None:
                 raise problem
-        self._lanes.demand.hear_of(p for key in shelves for p in self._ledger.holdings(key))
+        self._lanes.demand.observe_others(
+            p for key in shelves for p in self._allocation.entries(key)
+        )
         lacks = {p: n - have for p, n in self._need.items() if (have := self._own(p)) < n}
-        look = [p for p, units in lacks.items() if self._is_to_look(p, units)]
-        look += self._home - self._batch.unreadable.keys()
+        look = [p for p, units in lacks.items() if self._should_read(p, units)]
+        look += self._to_reclaim - self._batch.unreadable.keys()
         look += self._running_low(lacks, _FEW_DRAWS - len(look))
         rows = self._read(look).products if look else {}
         for product_id, row in rows.items():
-            self._ledger.add_row(product_id, row)
+            self._allocation.add_row(product_id, row)
             self._lanes.observe_row(product_id, row)
         for product_id in {*self._need, *rows}:
-            if self._is_mixed(product_id):
+            if self._has_mixed_incarnations(product_id):
                 self._batch.unreadable[product_id] = _MIXED.format(product_id)
         draws = {
             product_id: draw
             for product_id, row in rows.items()
             if row is not None
             and product_id not in self._batch.unreadable
-            and product_id not in self._home
+            and product_id not in self._to_reclaim
             and (draw := self._to_draw(row, lacks.get(product_id, 0)))
         }
         if len(self._in_portions(draws, _FEW_DRAWS)) > 1:
@@ -187,12 +191,12 @@ class Visit:
                 return None
         else:
             for product_id, draw in draws.items():
-                self._ledger.draw(product_id, *draw)
-        wanted = {p for p, units in lacks.items() if self._ledger.units(DEPOT, p) < units}
+                self._allocation.draw(product_id, *draw)
+        wanted = {p for p, units in lacks.items() if self._allocation.units(DEPOT, p) < units}
         return {
             p
-            for p in wanted | self._home
-            if self._ledger.rows.get(p) is not None and p not in self._batch.unreadable
+            for p in wanted | self._to_reclaim
+            if self._allocation.rows.get(p) is not None and p not in self._batch.unreadable
         }
 
     def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
@@ -213,13 +217,13 @@ class Visit:
         return found
 
     def _own(self, product_id: str) -> int:
-        return 0 if self._lane is None else self._ledger.units(self._lane, product_id)
+        return 0 if self._lane is None else self._allocation.units(self._lane, product_id)
 
-    def _is_mixed(self, product_id: str) -> bool:
+    def _has_mixed_incarnations(self, product_id: str) -> bool:
         """Whether what is here of a product is of several incarnations: listed again since the first of them was read."""
-        first = self._ledger.holding(DEPOT, product_id)
-        other = None if self._lane is None else self._ledger.holding(self._lane, product_id)
-        row = self._ledger.rows.get(product_id)
+        first = self._allocation.entry(DEPOT, product_id)
+        other = None if self._lane is None else self._allocation.entry(self._lane, product_id)
+        row = self._allocation.rows.get(product_id)
         since = first.created_at if first is not None else None
         for place in (other, row):
             if place is not None and place.created_at != since:
@@ -230,21 +234,21 @@ class Visit:
 
     def _is_in_lanes(self, product_id: str) -> bool:
         """Whether lanes may hold some of a product."""
-        return bool(self._ledger.row(product_id).lent_to - {DEPOT})
+        return bool(self._allocation.row(product_id).lent_to - {DEPOT})
 
     def _is_free(self, row: Product) -> bool:
         """Whether nobody holds a lease on a row."""
         return row.lease_left(self._client.clock.now().timestamp()) <= 0
 
-    def _is_to_look(self, product_id: str, units: int) -> bool:
+    def _should_read(self, product_id: str, units: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self.corrupt:
             return False
-        held = self._ledger.holding(DEPOT, product_id)
+        held = self._allocation.entry(DEPOT, product_id)
         stored = held.units if held is not None else 0
         if stored < units or (held is not None and not held.reach):
             return stored < units
-        return stored < self._low(product_id) and not self._lanes.is_poor(product_id)
+        return stored < self._low(product_id) and not self._lanes.is_drained(product_id)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
@@ -252,7 +256,7 @@ class Visit:
 
     def _low(self, product_id: str) -> float:
         """Units below which the depot runs low."""
-        return _SPARE * self._in_use * self._lanes.demand.level(product_id)
+        return _SPARE * self._in_use * self._lanes.demand.lane_target(product_id)
 
     def _running_low(self, known: Collection[str], most: int) -> list[str]:
         """Products that lanes hold and the depot has too few of: to draw before a lane gets a small share."""
@@ -262,7 +266,7 @@ class Visit:
         low = (
             p
             for p in demand.recent()
-            if p not in known and not demand.is_seldom(p) and self._is_to_look(p, 0)
+            if p not in known and not demand.is_slow_seller(p) and self._should_read(p, 0)
         )
         return list(islice(low, most))
 
@@ -270,26 +274,26 @@ class Visit:
         """What to draw from a row, and how far it may be lent: all of a poor one, half of a rich one at the most."""
         product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
         key = PageKey.of(DEPOT, product_id)
-        stored, low = self._ledger.units(DEPOT, product_id), self._low(product_id)
-        is_full = not stored and len(self._ledger.holdings(key)) >= MOST_PRODUCTS
+        stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
+        is_full = not stored and len(self._allocation.entries(key)) >= MAX_PRODUCTS
         if row.status is not ProductStatus.ACTIVE or is_full or not self._is_free(row):
             return None
         surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
         if surplus <= low:
-            lanes.observe_poor(product_id)
+            lanes.observe_drained(product_id)
             units = surplus
         else:
-            most = max(demand.depot_level(product_id, self._in_use), low)
+            most = max(demand.depot_target(product_id, self._in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         if units <= 0 or units + stored < lacks:
             return None
-        need = self._need.get(product_id, demand.use(product_id))
+        need = self._need.get(product_id, demand.last_quantity(product_id))
         is_wide = units + stored >= _SPARE * self._in_use * need
         return units, lanes.most if is_wide else DEPOT
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
         """Products in portions of so many at the most, the rows of which leave room in a transaction for all else."""
-        rows = self._ledger
+        rows = self._allocation
         return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
 
     def _chains(self, draws: Mapping[str, tuple[int, int]]) -> Iterator[Chain]:
@@ -298,12 +302,12 @@ class Visit:
         for product_id in draws:
             pages.setdefault(PageKey.of(DEPOT, product_id), []).append(product_id)
         for mine in pages.values():
-            steps = []
-            for some in self._in_portions(mine, _MOST_DRAWS):
+            waves = []
+            for some in self._in_portions(mine, _MAX_DRAWS):
                 for product_id in some:
-                    self._ledger.draw(product_id, *draws[product_id])
-                steps.append((Transaction.of(self._ledger),))
-            yield tuple(steps)
+                    self._allocation.draw(product_id, *draws[product_id])
+                waves.append((Transaction.of(self._allocation),))
+            yield tuple(waves)
 
     # ------------------------------------------------------------------ bringing back, and sharing out
 
@@ -316,62 +320,68 @@ class Visit:
         scarce = (
             p
             for key in numbers
-            for p, held in self._ledger.holdings(key).items()
+            for p, held in self._allocation.entries(key).items()
             if held.reach
-            and held.units < self._in_use * self._lanes.demand.use(p)
+            and held.units < self._in_use * self._lanes.demand.last_quantity(p)
             and p not in product_ids
             and not self._is_avoided(p)
         )
         together = islice(scarce, max(0, _RECALLED_TOGETHER - len(product_ids)))
         # Where one of them is, the others are: what is lent to lanes is lent to all of them.
-        lanes = frozenset[int]().union(*(self._ledger.row(p).lent_to for p in product_ids))
-        # Another program has left rows that lent products may not have. They cannot stay lent, so they come home at once.
-        broken = {p for p in product_ids if not self._ledger.row(p).may_be_lent}
+        lanes = frozenset[int]().union(*(self._allocation.row(p).lent_to for p in product_ids))
+        # Another program has left rows that lent products may not have: they reclaim their units at once.
+        broken = {p for p in product_ids if not self._allocation.row(p).may_be_lent}
         client, deadline, stats = self._client, self._batch.deadline, self._batch.stats
         try:
             if broken:
-                recall(client, broken, deadline, stats, lanes, Homecoming())
+                recall(client, broken, deadline, stats, lanes, Reclaim())
             if others := [*(product_ids - broken), *together]:
                 recall(client, others, deadline, stats, lanes)
         except CorruptItemError as error:
             return error
         return None
 
-    def _share_out(self) -> dict[str, int]:
+    def _distribute(self) -> dict[str, int]:
         """Fill the lane, and take back what is too scarce for lanes. Returns the lane that each product is sold from."""
-        ledger, lane = self._ledger, self._lane
+        allocation, lane = self._allocation, self._lane
         if lane is None:
             return {
-                product_id: DEPOT for product_id in self._need if ledger.units(DEPOT, product_id)
+                product_id: DEPOT
+                for product_id in self._need
+                if allocation.units(DEPOT, product_id)
             }
         sources: dict[str, int] = {}
         # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
         for key in self._lanes.keys:
             if key.number in self.corrupt:
                 continue
-            own, shelf = ledger.holdings(key), ledger.holdings(PageKey(DEPOT, key.number))
+            own, shelf = allocation.entries(key), allocation.entries(PageKey(DEPOT, key.number))
             for product_id in [*shelf, *(p for p in own if p not in shelf)]:
                 mine, there = own.get(product_id), shelf.get(product_id)
-                if mine is not None and there is not None and self._is_mixed(product_id):
+                if (
+                    mine is not None
+                    and there is not None
+                    and self._has_mixed_incarnations(product_id)
+                ):
                     continue
                 have = mine.units if mine is not None else 0
                 target = self._target(product_id, have, there)
                 if there is not None and target > have:
-                    ledger.fill(lane, product_id, min(target - have, there.units))
+                    allocation.fill(lane, product_id, min(target - have, there.units))
                 elif target < have:
-                    ledger.give_back(lane, product_id)
+                    allocation.give_back(lane, product_id)
                 if product_id in self._need:
                     sources[product_id] = lane if target else DEPOT
         return sources
 
-    def _target(self, product_id: str, have: int, there: Holding | None) -> int:
+    def _target(self, product_id: str, have: int, there: PageEntry | None) -> int:
         """Units that the lane shall hold; 0 if the depot sells the product."""
         demand, need = self._lanes.demand, self._need.get(product_id, 0)
-        use = demand.use(product_id)
+        use = demand.last_quantity(product_id)
         share = (have + (there.units if there is not None else 0)) / (_SPARE * self._in_use)
         is_narrow = there is not None and self._lane is not None and there.reach < self._lane
-        if demand.is_forgotten(product_id):
+        if demand.is_idle(product_id):
             return 0
         if not is_narrow and share >= max(use, need):
-            return max(need, have, math.floor(min(demand.level(product_id), share)))
+            return max(need, have, math.floor(min(demand.lane_target(product_id), share)))
         return have if need <= have <= 2 * use + need else 0

@@ -9,7 +9,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.recent import Recent
+from inventory_orders.engine.bounded_dict import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError
@@ -43,11 +43,11 @@ class Lanes:
         self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
         self._in_use = 1
-        self._looked_at = float("-inf")
+        self._refreshed_at = float("-inf")
         self._pages: dict[int, Page] = {}
         self._corrupt: set[int] = set()
-        self._poor_until: Recent[str, float] = Recent()
-        self._sold_out: Recent[str, bool] = Recent()
+        self._drained_until: BoundedDict[str, float] = BoundedDict()
+        self._sold_out: BoundedDict[str, bool] = BoundedDict()
 
     # ------------------------------------------------------------------ the lease
 
@@ -61,14 +61,14 @@ class Lanes:
         if self._lease is not None and self._lease.ends_at - now > LANE_SECONDS / 2:
             return self._lease.lane
         if self._lease is not None:
-            self._ask_for(self._lease.lane, deadline, stats)
-        if self._lease is None and self.most and self._is_time_to_look():
+            self._take_lane(self._lease.lane, deadline, stats)
+        if self._lease is None and self.most and self._is_refresh_due():
             for lane in self._free_lanes(deadline, stats):
-                if self._ask_for(lane, deadline, stats):
+                if self._take_lane(lane, deadline, stats):
                     break
         return self._lease.lane if self._lease is not None else None
 
-    def _ask_for(self, lane: int, deadline: Deadline, stats: CommitStats) -> bool:
+    def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> bool:
         now = self._client.clock.now()
         until = now.timestamp() + LANE_SECONDS
         lease = self._client.call(
@@ -92,7 +92,7 @@ class Lanes:
         return sorted(free, key=lambda _: self._client.policy.random())
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
-        self._looked_at = self._client.clock.monotonic()
+        self._refreshed_at = self._client.clock.monotonic()
         store = self._client.store
         lanes = range(1, self.most + 1)
         leases = self._client.call(lambda: store.read_lane_leases(lanes), deadline, stats)
@@ -101,16 +101,16 @@ class Lanes:
         self._in_use = max(1, len(live | ({self._lease.lane} if self._lease else set())))
         return live
 
-    def _is_time_to_look(self) -> bool:
-        return self._client.clock.monotonic() - self._looked_at > _LOOK_AROUND_SECONDS
+    def _is_refresh_due(self) -> bool:
+        return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
 
-    def in_use(self, deadline: Deadline, stats: CommitStats) -> int:
+    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> int:
         """How many lanes are in use, this one included.
 
         Raises:
             StoreError: DynamoDB failed.
         """
-        if self.most and self._is_time_to_look():
+        if self.most and self._is_refresh_due():
             self._live_lanes(deadline, stats)
         return self._in_use
 
@@ -135,7 +135,7 @@ class Lanes:
         sound = [page for page in found if isinstance(page, Page)]
         if len(sound) < len(found) and self._lease is not None:
             self._corrupt.add(self._lease.lane)
-            self._lease, self._looked_at = None, float("-inf")
+            self._lease, self._refreshed_at = None, float("-inf")
             self.forget()
         else:
             self._pages.update((page.key.number, page) for page in sound)
@@ -171,10 +171,10 @@ class Lanes:
         """Whether nothing was left of a product when its row was last seen: then it needs nothing but its row."""
         return bool(self._sold_out.get(product_id))
 
-    def observe_poor(self, product_id: str) -> None:
+    def observe_drained(self, product_id: str) -> None:
         """All that a row could lend was drawn: for a while there is no use in looking for more."""
-        self._poor_until.set(product_id, self._client.clock.monotonic() + _LOOK_AROUND_SECONDS)
+        self._drained_until.set(product_id, self._client.clock.monotonic() + _LOOK_AROUND_SECONDS)
 
-    def is_poor(self, product_id: str) -> bool:
+    def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
-        return self._client.clock.monotonic() < (self._poor_until.get(product_id) or 0.0)
+        return self._client.clock.monotonic() < (self._drained_until.get(product_id) or 0.0)

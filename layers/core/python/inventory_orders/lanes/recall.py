@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.allocation import Allocation, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
-from inventory_orders.domain.ledger import Ledger, Update
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.line import leave_depot, visit_depot
+from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _ATTEMPTS = 4
 
 # Lanes in one transaction, so that there is room for the rows of several products.
-_MOST_LANES = 90
+_MAX_LANES = 90
 
 
 @dataclass(slots=True)
@@ -54,14 +54,14 @@ class Recalled:
     pages: dict[PageKey, Page] = field(default_factory=dict)
 
     @property
-    def away(self) -> set[str]:
+    def still_lent(self) -> set[str]:
         """The products of which units may lie elsewhere than in their rows."""
         return {p for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
 @dataclass(frozen=True, slots=True)
-class Homecoming:
-    """How units come home to a row.
+class Reclaim:
+    """How a row reclaims its units.
 
     Attributes:
         owner: Of a lease on the products that is the caller's. It keeps it, and the lease's fence goes along.
@@ -79,9 +79,9 @@ def recall(
     deadline: Deadline,
     stats: CommitStats,
     lanes: Collection[int],
-    home: Homecoming | None = None,
+    to_row: Reclaim | None = None,
 ) -> Recalled:
-    """Bring what lanes hold of products back to the depot, or home. The caller holds the depot's lease.
+    """Move what lanes hold of products to the depot, or on to their rows. The caller holds the depot's lease.
 
     A product that is gone, under a live lease of somebody else, or throttled, is left alone.
 
@@ -91,24 +91,24 @@ def recall(
         deadline: When to give up.
         stats: Where to note what it took.
         lanes: Lanes that may hold them, as far as the caller knows: their pages are read together with the rows.
-        home: How they come home to their rows; None if they stay at the depot.
+        to_row: How the rows reclaim them; None if they stay at the depot.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
         ThrottledError: Rivals or throttles were in the way of every attempt.
         StoreError: DynamoDB failed. It is not known what was done.
     """
-    return _Recall(client, deadline, stats, home).run(list(product_ids), lanes)
+    return _Recall(client, deadline, stats, to_row).run(list(product_ids), lanes)
 
 
-def bring_home(
+def reclaim(
     client: RetryingClient,
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
-    home: Homecoming = Homecoming(),
+    to_row: Reclaim = Reclaim(),
 ) -> Recalled:
-    """Bring all units of products to their rows, so that these are where they are sold.
+    """Move all units of products to their rows.
 
     Sends nothing about products without `lent_to`. One that is under a longer lease of somebody else is left alone.
 
@@ -117,7 +117,7 @@ def bring_home(
         products: As the caller has read them.
         deadline: When to give up.
         stats: Where to note what it took.
-        home: How they come home.
+        to_row: How the rows reclaim them.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. What does not depend on it was done.
@@ -128,26 +128,26 @@ def bring_home(
     wanted = {product.product_id: product for product in products if product.lent_to}
     visits = 0
     while wanted:
-        lease = visit_depot(client, deadline, stats)
-        visit = _Recall(client, deadline, stats, home, lease)
+        lease = acquire_depot(client, deadline, stats)
+        visit = _Recall(client, deadline, stats, to_row, lease)
         try:
             lanes = {lane for product in wanted.values() for lane in product.lent_to}
             recalled = visit.run(list(wanted), lanes)
         finally:
             if visit.release is not None:
-                leave_depot(client, lease, deadline, stats)
+                release_depot(client, lease, deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
         now = client.clock.now().timestamp()
         wanted = {
             product_id: row
-            for product_id in recalled.away
+            for product_id in recalled.still_lent
             if (row := recalled.rows[product_id]) is not None and visit.is_free(row, now)
         }
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
             raise ThrottledError(
-                "CONTENTION", f"no time was left to bring home {', '.join(sorted(wanted))}"
+                "CONTENTION", f"no time was left to reclaim {', '.join(sorted(wanted))}"
             )
     return done
 
@@ -164,14 +164,14 @@ class _Recall:
         client: RetryingClient,
         deadline: Deadline,
         stats: CommitStats,
-        home: Homecoming | None = None,
+        to_row: Reclaim | None = None,
         release: LaneLease | None = None,
     ) -> None:
         self.release = release
         self._client = client
         self._deadline = deadline
         self._stats = stats
-        self._home = home
+        self._to_row = to_row
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
         self._busy: set[int] = set()
@@ -184,10 +184,12 @@ class _Recall:
         problems: list[CorruptItemError] = []
         for attempt in range(_ATTEMPTS):
             self._read([*product_ids, *hints])
-            concerned = [row for row in self._known.rows.values() if row and self._concerns(row)]
+            concerned = [
+                row for row in self._known.rows.values() if row and self._needs_recall(row)
+            ]
             hints = _pages_of(concerned)
             self._read(hints)
-            ledger = Ledger(self._known.rows, self._known.pages.values())
+            allocation = Allocation(self._known.rows, self._known.pages.values())
             problems, sound, stale = [], [], set[Key]()
             for row in concerned:
                 if (problem := self._problem(row, stale)) is None:
@@ -195,7 +197,7 @@ class _Recall:
                 else:
                     problems.append(problem)
             avoid = self._busy if attempt % 2 else frozenset[int]()
-            transactions = list(self._transactions(ledger, sound, avoid, problems))
+            transactions = list(self._transactions(allocation, sound, avoid, problems))
             for key in stale:
                 self._forget(key)
             if transactions and not self._commit(transactions):
@@ -212,11 +214,11 @@ class _Recall:
 
     @property
     def _owner(self) -> str:
-        return self._home.owner if self._home is not None else ""
+        return self._to_row.owner if self._to_row is not None else ""
 
-    def _concerns(self, row: Product) -> bool:
+    def _needs_recall(self, row: Product) -> bool:
         """Whether there is something to bring back."""
-        lanes = row.lent_to if self._home is not None else row.lent_to - {DEPOT}
+        lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
         if row.product_id in self._throttled:
             return False
         return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
@@ -231,7 +233,7 @@ class _Recall:
             if place in self._corrupt:
                 return self._corrupt[place]
         for key in pages:
-            held = self._known.pages[key].holdings.get(row.product_id)
+            held = self._known.pages[key].entries.get(row.product_id)
             if held is not None and held.created_at != row.created_at:
                 stale.update((key, row.product_id))
                 return CorruptItemError(
@@ -281,7 +283,7 @@ class _Recall:
 
     def _transactions(
         self,
-        ledger: Ledger,
+        allocation: Allocation,
         rows: Sequence[Product],
         avoid: Collection[int],
         problems: list[CorruptItemError],
@@ -290,28 +292,28 @@ class _Recall:
         limits = Limits()
         room = limits.actions - (self.release is not None)
         places: set[str | PageKey] = set()
-        for number, lanes, group in self._pieces(ledger, rows, avoid):
+        for number, lanes, group in self._pieces(allocation, rows, avoid):
             new: set[str | PageKey] = {*group, *(PageKey(lane, number) for lane in (DEPOT, *lanes))}
             together = places | new
-            if places and (len(together) > room or _size(ledger, together) > limits.size):
-                if ledger.touched:
-                    yield Transaction.of(ledger)
+            if places and (len(together) > room or _size(allocation, together) > limits.size):
+                if allocation.touched:
+                    yield Transaction.of(allocation)
                 together = new
             places = together
             for product_id in group:
-                row = ledger.row(product_id)
-                comes_home = self._home is not None and row.lent_to <= {DEPOT, *lanes}
-                if not comes_home and not row.may_be_lent:
+                row = allocation.row(product_id)
+                is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
+                if not is_reclaimed and not row.may_be_lent:
                     problems.append(_too_low(row))
                     continue
-                ledger.recall(product_id, sorted(row.lent_to.intersection(lanes)))
-                if comes_home:
-                    ledger.bring_home(product_id)
-        if ledger.touched:
-            yield Transaction.of(ledger)
+                allocation.recall(product_id, sorted(row.lent_to.intersection(lanes)))
+                if is_reclaimed:
+                    allocation.reclaim(product_id)
+        if allocation.touched:
+            yield Transaction.of(allocation)
 
     def _pieces(
-        self, ledger: Ledger, rows: Sequence[Product], avoid: Collection[int]
+        self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
     ) -> Iterator[tuple[int, list[int], list[str]]]:
         """Page numbers with the lanes and the products that fit into one transaction."""
         most = Limits().actions - 1 - (self.release is not None)
@@ -327,20 +329,23 @@ class _Recall:
                 lane: self._known.pages[PageKey(lane, number)].size
                 for lane in sorted(lanes_of[number])
             }
-            portions = in_portions(sizes, _MOST_LANES, sizes.__getitem__, Limits().size // 2)
+            portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
             for lanes in portions or [[]]:
-                # The ledger says what the pieces before this one have left.
+                # The allocation says what the pieces before this one have left.
                 concerned = [
                     product_id
                     for product_id in product_ids
-                    if (lent_to := ledger.row(product_id).lent_to)
+                    if (lent_to := allocation.row(product_id).lent_to)
                     and (
                         lent_to.intersection(lanes)
-                        or (self._home is not None and lent_to == {DEPOT})
+                        or (self._to_row is not None and lent_to == {DEPOT})
                     )
                 ]
                 for group in in_portions(
-                    concerned, most - len(lanes), lambda p: ledger.row(p).size, Limits().size // 4
+                    concerned,
+                    most - len(lanes),
+                    lambda p: allocation.row(p).size,
+                    Limits().size // 4,
                 ):
                     yield number, lanes, group
 
@@ -357,7 +362,7 @@ class _Recall:
             )
             sent = replace(transaction, updates=updates, release=release)
             try:
-                client.write(self._actions(sent), self._deadline, self._stats, apart=True)
+                client.write(self._actions(sent), self._deadline, self._stats, skips_throttled=True)
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 return False
@@ -370,16 +375,16 @@ class _Recall:
         return True
 
     def _actions(self, transaction: Transaction) -> list[Action]:
-        """The actions of a transaction, with the caller's own for the rows that come home."""
-        home = self._home or Homecoming()
+        """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
+        to_row = self._to_row or Reclaim()
         now = self._client.clock.now()
         actions = self._client.store.transaction_actions(transaction, now, self._owner)
-        if home.change is None:
+        if to_row.change is None:
             return actions
         own: list[Action] = []
         for update in transaction.updates:
             if not update.after.lent_to:
-                own += home.change(update)
+                own += to_row.change(update)
         changed = {action.subject for action in own if action.kind is ActionKind.PRODUCT}
         others = [
             a for a in actions if a.kind is not ActionKind.PRODUCT or a.subject not in changed
@@ -454,10 +459,10 @@ def _too_low(row: Product) -> CorruptItemError:
     )
 
 
-def _size(ledger: Ledger, places: Iterable[str | PageKey]) -> int:
+def _size(allocation: Allocation, places: Iterable[str | PageKey]) -> int:
     """Bytes of rows and pages."""
     return sum(
-        ledger.page(place).size if isinstance(place, PageKey) else ledger.row(place).size
+        allocation.page(place).size if isinstance(place, PageKey) else allocation.row(place).size
         for place in places
     )
 

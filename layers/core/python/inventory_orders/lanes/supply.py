@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.domain.ledger import Ledger
 from inventory_orders.domain.planner import Chain, Supply
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot import Visit
+from inventory_orders.lanes.depot_lease import release_depot
 from inventory_orders.lanes.lane import Lanes
-from inventory_orders.lanes.line import leave_depot
 
 # If a batch lacks no more than so many products in its lane, they are sold from their rows.
 _FEW_ROWS = 10
@@ -64,10 +64,10 @@ def supply(
         return None
 
 
-def leave(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
+def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
     """End a visit of the depot, unless a transaction has done so."""
     if lanes.depot_lease is not None:
-        leave_depot(client, lanes.depot_lease, batch.deadline, batch.stats)
+        release_depot(client, lanes.depot_lease, batch.deadline, batch.stats)
         lanes.depot_lease = None
 
 
@@ -91,8 +91,8 @@ def _without_a_visit(
     need: dict[str, int],
 ) -> Supply | None:
     """The supply, if the own lane has all, or what it lacks is better sold from rows; else None."""
-    ledger = Ledger({}, lanes.pages or ())
-    own = {p: ledger.units(lane, p) if lane is not None else 0 for p in need}
+    allocation = Allocation({}, lanes.pages or ())
+    own = {p: allocation.units(lane, p) if lane is not None else 0 for p in need}
     sources = {p: lane for p, units in need.items() if lane is not None and own[p] >= units}
     lacks = [p for p in need if p not in sources and not lanes.is_sold_out(p)]
     if len(lacks) > _FEW_ROWS or any(own[p] or client.rivals.are_met_on(p) for p in lacks):
@@ -105,7 +105,7 @@ def _without_a_visit(
         lanes.observe_row(product_id, row)
         if row is not None and row.lent_to:
             is_short = row.spare < need.get(product_id, 0)
-            if is_short or product_id in batch.to_bring_home:
+            if is_short or product_id in batch.to_reclaim:
                 return None
-        ledger.add_row(product_id, row)
-    return Supply(ledger, sources)
+        allocation.add_row(product_id, row)
+    return Supply(allocation, sources)

@@ -14,9 +14,9 @@ from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import MOST_ATTRIBUTES_SIZE
+from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE
 from inventory_orders.domain.order import Order, added_up
-from inventory_orders.domain.order_command import Action, OrderCommand, Return
+from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
@@ -26,7 +26,7 @@ MAX_DISTINCT_PRODUCTS = 99
 
 MAX_QUANTITY = 1_000_000
 
-MOST_AHEAD = timedelta(minutes=15)
+MAX_AHEAD = timedelta(minutes=15)
 """How far a catalogue event may be ahead of our clock."""
 
 _SCHEMAS = Path(__file__).parent / "schemas"
@@ -111,10 +111,10 @@ def _check_size(attributes: Mapping[str, Any]) -> None:
             "attributes: a text has half of a surrogate pair, which is no character; correct it",
             "attributes",
         ) from None
-    if size > MOST_ATTRIBUTES_SIZE:
+    if size > MAX_ATTRIBUTES_SIZE:
         raise PoisonMessageError(
             "SCHEMA_VIOLATION",
-            f"attributes: may have at most {MOST_ATTRIBUTES_SIZE:,} bytes as JSON, but has {size:,}; keep what is "
+            f"attributes: may have at most {MAX_ATTRIBUTES_SIZE:,} bytes as JSON, but has {size:,}; keep what is "
             "longer in a place of your own",
             "attributes",
         )
@@ -143,7 +143,7 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
         PoisonMessageError: It is none and never will be.
     """
     order_id = _validated(body, "expiry")["orderId"]
-    return OrderCommand(order_id, Action.EXPIRE, timestamp(ended_by))
+    return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
 
 
 def parse_order_command(body: str) -> OrderCommand:
@@ -161,9 +161,9 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     Raises:
         PoisonMessageError: Its lines add up to more than a message may hold.
     """
-    order_id, action = document["orderId"], Action(document["action"])
+    order_id, action = document["orderId"], OrderAction(document["action"])
     returned = None
-    if action is Action.RETURN:
+    if action is OrderAction.RETURN:
         quantities = added_up(_lines(document))
         _check_sums(quantities)
         returned = Return(document["returnId"], quantities, document["restock"])
@@ -198,7 +198,7 @@ def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEven
             f"eventTime: there is no such time as {document['eventTime']}",
             "eventTime",
         )
-    if moment > now + MOST_AHEAD:
+    if moment > now + MAX_AHEAD:
         raise PoisonMessageError(
             "EVENT_FROM_THE_FUTURE",
             f"eventTime: {document['eventTime']} is more than 15 minutes ahead; correct the sender's clock",

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.domain.allocation import Update
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
-from inventory_orders.domain.ledger import Update
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -36,7 +36,7 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
 )
-from inventory_orders.lanes.recall import Homecoming, bring_home
+from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
@@ -48,7 +48,7 @@ from inventory_orders.store.actions import (
 )
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, Store, unix
 
-MOST_AT_ONCE = 50
+MAX_AT_ONCE = 50
 """Products that one transaction can create: each takes two of its 100 actions."""
 
 _FIXED = (
@@ -100,7 +100,7 @@ class Creation:
 
 
 @dataclass
-class Products:
+class ProductCatalogue:
     """Ways to change a product.
 
     Attributes:
@@ -150,7 +150,7 @@ class Products:
 
         The write is a transaction of one action with a token, so that a lost response is not taken for a rival's
         write. After a conflict the item that came back is decided upon, without another read.
-        Where lanes hold some of the product and may not, as it is to be, that comes home in the same transaction.
+        Where lanes may not hold the product as it is to be, the same transaction reclaims its units.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
@@ -182,7 +182,7 @@ class Products:
                 self._settle(retries)
                 return Updated(before, before, retries)
             if after.lent_to and not after.may_be_lent:
-                done = self._replace_at_home(before, change, deadline)
+                done = self._replace_with_reclaim(before, change, deadline)
                 if done is None:
                     before = self.get(product_id, deadline)
                     continue
@@ -225,10 +225,10 @@ class Products:
             product = self.get(product_id, deadline)
         return product
 
-    def _change_at_home(
+    def _change_with_reclaim(
         self, product: Product, change: Callable[[Update], list[Action]], deadline: Deadline
     ) -> Update | None:
-        """Change a product in the transaction that brings it home.
+        """Change a product in the transaction that reclaims its units.
 
         Args:
             product: As it was read.
@@ -236,7 +236,7 @@ class Products:
             deadline: When to give up.
 
         Returns:
-            The update; None if it came home without it, or a longer lease of another came in between.
+            The update; None if the units were reclaimed without it, or another's longer lease came in between.
 
         Raises:
             ProductNotFoundError: That incarnation is gone, and another one is in its place.
@@ -251,25 +251,23 @@ class Products:
             sent.append(update)
             return change(update)
 
-        home = bring_home(
-            self._client, [product], deadline, self.stats, Homecoming(change=and_note)
-        )
-        is_mine = bool(sent) and home.rows.get(product.product_id) is sent[-1].after
+        done = reclaim(self._client, [product], deadline, self.stats, Reclaim(change=and_note))
+        is_mine = bool(sent) and done.rows.get(product.product_id) is sent[-1].after
         return sent[-1] if is_mine else None
 
-    def _replace_at_home(
+    def _replace_with_reclaim(
         self, product: Product, change: Callable[[Product], Product], deadline: Deadline
     ) -> Update | None:
-        """Apply an update function in the transaction that brings the product home."""
+        """Apply an update function in the transaction that reclaims the product's units."""
         after = product
 
         def replacing(update: Update) -> list[Action]:
             nonlocal after
-            now, home = self.clock.now(), replace(update.after, version=update.before.version)
-            after = _next(home, change(home), timestamp(now)) or update.after
+            now, whole = self.clock.now(), replace(update.after, version=update.before.version)
+            after = _next(whole, change(whole), timestamp(now)) or update.after
             return [self.store.product_replace_action(update.before, after, now)]
 
-        done = self._change_at_home(product, replacing, deadline)
+        done = self._change_with_reclaim(product, replacing, deadline)
         return Update(done.before, after) if done is not None else None
 
     def _lease_left(self, product: Product) -> float:
@@ -326,15 +324,15 @@ class Products:
         DynamoDB will never accept. The same call may be repeated after an error: what was created is found then.
 
         Args:
-            new: At most `MOST_AT_ONCE`, with distinct ids.
+            new: At most `MAX_AT_ONCE`, with distinct ids.
             deadline: When to give up.
 
         Raises:
             ValueError: There are too many, or two have one id.
             StoreError: DynamoDB failed.
         """
-        if len(new) > MOST_AT_ONCE or len({product.product_id for product in new}) < len(new):
-            raise ValueError(f"create_many takes at most {MOST_AT_ONCE} products of distinct ids")
+        if len(new) > MAX_AT_ONCE or len({product.product_id for product in new}) < len(new):
+            raise ValueError(f"create_many takes at most {MAX_AT_ONCE} products of distinct ids")
         creations = self._create_together(new, deadline)
         return [creations[each.product_id] for each in new]
 
@@ -517,7 +515,7 @@ class Products:
                 raise LeaseHeldError(product_id, left)
             if product.lent_to:
                 try:
-                    done = self._change_at_home(
+                    done = self._change_with_reclaim(
                         product, lambda update: self._closing(update.before, update.after), deadline
                     )
                 except ProductNotFoundError:
@@ -542,18 +540,18 @@ class Products:
         self._settle(retries)
         return False
 
-    def _closing(self, stored: Product, at_home: Product) -> list[Action]:
+    def _closing(self, stored: Product, reclaimed: Product) -> list[Action]:
         """The actions that delete a product and close its books.
 
         Args:
             stored: As it was read.
-            at_home: With all its units.
+            reclaimed: With all its units.
         """
         moment = self.clock.now()
         closing = AdjustmentRecord(
             stored.product_id,
             f"closing-{_incarnation(stored.created_at)}",
-            -at_home.stock_count,
+            -reclaimed.stock_count,
             "CLOSING",
             stored.created_at,
             stored.version + 1,

@@ -8,9 +8,9 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.bounded_dict import BoundedDict
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, CommitReport, returned
-from inventory_orders.engine.recent import Recent
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, StoreError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
@@ -62,7 +62,7 @@ class AtomicDecrement:
     `stockCount - :q` needs no version and so loses against no rival. What it cannot do: know the row's new version,
     change the status, or tell products apart that were made one after the other under one id. So it is conditioned
     on the incarnation and the thresholds that were last seen in this process, and on a stock that stays above both; while
-    lanes hold some of the product, also above 0. What they hold the engine brings home.
+    lanes hold some of the product, also above 0. The engine reclaims what they hold.
     A product that was not seen yet is read once. Where the condition fails the engine decides, with a read.
     It is safe under retries because it carries a token, and its adjustment row exists or not with it. No version fences
     it: while an attempt is in doubt, a receipt may let it succeed, so nothing is refused.
@@ -73,7 +73,7 @@ class AtomicDecrement:
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
-        self._traits: Recent[str, _Traits] = Recent()
+        self._traits: BoundedDict[str, _Traits] = BoundedDict()
 
     def apply(
         self, product_id: str, adjustment_id: str, quantity: int, deadline: Deadline

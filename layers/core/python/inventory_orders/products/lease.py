@@ -8,8 +8,8 @@ owner: one that was paused past its expiry cannot, even if its clock is wrong.
 Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
 finds another version, however late it is, and cannot lock a product that nobody counts any more.
 
-What lanes hold of the product comes home once the lease is taken: from then on nobody draws, and a count of the shelf can
-be compared with the row.
+Once the lease is taken, the row reclaims what lanes hold of the product. From then on nobody draws, so a count of the
+shelf can be compared with the row.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
@@ -37,7 +37,7 @@ from inventory_orders.errors import (
     RejectedError,
     ThrottledError,
 )
-from inventory_orders.lanes.recall import Homecoming, bring_home
+from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (
     TRANSIENT,
@@ -95,7 +95,7 @@ class Lease:
     ) -> Lease:
         """Lock a product if there is no lease or the last one has expired.
 
-        Where lanes may hold some of it, all of that is brought home before the lease is returned.
+        Where lanes may hold some of it, the row reclaims all of that before the lease is returned.
 
         Args:
             store: Where the product is.
@@ -110,7 +110,7 @@ class Lease:
 
         Raises:
             LeaseHeldError: Somebody else holds one.
-            LeaseLostError: It expired before everything was home.
+            LeaseLostError: It expired before the row had reclaimed everything.
             ContentionError: Others wrote the product before each attempt.
             ProductNotFoundError: There is no such product.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
@@ -139,21 +139,21 @@ class Lease:
             raise ContentionError(f"{product_id} was changed by others before every attempt")
         lease = cls(client, product, owner, product.version, _expiry(product), seconds, stats)
         if product.lent_to:
-            lease._bring_home(deadline)
+            lease._reclaim(deadline)
         return lease
 
-    def _bring_home(self, deadline: Deadline) -> None:
+    def _reclaim(self, deadline: Deadline) -> None:
         """Get what lies in lanes, as the owner of the lease. If that fails the lease is released, or expires."""
         client = self.client
         in_time = Deadline.after(min(self.seconds_left(), deadline.remaining()), client.clock)
         try:
-            home = bring_home(
-                client, [self.product], in_time, self.stats, Homecoming(owner=self.owner)
+            recalled = reclaim(
+                client, [self.product], in_time, self.stats, Reclaim(owner=self.owner)
             )
         except InventoryOrdersError as error:
             self.__exit__(type(error), error, None)
             raise
-        product = home.rows.get(self.product_id)
+        product = recalled.rows.get(self.product_id)
         is_mine = product is not None and product.locked_by == self.owner
         if (
             product is None

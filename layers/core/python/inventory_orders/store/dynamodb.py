@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
-    from inventory_orders.domain.ledger import PageUpdate, Update
+    from inventory_orders.domain.allocation import PageUpdate, Update
     from inventory_orders.domain.planner import Transaction
     from inventory_orders.domain.product import Product
 
@@ -129,7 +129,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceInList:
+class ListPosition:
     """A place in the list of a user's orders.
 
     Attributes:
@@ -155,7 +155,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldPage:
+class HoldBatch:
     """Some of the holds of a shard, in the order in which they end.
 
     Attributes:
@@ -195,12 +195,12 @@ class Store:
         enabled = described.get("StreamSpecification", {}).get("StreamEnabled")
         return described["LatestStreamArn"] if enabled else None
 
-    def read(self, keys: Sequence[Key], *, records_too: bool = False) -> Snapshot:
+    def read(self, keys: Sequence[Key], *, consistent_records: bool = False) -> Snapshot:
         """Read products (by their ids), records and pages (by their keys), at most `BATCH_GET_LIMIT` together.
 
         Args:
             keys: What to read.
-            records_too: Whether records are read with strong consistency, too. That costs twice as much.
+            consistent_records: Whether records are read with strong consistency, too. That costs twice as much.
 
         Raises:
             StoreError: The request failed.
@@ -209,7 +209,7 @@ class Store:
         request: dict[str, Any] = {}
         for (table, _), key in wanted.items():
             entry = request.setdefault(self._tables[table], {"Keys": []})
-            if records_too or table in (Table.PRODUCTS, Table.ALLOTMENTS):
+            if consistent_records or table in (Table.PRODUCTS, Table.ALLOTMENTS):
                 entry["ConsistentRead"] = True
             entry["Keys"].append(key_item(key))
         response = call(self._client.batch_get_item, RequestItems=request)
@@ -279,9 +279,9 @@ class Store:
         item = self._get_item(product_id)
         return read_product(item) if item is not None else None
 
-    def orders_of(
-        self, user_id: str, limit: int, after: PlaceInList | None
-    ) -> tuple[list[Row], PlaceInList | None]:
+    def list_orders(
+        self, user_id: str, limit: int, after: ListPosition | None
+    ) -> tuple[list[Row], ListPosition | None]:
         """List a user's orders, the newest first. Eventually consistent.
 
         Args:
@@ -317,7 +317,7 @@ class Store:
         if len(listed) <= limit:
             return listed, None
         last = listed[limit - 1]
-        return listed[:limit], PlaceInList(last["createdAt"], last["orderId"])
+        return listed[:limit], ListPosition(last["createdAt"], last["orderId"])
 
     def _get_item(self, key: Key) -> Item | None:
         response = call(
@@ -438,7 +438,7 @@ class Store:
         response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return [read_lease(item) for item in response.get("Responses", {}).get(name, ())]
 
-    def list_holds(self, shard: int, until: str, after: HoldPage | None = None) -> HoldPage:
+    def list_holds(self, shard: int, until: str, after: HoldBatch | None = None) -> HoldBatch:
         """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.
 
         Args:
@@ -462,7 +462,7 @@ class Store:
             **more,
         )
         holds = (Hold(item["orderId"]["S"], item["expiresAt"]["S"]) for item in response["Items"])
-        return HoldPage(tuple(holds), response.get("LastEvaluatedKey"))
+        return HoldBatch(tuple(holds), response.get("LastEvaluatedKey"))
 
     def transaction_actions(
         self,
@@ -477,7 +477,7 @@ class Store:
             now: The moment.
             owner: Of leases on updated products: its sender. Their fences go along.
         """
-        at, after = timestamp(now), transaction.as_sold
+        at, after = timestamp(now), transaction.stock_after
         actions = [self._stock_update(update, now, at, owner) for update in transaction.updates]
         actions += [self._page_action(update, at) for update in transaction.pages]
         if transaction.release is not None:
@@ -529,7 +529,7 @@ class Store:
         """
         if after.lent_to and not after.may_be_lent:
             raise ValueError(
-                f"{after.product_id} is in lanes: bring it home before it becomes {after}"
+                f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
             )
         old, new = product_row(before), product_row(after)
         update, values = _difference(old, new)
@@ -543,7 +543,7 @@ class Store:
 
         Args:
             product: As it was read.
-            now: The moment. What lanes hold of it has to come home in the same transaction.
+            now: The moment. The same transaction has to reclaim what lanes hold of it.
         """
         condition, values = _as_read(product, now)
         request: TransactWriteItemTypeDef = {

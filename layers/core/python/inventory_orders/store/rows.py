@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from inventory_orders.domain.allotments import Holding, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.change import (
     AdjustmentKey,
     AdjustmentRecord,
@@ -172,8 +172,8 @@ def lent_to_value(lanes: frozenset[int]) -> frozenset[str]:
 def page_units(page: Page) -> bytes:
     """What a page holds, compressed."""
     entries = [
-        [product_id, holding.created_at, holding.units, holding.reach]
-        for product_id, holding in sorted(page.holdings.items())
+        [product_id, entry.created_at, entry.units, entry.reach]
+        for product_id, entry in sorted(page.entries.items())
     ]
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode())
 
@@ -192,7 +192,7 @@ def read_page(item: Item) -> Page:
             PageKey(int(lane), int(number)),
             version=int(item["_version"]["N"]),
             epoch=item["epoch"]["S"],
-            holdings=dict(_read_holding(*entry) for entry in entries),
+            entries=dict(_read_entry(*entry) for entry in entries),
             last_updated_at=_plain(item.get("lastUpdatedAt")) or "",
             size=_size(item),
         )
@@ -205,9 +205,9 @@ def read_page(item: Item) -> Page:
         ) from error
 
 
-def _read_holding(
+def _read_entry(
     product_id: object, created_at: object, units: object, reach: object
-) -> tuple[str, Holding]:
+) -> tuple[str, PageEntry]:
     if (
         isinstance(product_id, str)
         and isinstance(created_at, str)
@@ -215,7 +215,7 @@ def _read_holding(
         and isinstance(reach, int)
         and units > 0
     ):
-        return product_id, Holding(created_at, units, reach)
+        return product_id, PageEntry(created_at, units, reach)
     raise ValueError(f"{units!r} units of {product_id!r} of {created_at!r}, for {reach!r} lanes")
 
 

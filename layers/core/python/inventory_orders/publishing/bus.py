@@ -18,10 +18,10 @@ CLIENT_CONFIG = Config(
 )
 WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 
-MOST_ENTRIES = 10
+MAX_ENTRIES = 10
 """docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
 
-MOST_BYTES = 262_144
+MAX_BYTES = 262_144
 """All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html."""
 
 # What AWS calls not retryable: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
@@ -48,7 +48,7 @@ class EventBridge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BusEntry:
     """What is put on the bus.
 
     Attributes:
@@ -102,7 +102,7 @@ class Bus:
         self._client = client
         self._name = name
 
-    def put(self, entries: Sequence[Entry]) -> list[Refusal | None]:
+    def put(self, entries: Sequence[BusEntry]) -> list[Refusal | None]:
         """Send one call. Returns for each entry None if the bus has taken it, else why not."""
         request = [
             {
@@ -132,7 +132,7 @@ def _of_the_call(code: str, error: Exception, entries: int) -> list[Refusal | No
     return [Refusal(code, str(error), is_shared=entries > 1)] * entries
 
 
-def calls_of(entries: Sequence[tuple[Entry, bool]]) -> Iterator[list[int]]:
+def calls_of(entries: Sequence[tuple[BusEntry, bool]]) -> Iterator[list[int]]:
     """Split entries into what one call takes, by their indexes. Of each: whether it has to be sent alone."""
     call: list[int] = []
     room = 0
@@ -140,11 +140,11 @@ def calls_of(entries: Sequence[tuple[Entry, bool]]) -> Iterator[list[int]]:
         if alone:
             yield [index]
             continue
-        if call and (len(call) == MOST_ENTRIES or entry.size >= room):
+        if call and (len(call) == MAX_ENTRIES or entry.size >= room):
             yield call
             call = []
         if not call:
-            room = MOST_BYTES
+            room = MAX_BYTES
         call.append(index)
         room -= entry.size
     if call:

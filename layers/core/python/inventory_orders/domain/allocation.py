@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from inventory_orders.domain.allotments import DEPOT, Holding, Page, PageKey
-from inventory_orders.domain.product import PageStock, Product, Products, Stock
+from inventory_orders.domain.allotments import DEPOT, Page, PageEntry, PageKey
+from inventory_orders.domain.product import PageStock, Product, ProductsById, Stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PageUpdate:
         return self.before is self.after
 
 
-class Ledger:
+class Allocation:
     """Rows and pages as they are stored, and as they shall be.
 
     No unit is made or lost by a move, and what a move leaves keeps these rules:
@@ -45,11 +45,11 @@ class Ledger:
         pages: Pages as they are stored.
     """
 
-    def __init__(self, rows: Products, pages: Iterable[Page] = ()) -> None:
+    def __init__(self, rows: ProductsById, pages: Iterable[Page] = ()) -> None:
         self._rows_stored = dict(rows)
         self._pages_stored = {page.key: page for page in pages}
         self.rows: dict[str, Product | None] = dict(rows)
-        self._holdings: dict[PageKey, dict[str, Holding]] = {}
+        self._entries: dict[PageKey, dict[str, PageEntry]] = {}
         self._touched_rows: dict[str, None] = {}
         self._touched_pages: dict[PageKey, None] = {}
         self._sold_from: set[PageKey] = set()
@@ -72,17 +72,17 @@ class Ledger:
             raise ValueError(f"the row of product {product_id} is not known")
         return product
 
-    def holding(self, lane: int, product_id: str) -> Holding | None:
+    def entry(self, lane: int, product_id: str) -> PageEntry | None:
         """What a lane shall hold of a product; None if nothing."""
         key = PageKey.of(lane, product_id)
-        return (self._holdings.get(key) or self._in(key)).get(product_id)
+        return (self._entries.get(key) or self._in(key)).get(product_id)
 
     def units(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane shall hold."""
-        holding = self.holding(lane, product_id)
-        return holding.units if holding is not None else 0
+        entry = self.entry(lane, product_id)
+        return entry.units if entry is not None else 0
 
-    def holdings(self, key: PageKey) -> Mapping[str, Holding]:
+    def entries(self, key: PageKey) -> Mapping[str, PageEntry]:
         """What a page shall hold, by product id."""
         return self._in(key)
 
@@ -90,24 +90,24 @@ class Ledger:
         """A page as it is stored."""
         return self._pages_stored[key]
 
-    def as_sold(self, product_id: str, lane: int | None) -> Stock | None:
+    def stock_at(self, product_id: str, lane: int | None) -> Stock | None:
         """A product as it can be sold from a lane, or from its row if that is None."""
-        return self.rows[product_id] if lane is None else self.from_page(product_id, lane)
+        return self.rows[product_id] if lane is None else self.page_stock(product_id, lane)
 
-    def from_page(self, product_id: str, lane: int) -> PageStock:
+    def page_stock(self, product_id: str, lane: int) -> PageStock:
         """A product as it can be sold from a lane."""
         key = PageKey.of(lane, product_id)
-        holding = self._in(key).get(product_id) or Holding("", 0)
+        entry = self._in(key).get(product_id) or PageEntry("", 0)
         version = self._pages_stored[key].version
-        return PageStock(product_id, holding.units, version, holding.created_at, key)
+        return PageStock(product_id, entry.units, version, entry.created_at, key)
 
-    def _in(self, key: PageKey) -> dict[str, Holding]:
-        if key not in self._holdings:
+    def _in(self, key: PageKey) -> dict[str, PageEntry]:
+        if key not in self._entries:
             page = self._pages_stored.get(key)
             if page is None:
                 raise ValueError(f"page {key} is not known")
-            self._holdings[key] = dict(page.holdings)
-        return self._holdings[key]
+            self._entries[key] = dict(page.entries)
+        return self._entries[key]
 
     # ------------------------------------------------------------------ moves
 
@@ -120,7 +120,7 @@ class Ledger:
             reach: Lanes from 1 to this one may be filled with it from now on, besides those that already may.
         """
         row = self.row(product_id)
-        held = self.holding(DEPOT, product_id)
+        held = self.entry(DEPOT, product_id)
         reach = max(reach, held.reach if held is not None else 0)
         self._set_row(replace(row, lent_to=row.lent_to | frozenset(range(reach + 1))))
         self._move(product_id, units, None, DEPOT)
@@ -133,7 +133,7 @@ class Ledger:
         Raises:
             ValueError: The lane is not among those that may hold the product, or there are too few units.
         """
-        held = self.holding(DEPOT, product_id)
+        held = self.entry(DEPOT, product_id)
         if held is None or lane > held.reach:
             raise ValueError(f"lane {lane} may not hold {product_id}")
         self._move(product_id, units, DEPOT, lane)
@@ -159,7 +159,7 @@ class Ledger:
         row = self.row(product_id)
         self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))
 
-    def bring_home(self, product_id: str) -> None:
+    def reclaim(self, product_id: str) -> None:
         """Move all units of a product from the depot to its row, when no other lane may hold any.
 
         Raises:
@@ -188,7 +188,7 @@ class Ledger:
         if source is None:
             created_at = self.row(product_id).created_at
         else:
-            held = self.holding(source, product_id)
+            held = self.entry(source, product_id)
             created_at = held.created_at if held is not None else ""
             if target is None and created_at != self.row(product_id).created_at:
                 raise ValueError(f"{product_id} in lane {source} is of another incarnation")
@@ -199,15 +199,15 @@ class Ledger:
                 self._change(PageKey.of(lane, product_id), product_id, delta, created_at)
 
     def _change(self, key: PageKey, product_id: str, delta: int, created_at: str) -> None:
-        holdings = self._in(key)
-        held = holdings.get(product_id) or Holding(created_at, 0)
+        entries = self._in(key)
+        held = entries.get(product_id) or PageEntry(created_at, 0)
         units = held.units + delta
         if units < 0 or (created_at and created_at != held.created_at):
             raise ValueError(f"page {key} cannot give {-delta} of {product_id}: it has {held}")
         if units:
-            holdings[product_id] = Holding(held.created_at, units, held.reach)
+            entries[product_id] = PageEntry(held.created_at, units, held.reach)
         else:
-            holdings.pop(product_id, None)
+            entries.pop(product_id, None)
         self._touched_pages[key] = None
 
     def _set_reach(self, product_id: str, reach: int) -> None:
@@ -249,10 +249,10 @@ class Ledger:
         for key in self._touched_pages:
             page = self._pages_stored[key]
             # What a sale took may have come in the same transaction. Its line names a version that it made all the same.
-            if self._in(key) == page.holdings and key not in self._sold_from:
+            if self._in(key) == page.entries and key not in self._sold_from:
                 pages.append(PageUpdate(page, page))
             else:
-                written = replace(page, version=page.version + 1, holdings=dict(self._in(key)))
+                written = replace(page, version=page.version + 1, entries=dict(self._in(key)))
                 pages.append(PageUpdate(page, written))
                 self._pages_stored[key] = written
         drawn, self._drawn = self._drawn, {}

@@ -9,7 +9,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class BoundedDict(Generic[K, V]):
     """What a warm process remembers.
 
     Args:

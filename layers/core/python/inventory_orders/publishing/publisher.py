@@ -10,18 +10,18 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from inventory_orders.announcing.bus import MOST_BYTES, Bus, Entry, Refusal, calls_of
 from inventory_orders.clock import Clock, Deadline, timestamp
 from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, plain_number
-from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.publishing.bus import MAX_BYTES, Bus, BusEntry, Refusal, calls_of
 from inventory_orders.retry import RetryPolicy
 
-MOST_REFUSALS = 20
+MAX_REFUSALS = 20
 """So often the bus refuses an event and takes the probe beside it, before the event is to blame. A bus that refuses by chance
 takes the event first in at least half of such rounds, so whatever share it refuses, it lays the blame on less than one in a
 million. On a bus that works that takes some eight seconds."""
 
-MOST_ROUNDS_IN_VAIN = 10
+MAX_FRUITLESS_ROUNDS = 10
 """So many rounds the bus takes nothing at all before the rest is left to the next invocation: some three seconds."""
 
 RETRYABLE_SECONDS = 3600.0
@@ -64,11 +64,11 @@ class Unreadable:
     subject: str
     id: str
     record: Any
-    error: CannotAnnounceError
+    error: UnpublishableError
 
 
 @dataclass(slots=True)
-class Report:
+class PublishReport:
     """What became of the events.
 
     Attributes:
@@ -102,7 +102,7 @@ class _Pending:
     """An event on its way to the bus; or, once there is a verdict, to those that are parked."""
 
     event: Event | None
-    entry: Entry | None
+    entry: BusEntry | None
     verdict: Undeliverable | None = None
     refusals: int = 0
     alone: bool = False
@@ -130,7 +130,7 @@ class Publisher:
         self._clock = clock
         self._policy = policy or RetryPolicy(base=0.05)
 
-    def publish(self, news: Iterable[Event | Unreadable], deadline: Deadline) -> Report:
+    def publish(self, news: Iterable[Event | Unreadable], deadline: Deadline) -> PublishReport:
         """Publish until all is published or parked, or until the time is over or the bus takes nothing for a while.
 
         An event whose answer is lost is sent again, so it may be there twice; no later event of its subject is sent
@@ -140,27 +140,27 @@ class Publisher:
             news: In the order of its occurrence.
             deadline: No call begins after it.
         """
-        report = Report()
+        report = PublishReport()
         chains: dict[str, deque[_Pending]] = {}
         for each in news:
             chains.setdefault(each.subject, deque()).append(_pending(each))
-        failures = in_vain = 0
+        failures = fruitless = 0
         while chains:
             done = self._round(chains, deadline, report)
-            in_vain = 0 if done else in_vain + 1
+            fruitless = 0 if done else fruitless + 1
             if done is _Done.ALL:
                 failures = 0
                 continue
             failures += 1
             pause = self._policy.backoff(failures)
-            if in_vain == MOST_ROUNDS_IN_VAIN or pause >= deadline.remaining():
+            if fruitless == MAX_FRUITLESS_ROUNDS or pause >= deadline.remaining():
                 break
             self._clock.sleep(pause)
         report.left = sum(map(len, chains.values()))
         return report
 
     def _round(
-        self, chains: dict[str, deque[_Pending]], deadline: Deadline, report: Report
+        self, chains: dict[str, deque[_Pending]], deadline: Deadline, report: PublishReport
     ) -> _Done:
         """Try the first of each chain once. Returns how many were taken."""
         heads = {subject: chain[0] for subject, chain in chains.items()}
@@ -214,7 +214,7 @@ class Publisher:
                 pending.alone = True
                 continue
             pending.refusals += 1
-            if pending.refusals == MOST_REFUSALS and pending.event and pending.entry:
+            if pending.refusals == MAX_REFUSALS and pending.event and pending.entry:
                 pending.verdict = _verdict(
                     pending.event, pending.entry, refusal.code, refusal.message
                 )
@@ -228,7 +228,7 @@ class Publisher:
             "occurredAt": now,
             "schemaVersion": SCHEMA_VERSION,
         }
-        probe = Entry(SOURCE, PROBE, _json({"metadata": metadata, "data": {}}))
+        probe = BusEntry(SOURCE, PROBE, _json({"metadata": metadata, "data": {}}))
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 
@@ -237,14 +237,14 @@ def _pending(news: Event | Unreadable) -> _Pending:
         body = json.dumps({"record": news.record}, default=str)
         error = news.error
         return _Pending(None, None, Undeliverable(news.id, body, error.code, str(error)))
-    entry = Entry(SOURCE, news.type, _json(news.detail()))
-    if entry.size < MOST_BYTES:
+    entry = BusEntry(SOURCE, news.type, _json(news.detail()))
+    if entry.size < MAX_BYTES:
         return _Pending(news, entry)
-    message = f"the event has {entry.size:,} bytes; a bus takes less than {MOST_BYTES:,}. Read the row instead"
+    message = f"the event has {entry.size:,} bytes; a bus takes less than {MAX_BYTES:,}. Read the row instead"
     return _Pending(news, entry, _verdict(news, entry, EVENT_TOO_LARGE, message))
 
 
-def _verdict(event: Event, entry: Entry, code: str, message: str) -> Undeliverable:
+def _verdict(event: Event, entry: BusEntry, code: str, message: str) -> Undeliverable:
     whole = {"source": entry.source, "detail-type": entry.detail_type, "detail": event.detail()}
     return Undeliverable(event.id, _json(whole), code, message)
 

@@ -1,4 +1,4 @@
-"""The ledger: whatever moves between rows and pages, no unit is made or lost, and the rules of lanes hold."""
+"""The allocation: whatever moves between rows and pages, no unit is made or lost, and the rules of lanes hold."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inventory_orders.domain.allotments import DEPOT, PAGES, Holding, Page, PageKey
-from inventory_orders.domain.ledger import Ledger
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageEntry, PageKey
 from tests.support.bench import product
 
 LANES = range(1, 4)
@@ -26,13 +26,13 @@ def pages(*lanes, version=3):
 
 def holding_page(lane, product_id, units, reach=0, created_at=CREATED):
     key = PageKey.of(lane, product_id)
-    return Page(key, 3, f"epoch-{lane}", {product_id: Holding(created_at, units, reach)})
+    return Page(key, 3, f"epoch-{lane}", {product_id: PageEntry(created_at, units, reach)})
 
 
 def lent(product_id="p", stock=10, depot=5, lane=4, **more):
     """A product of which the depot and lane 1 hold some, and lane 2 may."""
     row = product(product_id, stock, lent_to=frozenset({0, 1, 2}), **more)
-    return Ledger(
+    return Allocation(
         {product_id: row},
         [
             holding_page(DEPOT, product_id, depot, reach=2),
@@ -70,7 +70,7 @@ rows = st.fixed_dictionaries(
 
 
 class Books:
-    """Rows and pages as they are stored, a ledger of them, and the units that were sold."""
+    """Rows and pages as they are stored, a allocation of them, and the units that were sold."""
 
     def __init__(self, shelf):
         self.opening = {product_id: row.stock_count for product_id, row in shelf.items()}
@@ -81,33 +81,33 @@ class Books:
 
     def forget(self):
         """What was not written has not happened."""
-        self.ledger = Ledger(self.rows, self.pages.values())
+        self.allocation = Allocation(self.rows, self.pages.values())
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
         self.drawn = dict.fromkeys(PRODUCT_IDS, 0)
 
     def do(self, kind, product_id, lane, units, lanes):
-        ledger = self.ledger
+        allocation = self.allocation
         match kind:
             case "draw":
-                ledger.draw(product_id, units, lane)
+                allocation.draw(product_id, units, lane)
                 self.drawn[product_id] += units
             case "fill":
-                ledger.fill(lane, product_id, units)
+                allocation.fill(lane, product_id, units)
             case "give back":
-                ledger.give_back(lane, product_id)
+                allocation.give_back(lane, product_id)
             case "recall":
-                ledger.recall(product_id, lanes)
+                allocation.recall(product_id, lanes)
             case "bring home":
-                ledger.bring_home(product_id)
+                allocation.reclaim(product_id)
             case "take":
                 place = None if lane == 3 else lane
-                ledger.take(product_id, -units, place)
+                allocation.take(product_id, -units, place)
                 self.taken[product_id] += units
             case "write":
                 self.write()
 
     def write(self):
-        updates, written, drawn = self.ledger.changes()
+        updates, written, drawn = self.allocation.changes()
         assert dict.fromkeys(PRODUCT_IDS, 0) | drawn == self.drawn
         for update in updates:
             assert update.before == self.rows[update.before.product_id]
@@ -128,7 +128,7 @@ class Books:
             self.sold[product_id] += units
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
         self.drawn = dict.fromkeys(PRODUCT_IDS, 0)
-        assert not self.ledger.touched, "what was written counts as stored"
+        assert not self.allocation.touched, "what was written counts as stored"
 
     @staticmethod
     def check_what_was_taken_off_the_list(update, written):
@@ -150,11 +150,11 @@ class Books:
             )
             assert {key.lane for key, units in held.items() if units} <= row.lent_to
             assert not row.lent_to or row.may_be_lent
-            depot = self.pages[PageKey.of(DEPOT, product_id)].holdings.get(product_id)
+            depot = self.pages[PageKey.of(DEPOT, product_id)].entries.get(product_id)
             if depot is not None:
                 assert set(range(depot.reach + 1)) <= row.lent_to
         for page in self.pages.values():
-            assert all(holding.units > 0 for holding in page.holdings.values())
+            assert all(entry.units > 0 for entry in page.entries.values())
 
 
 @given(rows, moves)
@@ -169,69 +169,69 @@ def test_no_sequence_of_moves_makes_or_loses_units_or_breaks_a_rule(shelf, seque
 
 
 def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units():
-    ledger = Ledger({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
-    ledger.draw("p", 4, 0)
-    (update,), _, _ = ledger.changes()
+    allocation = Allocation({"p": product("p", 10, low_stock_threshold=5)}, pages(DEPOT))
+    allocation.draw("p", 4, 0)
+    (update,), _, _ = allocation.changes()
     assert (update.after.stock_count, update.after.lent_to) == (6, frozenset({DEPOT}))
-    ledger.draw("p", 1, 0)
+    allocation.draw("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
-        ledger.changes()
+        allocation.changes()
 
 
 def test_a_row_that_is_lent_does_not_sell_its_last_units():
-    ledger = lent(stock=10)
-    ledger.take("p", -9, None)
-    assert ledger.changes()[0][0].after.stock_count == 1
-    ledger.take("p", -1, None)
+    allocation = lent(stock=10)
+    allocation.take("p", -9, None)
+    assert allocation.changes()[0][0].after.stock_count == 1
+    allocation.take("p", -1, None)
     with pytest.raises(ValueError, match="too little of p"):
-        ledger.changes()
+        allocation.changes()
 
 
 @pytest.mark.parametrize("status", ["DISCONTINUED", "LOW_STOCK"])
 def test_what_is_not_active_is_not_lent(status):
     threshold = 20 if status == "LOW_STOCK" else 0
     row = product("p", 10, status=status, low_stock_threshold=threshold)
-    ledger = Ledger({"p": row}, pages(DEPOT))
-    ledger.draw("p", 1, 0)
+    allocation = Allocation({"p": row}, pages(DEPOT))
+    allocation.draw("p", 1, 0)
     with pytest.raises(ValueError, match="too little of p"):
-        ledger.changes()
+        allocation.changes()
 
 
 def test_a_backorder_limit_lends_nothing():
-    ledger = Ledger({"p": product("p", 3, backorder_limit=10)}, pages(DEPOT))
-    ledger.draw("p", 3, 0)
+    allocation = Allocation({"p": product("p", 3, backorder_limit=10)}, pages(DEPOT))
+    allocation.draw("p", 3, 0)
     with pytest.raises(ValueError, match="too little of p"):
-        ledger.changes()
+        allocation.changes()
 
 
 def test_nothing_is_sold_twice_from_a_page():
-    ledger = lent(lane=4)
-    ledger.take("p", -4, 1)
-    assert ledger.holding(1, "p") is None
+    allocation = lent(lane=4)
+    allocation.take("p", -4, 1)
+    assert allocation.entry(1, "p") is None
     with pytest.raises(ValueError, match="cannot give 1 of p"):
-        ledger.take("p", -1, 1)
+        allocation.take("p", -1, 1)
 
 
 def test_a_lane_that_may_not_hold_a_product_is_not_filled():
-    ledger = lent()
-    ledger.fill(2, "p", 1)
+    allocation = lent()
+    allocation.fill(2, "p", 1)
     with pytest.raises(ValueError, match="lane 3 may not hold p"):
-        ledger.fill(3, "p", 1)
-    ledger.recall("p", [1, 2])
+        allocation.fill(3, "p", 1)
+    allocation.recall("p", [1, 2])
     with pytest.raises(ValueError, match="lane 1 may not hold p"):
-        ledger.fill(1, "p", 1)
+        allocation.fill(1, "p", 1)
 
 
 def test_a_product_does_not_go_home_while_lanes_may_hold_it():
-    ledger = lent()
+    allocation = lent()
     with pytest.raises(ValueError, match="lanes may still hold p"):
-        ledger.bring_home("p")
-    ledger.recall("p", [1])
+        allocation.reclaim("p")
+    allocation.recall("p", [1])
     with pytest.raises(ValueError, match="lanes may still hold p"):
-        ledger.bring_home("p")
-    ledger.recall("p", [2])
-    ledger.bring_home("p")
-    (update,), written, _ = ledger.changes()
+        allocation.reclaim("p")
+    allocation.recall("p", [2])
+    allocation.reclaim("p")
+    (update,), written, _ = allocation.changes()
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
     assert {u.after.key.lane: u.is_check for u in written} == {0: False, 1: False, 2: True}
 
@@ -239,9 +239,9 @@ def test_a_product_does_not_go_home_while_lanes_may_hold_it():
 def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
     """Otherwise a fill, which does not write the row, could bring units to a lane that was just taken off the list."""
     row = product("p", 10, lent_to=frozenset({0, 1}))
-    ledger = Ledger({"p": row}, pages(DEPOT, 1))
-    ledger.recall("p", [1])
-    (update,), written, _ = ledger.changes()
+    allocation = Allocation({"p": row}, pages(DEPOT, 1))
+    allocation.recall("p", [1])
+    (update,), written, _ = allocation.changes()
     assert update.after.lent_to == {DEPOT}
     assert [(u.after.key.lane, u.is_check) for u in written] == [(1, True), (0, True)]
 
@@ -249,26 +249,26 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
 @pytest.mark.parametrize("unknown", [0, 1])
 def test_a_page_that_is_not_known_is_not_recalled(unknown):
     row = product("p", 10, lent_to=frozenset({0, 1}))
-    ledger = Ledger({"p": row}, pages(1 - unknown))
+    allocation = Allocation({"p": row}, pages(1 - unknown))
     with pytest.raises(ValueError, match=f"page {unknown}/. is not known"):
-        ledger.recall("p", [1])
+        allocation.recall("p", [1])
 
 
 def test_units_of_another_incarnation_are_not_mixed():
     again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
     old = holding_page(DEPOT, "p", 5)
     with pytest.raises(ValueError, match="cannot give"):
-        Ledger({"p": again}, [old]).draw("p", 5, 0)
-    ledger = Ledger({"p": replace(again, lent_to=frozenset({0}))}, [old])
+        Allocation({"p": again}, [old]).draw("p", 5, 0)
+    allocation = Allocation({"p": replace(again, lent_to=frozenset({0}))}, [old])
     with pytest.raises(ValueError, match="another incarnation"):
-        ledger.bring_home("p")
+        allocation.reclaim("p")
 
 
 def test_each_transaction_builds_on_the_one_before():
-    ledger = lent()
-    ledger.fill(1, "p", 2)
-    assert ledger.changes()[0] == (), "a fill does not write the row"
-    ledger.take("p", -1, 1)
-    _, (sale,), _ = ledger.changes()
+    allocation = lent()
+    allocation.fill(1, "p", 2)
+    assert allocation.changes()[0] == (), "a fill does not write the row"
+    allocation.take("p", -1, 1)
+    _, (sale,), _ = allocation.changes()
     assert (sale.before.version, sale.after.version, sale.after.units("p")) == (4, 5, 5)
-    assert ledger.changes() == ((), (), {})
+    assert allocation.changes() == ((), (), {})

@@ -1,4 +1,4 @@
-"""Announce again where orders stand, from their rows: for a consumer that lost what it had heard."""
+"""Publishes the present state of orders again, from their rows: for a consumer that lost events."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 
-from inventory_orders.announcing.bus import CLIENT_CONFIG, Bus
-from inventory_orders.announcing.publisher import Publisher, Undeliverable, Unreadable
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.events import Event, of_order
-from inventory_orders.errors import CannotAnnounceError
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.publishing.bus import CLIENT_CONFIG, Bus
+from inventory_orders.publishing.publisher import Publisher, Undeliverable, Unreadable
 from inventory_orders.store.rows import Row, Table, decode
 from operations.aws import Aws, get_items
 from operations.errors import UserError
@@ -21,13 +21,13 @@ _SECONDS = 60
 
 
 @dataclass(slots=True)
-class Announced:
-    """What was announced.
+class Republished:
+    """What was published.
 
     Attributes:
         events: How many events.
-        silent: Rows that announce nothing: tombstones.
-        problems: What cannot be announced, and why.
+        silent: Rows that publish nothing: tombstones.
+        problems: What cannot be published, and why.
     """
 
     events: int = 0
@@ -61,7 +61,7 @@ def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
     rows = {row["orderId"]: row for row in map(decode, get_items(aws, Table.ORDERS, keys))}
     missing = [order_id for order_id in wanted if order_id not in rows]
     if missing:
-        raise UserError(f"there is no order {missing[0]}; nothing was announced")
+        raise UserError(f"there is no order {missing[0]}; nothing was published")
     yield from rows.values()
 
 
@@ -77,12 +77,10 @@ def rows_since(aws: Aws, since: str) -> Iterator[Row]:
     return (decode(item) for page in pages for item in page["Items"])
 
 
-def announce(
+def republish(
     aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
-) -> Announced:
-    """Announce where orders stand, with the present version of each row: its status, and what else the row tells.
-
-    That is a confirmation that came for nothing, and each return: whoever has not heard of them owes money.
+) -> Republished:
+    """Publish where orders stand, with the present version of each row: its status, a late payment, and each return.
 
     Args:
         aws: The stack.
@@ -93,7 +91,7 @@ def announce(
     Raises:
         UserError: The bus does not take them.
     """
-    result, clock = Announced(), SystemClock()
+    result, clock = Republished(), SystemClock()
     bus = Bus(aws.session.client("events", config=CLIENT_CONFIG), aws.outputs["EventBusName"])
 
     def report(undeliverable: Undeliverable) -> bool:
@@ -113,7 +111,7 @@ def announce(
                 why = published.refusals[-1] if published.refusals else None
                 raise UserError(
                     f"the bus does not take events ({why.message or why.code if why else 'no answer'}); {result.events:,} "
-                    "were announced. Run the same command again: consumers drop what they have seen"
+                    "were published. Run the same command again: consumers drop what they have seen"
                 )
         else:
             result.problems += [f"{n.id}: {n.error}" for n in news if isinstance(n, Unreadable)]
@@ -126,6 +124,6 @@ def announce(
 def _news(row: Row) -> tuple[Event | Unreadable, ...]:
     try:
         return of_order(None, row)
-    except CannotAnnounceError as error:
+    except UnpublishableError as error:
         order_id = str(row["orderId"])
         return (Unreadable(order_id, order_id, row, error),)

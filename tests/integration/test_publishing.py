@@ -10,9 +10,9 @@ import pytest
 
 from inventory_orders.store.rows import Table
 from operations import queues
-from operations.announce import announce, rows_of
 from operations.errors import UserError
 from operations.follow import listening
+from operations.republish import republish, rows_of
 from tests.support.messages import order_body
 from tests.support.stack import (
     COMMAND,
@@ -50,8 +50,8 @@ def send(aws, queue, body):
     aws.sqs.send_message(QueueUrl=aws.outputs[queue], MessageBody=json.dumps(body))
 
 
-def announced(aws, *order_ids, send):
-    return announce(aws, rows_of(aws, order_ids), send=send, on_progress=lambda _: None)
+def published(aws, *order_ids, send):
+    return republish(aws, rows_of(aws, order_ids), send=send, on_progress=lambda _: None)
 
 
 def types(found):
@@ -81,8 +81,8 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         send(aws, queues.COMMANDS, {"action": "cancel", "orderId": new_id})
         heard = next_of(follower, new_id, 2)
         assert set(heard) == {"OrderCancelled", "ProductBackInStock"}
-        assert announced(aws, new_id, send=False).events == 1
-        assert " announced." in cli("announce", "--since", since, "--send").stdout
+        assert published(aws, new_id, send=False).events == 1
+        assert " published." in cli("announce", "--since", since, "--send").stdout
         again = next_of(follower, new_id)
         assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
         follower.send_signal(signal.SIGTERM)
@@ -120,9 +120,9 @@ def test_a_status_of_somebody_else_is_parked_and_stops_nobody(aws, new_id):
         assert parked.code == "UNKNOWN_ORDER_STATUS"
         image = json.loads(parked.body)["record"]["dynamodb"]["NewImage"]
         assert image["orderId"] == {"S": new_id}
-        assert "ON_HOLD" in announced(aws, new_id, send=True).problems[0]
+        assert "ON_HOLD" in published(aws, new_id, send=True).problems[0]
         with pytest.raises(UserError, match="there is no order ev-nobody"):
-            announced(aws, new_id, "ev-nobody", send=True)
+            published(aws, new_id, "ev-nobody", send=True)
         status_by_hand(aws, new_id, "PENDING")
         assert types(heard_of(listen, new_id, 1)) == ["OrderPlaced"]
         aws.sqs.purge_queue(QueueUrl=url)

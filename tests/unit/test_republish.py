@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import boto3
 import pytest
 
-from inventory_orders.announcing.bus import Bus, Refusal
 from inventory_orders.clock import SystemClock
+from inventory_orders.publishing.bus import Bus, Refusal
 from inventory_orders.store.rows import Table, encode
-from operations.announce import announce, moment, rows_of, rows_since
 from operations.errors import UserError
+from operations.republish import moment, republish, rows_of, rows_since
 from tests.support.streams import order_row
 
 LATER = "2026-01-02T00:00:00.000000+00:00"
@@ -54,7 +54,7 @@ def test_orders_since_a_time_are_announced_as_they_stand(aws, taken):
     progress = []
     for send in (False, True):
         rows = rows_since(aws, moment("2026-01-01T12:00"))
-        done = announce(aws, rows, send=send, on_progress=progress.append)
+        done = republish(aws, rows, send=send, on_progress=progress.append)
         assert (done.events, done.silent) == (1, 1), "the tombstone says nothing"
         assert len(done.problems) == 1
         assert "o-4" in done.problems[0]
@@ -65,10 +65,10 @@ def test_orders_since_a_time_are_announced_as_they_stand(aws, taken):
 
 def test_orders_are_announced_by_their_ids_and_an_unknown_one_stops_it(aws, taken):
     rows = rows_of(aws, ["o-2", "o-1", "o-2"])
-    assert announce(aws, rows, send=True, on_progress=lambda _: None).events == 2
+    assert republish(aws, rows, send=True, on_progress=lambda _: None).events == 2
     assert sorted(ids(taken)) == ["o-1#1#OrderPlaced", "o-2#2#OrderCancelled"]
-    with pytest.raises(UserError, match="there is no order o-9; nothing was announced"):
-        announce(aws, rows_of(aws, ["o-1", "o-9"]), send=True, on_progress=lambda _: None)
+    with pytest.raises(UserError, match="there is no order o-9; nothing was published"):
+        republish(aws, rows_of(aws, ["o-1", "o-9"]), send=True, on_progress=lambda _: None)
     assert len(taken) == 2
 
 
@@ -82,7 +82,7 @@ def test_money_that_is_owed_is_announced_again(aws, taken):
     ):
         aws.dynamodb.put_item(TableName="Orders", Item=encode(row))
     rows = rows_of(aws, ["paid-late", "came-back"])
-    assert announce(aws, rows, send=True, on_progress=lambda _: None).events == 5
+    assert republish(aws, rows, send=True, on_progress=lambda _: None).events == 5
     assert sorted(ids(taken)) == [
         "came-back#5#OrderFulfilled",
         "came-back#5#OrderReturned:rt-1",
@@ -96,8 +96,8 @@ def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
     refusal = Refusal("AccessDeniedException", "you may not")
     monkeypatch.setattr(Bus, "put", lambda _, entries: [refusal] * len(entries))
     monkeypatch.setattr(SystemClock, "sleep", lambda *_: None)
-    with pytest.raises(UserError, match=r"you may not.*0 were announced"):
-        announce(aws, rows_of(aws, ["o-1"]), send=True, on_progress=lambda _: None)
+    with pytest.raises(UserError, match=r"you may not.*0 were published"):
+        republish(aws, rows_of(aws, ["o-1"]), send=True, on_progress=lambda _: None)
 
 
 @pytest.mark.parametrize(

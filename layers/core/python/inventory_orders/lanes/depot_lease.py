@@ -22,7 +22,7 @@ VISIT_SECONDS = 2.0
 _DOUBT = 0.1
 
 
-def visit_depot(
+def acquire_depot(
     client: RetryingClient,
     deadline: Deadline,
     stats: CommitStats,
@@ -73,7 +73,7 @@ def visit_depot(
     raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
 
-def leave_depot(
+def release_depot(
     client: RetryingClient, lease: LaneLease, deadline: Deadline, stats: CommitStats
 ) -> None:
     """End the lease of the depot where no transaction has. What cannot be released ends by itself."""
