@@ -15,7 +15,7 @@ import yaml
 
 from inventory_orders.api import problems
 from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import cursor_of, place_of
+from inventory_orders.api.cursor import decode_cursor, encode_cursor
 from inventory_orders.api.problems import ProblemError
 from inventory_orders.api.products import availability
 from inventory_orders.api.settings import ApiSettings
@@ -382,7 +382,7 @@ def broken(monkeypatch, error):
 
     client = runtime.committer().client
     client.clock = FakeClock()
-    for name in ("get_record", "orders_of", "read"):
+    for name in ("get_record", "list_orders", "read"):
         monkeypatch.setattr(client.store, name, fail)
 
 
@@ -655,21 +655,21 @@ PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
 
 
 def test_a_cursor_leads_back_to_its_place_in_its_list_only():
-    cursor = cursor_of("u-7", PLACE)
-    assert place_of("u-7", cursor) == PLACE
+    cursor = encode_cursor("u-7", PLACE)
+    assert decode_cursor("u-7", cursor) == PLACE
     assert "o-1" not in cursor
     with pytest.raises(ProblemError):
-        place_of("u-8", cursor)
+        decode_cursor("u-8", cursor)
 
 
 def test_a_cursor_that_was_tampered_with_is_refused(api):
-    cursor = cursor_of("u-7", PLACE)
+    cursor = encode_cursor("u-7", PLACE)
     for number in range(len(cursor)):
         for other in "Az0-_":
             changed = cursor[:number] + other + cursor[number + 1 :]
             if changed != cursor:
                 with pytest.raises(ProblemError, match="INVALID_CURSOR"):
-                    place_of("u-7", changed)
+                    decode_cursor("u-7", changed)
     for wrong in ("", "a", cursor[:-1], cursor + "A", cursor + "=", "é", "{}", "\n", "/" * 40):
         query = {"userId": "u-7", "cursor": wrong}
         said = api("GET", "/orders", query=query)
