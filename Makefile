@@ -27,14 +27,14 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser screenshot lock
+.PHONY: help setup demo dashboard up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser docs screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment and the CDK command line (other targets call it)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends real orders
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the first 1,000 orders of a file, UNCHECKED=1 also lines that are no order
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
 
 dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
@@ -131,6 +131,9 @@ browser: setup
 		mkdir -p .local/logs; \
 		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
+
+docs: setup ## write the generated pages: docs/generated, and the AsyncAPI document of the events
+	@$(VENV)/bin/python -m tests.support.generated_pages
 
 screenshot: demo ## run the demo, then take a new docs/dashboard.png
 	@$(RUN) dashboard --png docs/dashboard.png --height 2305

@@ -130,6 +130,34 @@ _FUNCTIONS = {
 }
 
 
+VARIABLES = {
+    "PRODUCTS_TABLE_NAME": "the table `Products`",
+    "ORDERS_TABLE_NAME": "the table `Orders`",
+    "STOCK_ADJUSTMENTS_TABLE_NAME": "the table `StockAdjustments`",
+    "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
+    "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
+    "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
+    "QUEUE_URL": "the queue that feeds the function",
+    "DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
+    "FIFO_QUEUE_URL": "`OrderQueueFifo`, for `place_orders`",
+    "FIFO_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
+    "EXPIRY_QUEUE_URL": "`ExpiryQueue`, for `change_orders` and `sweep`",
+    "EXPIRY_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
+    "LANES": "the setting `lanes`, for `place_orders`",
+    "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
+    "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
+    "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",
+    "CALLERS": "`iam`, or `jwt` with the setting `jwt`, for `api`",
+    "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for `api`",
+    "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for `api`",
+    "SHOW_STOCK": "the setting `showStock`, for `api`",
+    "EVENT_BUS_NAME": "the event bus, for `publish_events`",
+    "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
+    "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` looks at",
+}
+"""The environment variables of the functions, each with its meaning."""
+
+
 class Functions(Construct):
     """One function for each folder in functions/, each with its own role, log group and alias.
 

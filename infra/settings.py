@@ -9,9 +9,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+MAX_LANES = 90
+"""One transaction can look into a page of each lane, and has room for the depot's page and the product's row."""
+
 
 class SettingsError(Exception):
     """A setting is missing, unknown or out of range; the message names it and the allowed values."""
+
+
+def _between(least: int, most: int) -> Mapping[str, tuple[int, int]]:
+    """Limit a number: for the metadata of a field."""
+    return {"between": (least, most)}
+
+
+def spelt(attribute: str) -> str:
+    """Spell the name of an attribute as in cdk.json."""
+    first, *others = attribute.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 @dataclass(frozen=True)
@@ -19,17 +33,16 @@ class FunctionSettings:
     """Settings of one Lambda function.
 
     Attributes:
-        memoryMegabytes: Memory in MB; CPU grows in proportion.
-        timeoutSeconds: Most seconds that an invocation may run.
+        memoryMegabytes: Memory in MB. CPU grows in proportion.
+        timeoutSeconds: How long an invocation may run. The sweep stays below 60 s, so that no two run at once.
     """
 
-    memoryMegabytes: int  # noqa: N815 - spelt as in cdk.json
-    timeoutSeconds: int  # noqa: N815
+    memoryMegabytes: int = field(metadata=_between(128, 10_240))  # noqa: N815 - spelt as in cdk.json
+    # Half of the time is reserved for the slowest last call and for settling the batch.
+    timeoutSeconds: int = field(metadata=_between(25, 900))  # noqa: N815
 
     def __post_init__(self) -> None:
-        _check("memoryMegabytes", self.memoryMegabytes, 128, 10_240)
-        # Half of the time is reserved for the slowest last call and for settling the batch.
-        _check("timeoutSeconds", self.timeoutSeconds, 25, 900)
+        _check_numbers(self)
 
 
 @dataclass(frozen=True)
@@ -37,20 +50,22 @@ class QueueSettings:
     """How a queue feeds its function.
 
     Attributes:
-        batchSize: Most messages for one invocation.
-        maximumConcurrency: Most invocations at the same time.
-        batchWindowSeconds: How long to wait for a batch to fill; at least 1 if batchSize is above 10 (a rule of SQS). With
-            a window of any length a quiet queue may wait for 20 seconds: docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
+        batchSize: Most messages for one invocation; for the FIFO queue 10 at most.
+        maximumConcurrency: Most invocations at the same time. Raise it when the queue's age grows while the conflict rate
+            and the wait for the depot are low.
+        batchWindowSeconds: How long to wait for a batch to fill: at least 1 if batchSize is above 10 (a rule of SQS), and
+            never for the FIFO queue. With a window of any length a quiet queue may wait for 20 seconds:
+            docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
     """
 
-    batchSize: int  # noqa: N815
-    maximumConcurrency: int  # noqa: N815
-    batchWindowSeconds: int = 0  # noqa: N815
+    batchSize: int = field(metadata=_between(1, 10_000))  # noqa: N815
+    maximumConcurrency: int = field(metadata=_between(2, 1_000))  # noqa: N815
+    batchWindowSeconds: int = field(default=0, metadata=_between(0, 300))  # noqa: N815
 
     def __post_init__(self) -> None:
-        _check("batchSize", self.batchSize, 1, 10_000)
-        _check("maximumConcurrency", self.maximumConcurrency, 2, 1_000)
-        _check("batchWindowSeconds", self.batchWindowSeconds, 1 if self.batchSize > 10 else 0, 300)
+        _check_numbers(self)
+        if self.batchSize > 10:
+            _check("batchWindowSeconds", self.batchWindowSeconds, 1, 300)
 
 
 @dataclass(frozen=True)
@@ -61,16 +76,16 @@ class WarmThroughput:
     the table has, and `make deploy` refuses it. Left out, the table keeps what it has.
 
     Attributes:
-        readUnitsPerSecond: At least 12,000, which every on-demand table has.
-        writeUnitsPerSecond: At least 4,000.
+        readUnitsPerSecond: Read units that the table takes at once. Those of `Orders` count for its indexes too.
+        writeUnitsPerSecond: Write units that the table takes at once.
     """
 
-    readUnitsPerSecond: int  # noqa: N815
-    writeUnitsPerSecond: int  # noqa: N815
+    # Every on-demand table has the least of both.
+    readUnitsPerSecond: int = field(metadata=_between(12_000, 10_000_000))  # noqa: N815
+    writeUnitsPerSecond: int = field(metadata=_between(4_000, 10_000_000))  # noqa: N815
 
     def __post_init__(self) -> None:
-        _check("readUnitsPerSecond", self.readUnitsPerSecond, 12_000, 10_000_000)
-        _check("writeUnitsPerSecond", self.writeUnitsPerSecond, 4_000, 10_000_000)
+        _check_numbers(self)
 
 
 @dataclass(frozen=True)
@@ -80,21 +95,20 @@ class ApiLimits:
     API Gateway keeps the first two by best effort: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-throttling.html
 
     Attributes:
-        requestsPerSecond: For long.
-        burst: At once.
-        concurrentExecutions: Most requests that are answered at a time, reserved for the API; None: as many as the account
-            allows.
+        requestsPerSecond: Most requests in each second, by best effort. API Gateway answers the others with 429.
+        burst: Most requests at once, by best effort.
+        concurrentExecutions: Most requests that are answered at a time, reserved for the API. Without it: as many as the
+            account allows.
     """
 
-    requestsPerSecond: int = 200  # noqa: N815
-    burst: int = 400
-    concurrentExecutions: int | None = None  # noqa: N815
+    requestsPerSecond: int = field(default=200, metadata=_between(1, 10_000))  # noqa: N815
+    burst: int = field(default=400, metadata=_between(1, 5_000))
+    concurrentExecutions: int | None = field(  # noqa: N815
+        default=None, metadata=_between(1, 10_000)
+    )
 
     def __post_init__(self) -> None:
-        _check("requestsPerSecond", self.requestsPerSecond, 1, 10_000)
-        _check("burst", self.burst, 1, 5_000)
-        if self.concurrentExecutions is not None:
-            _check("concurrentExecutions", self.concurrentExecutions, 1, 10_000)
+        _check_numbers(self)
 
 
 @dataclass(frozen=True)
@@ -102,9 +116,9 @@ class Jwt:
     """Whose tokens open the HTTP API.
 
     Attributes:
-        issuer: Its address, as in the tokens' `iss`.
-        audience: For whom the tokens are, as in their `aud` or `client_id`: one of these.
-        operators_claim: Name and value of the claim that makes an operator of the bearer; None if none does.
+        issuer: The address of the issuer, as in the tokens' `iss`.
+        audience: A list: the tokens' `aud` or `client_id` is one of it.
+        operators_claim: `name` and `value` of the claim that makes an operator of the bearer.
     """
 
     issuer: str
@@ -117,40 +131,46 @@ class Settings:
     """All settings of the stack.
 
     Attributes:
-        stage: Name of this deployed copy of the stack: 1 to 20 lowercase letters, digits and hyphens.
-        is_production: Whether the stage keeps its data and is protected against deletion.
-        runtime: One of `RUNTIMES`.
+        stage: Name of this deployed copy of the stack: 1 to 20 lowercase letters, digits and hyphens. It stands beside
+            `settings`; the `make` targets name it.
+        is_production: By the names of stages: whether the stage keeps its data and is protected against deletion. `prod` is
+            unless this says `false`, and other stages are if it says `true`.
+        runtime: Of Lambda: `python3.11`, `python3.12`, `python3.13` or `python3.14`.
         architecture: `arm64` or `x86_64`.
         log_level: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`.
-        log_retention_days: One of the retention periods that CloudWatch Logs offers.
+        log_retention_days: One of 1, 3, 5, 7, 14, 30, 60, 90, 180, 365, 731, 1827, 3653.
         functions: By the name of their folder in functions/.
         queues: By their name in the stack.
-        lanes: At most so many lanes, in which stock is set aside for workers that sell side by side.
-        hold_seconds: How long an order that does not say so itself waits for its confirmation; None for ever.
-        hold_grace_seconds: How long after the end of its hold an order still waits for it.
-        warm_throughput: By table; usually empty.
-        table_key: ARN of the KMS key that encrypts the tables; None for the one that DynamoDB owns.
-        alarm_email: Address for alarms; None for no mail.
+        lanes: At most so many lanes, in which stock is set aside for workers that sell side by side. Without it: as many as
+            both order queues have workers (`maximumConcurrency`), at most 90. With fewer than before, the sweep brings the
+            units of the others back to the rows.
+        warm_throughput: By table: capacity that a table has at once, for an announced rush. It only ever grows.
+        hold_seconds: How long an order that does not say so itself holds its stock without a confirmation. Without it: until
+            it is cancelled.
+        hold_grace_seconds: How long after the end of its hold an order still waits for a confirmation before it expires. Keep
+            it at 60 or more: the depth of the queue of commands may be a minute old. The embedded AWS has 3.
+        table_key: ARN of a KMS key of your own that encrypts the tables. Without it: the key that DynamoDB owns.
+        alarm_email: The address that alarms are mailed to. AWS first mails it a link, and nothing else before it is followed.
         tracing: Whether Lambda samples invocations for AWS X-Ray (active tracing).
         api: Whether there is an HTTP API.
-        api_limits: How often it may be called.
-        jwt: Whose tokens open it; None: it is opened by signatures (IAM).
-        cors: Origins of web pages that may call it, with tokens; usually empty.
-        show_stock: `numbers`, or only the `availability` of products.
+        api_limits: How often the API may be called.
+        jwt: Whose tokens open the API. Without it, signatures (IAM) do.
+        cors: A list of origins whose pages may call the API, such as `https://shop.example.com`. It needs `jwt`.
+        show_stock: Whether the API shows the `numbers` of units on hand, or only the `availability` of products.
     """
 
     stage: str
-    is_production: bool
+    is_production: bool = field(metadata={"name": "production"})
     runtime: str
     architecture: str
     log_level: str
     log_retention_days: int
     functions: Mapping[str, FunctionSettings]
     queues: Mapping[str, QueueSettings]
-    lanes: int
+    lanes: int = field(metadata=_between(1, MAX_LANES))
     warm_throughput: Mapping[str, WarmThroughput]
-    hold_seconds: int | None = None
-    hold_grace_seconds: int = 60
+    hold_seconds: int | None = field(default=None, metadata=_between(60, 604_800))
+    hold_grace_seconds: int = field(default=60, metadata=_between(0, 600))
     table_key: str | None = None
     alarm_email: str | None = None
     tracing: bool = False
@@ -159,6 +179,9 @@ class Settings:
     jwt: Jwt | None = None
     cors: tuple[str, ...] = ()
     show_stock: str = "availability"
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, "settings.")
 
     @property
     def stack_name(self) -> str:
@@ -236,14 +259,9 @@ class Settings:
         # A worker without a lane sells at the depot, in line with all others.
         workers = sum(queues[name].maximumConcurrency for name in ("OrderQueue", "OrderQueueFifo"))
         lanes = top.get("lanes", min(workers, MAX_LANES))
-        _check("settings.lanes", lanes, 1, MAX_LANES)
-        hold_seconds = top.get("holdSeconds")
-        if hold_seconds is not None:
-            _check("settings.holdSeconds", hold_seconds, 60, 604_800)
         hold_grace_seconds = top.get("holdGraceSeconds", cls.hold_grace_seconds)
         if hold_grace is not None:
             hold_grace_seconds = int(hold_grace) if hold_grace.isdecimal() else hold_grace
-        _check("settings.holdGraceSeconds", hold_grace_seconds, 0, 600)
         table_key = top.get("tableKey")
         if table_key is not None:
             _texts("settings.tableKey", [table_key], _KEY, "the ARN of a key of KMS")
@@ -265,7 +283,7 @@ class Settings:
             queues=queues,
             lanes=lanes,
             warm_throughput=_each("warmThroughput", top, WarmThroughput),
-            hold_seconds=hold_seconds,
+            hold_seconds=top.get("holdSeconds"),
             hold_grace_seconds=hold_grace_seconds,
             table_key=table_key,
             alarm_email=_email(top.get("alarmEmail")),
@@ -280,9 +298,6 @@ class Settings:
 
 RUNTIMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 """The runtimes of Lambda for which this code is written."""
-
-MAX_LANES = 90
-"""One transaction can look into a page of each lane, and has room for the depot's page and the product's row."""
 
 _STAGE = re.compile("[a-z0-9-]{1,20}")
 _ORIGIN = re.compile(r"https?://[^\s/*]+")
@@ -378,6 +393,13 @@ def _check(name: str, value: object, least: int, most: int) -> None:
         raise SettingsError(
             f"{name} is {value!r}; it must be a whole number from {least} to {most}"
         )
+
+
+def _check_numbers(settings: Any, path: str = "") -> None:
+    for number in fields(settings):
+        value = getattr(settings, number.name)
+        if "between" in number.metadata and value is not None:
+            _check(path + spelt(number.name), value, *number.metadata["between"])
 
 
 def _object(path: str, value: object) -> Mapping[str, Any]:

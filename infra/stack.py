@@ -13,6 +13,35 @@ from infra.queues import Queues
 from infra.settings import Settings
 from infra.tables import Tables
 
+OUTPUTS = {
+    "OrderQueueUrl": "Takes orders, in general",
+    "OrderQueueFifoUrl": "Takes orders that are served in the order of their arrival",
+    "StockQueueUrl": "Takes adjustments of stock",
+    "CatalogueQueueUrl": "Takes catalogue events",
+    "OrderCommandQueueUrl": "Takes commands on orders: confirm, fulfil, cancel, return",
+    "ExpiryQueueUrl": "Takes holds that end, from the sweep",
+    "OrderDeadLetterQueueUrl": "Dead letters of OrderQueue",
+    "OrderFifoDeadLetterQueueUrl": "Dead letters of OrderQueueFifo",
+    "StockDeadLetterQueueUrl": "Dead letters of StockQueue",
+    "CatalogueDeadLetterQueueUrl": "Dead letters of CatalogueQueue",
+    "OrderCommandDeadLetterQueueUrl": "Dead letters of OrderCommandQueue",
+    "ExpiryDeadLetterQueueUrl": "Dead letters of ExpiryQueue",
+    "UndeliverableEventsQueueUrl": "Events that could not be published",
+    "EventBusName": "The event bus that tells what becomes of orders and products",
+    "ProductsTableName": "Table of the products",
+    "OrdersTableName": "Table of the orders",
+    "StockAdjustmentsTableName": "Table of the adjustments of stock",
+    "AllotmentsTableName": "Table of the units that are set aside in lanes",
+    "OrdersStreamArn": "Stream of the orders, with old and new images",
+    "ApiUrl": "Address of the HTTP API; absent if there is none",
+    "ApiAccessLogGroupName": "Access log of the HTTP API; absent if there is none",
+    "DashboardName": "The CloudWatch dashboard",
+    "SweepScheduleName": "The schedule that invokes the sweep",
+    "{name}FunctionName": "A function; invoke its alias, `live`",
+    "{name}LogGroupName": "The log of a function",
+}
+"""The outputs, each with its description. `{name}` is the name of a function, such as PlaceOrders."""
+
 
 class InventoryOrdersStack(Stack):
     """The inventory and order service of one stage."""
@@ -66,8 +95,12 @@ class InventoryOrdersStack(Stack):
             outputs["ApiAccessLogGroupName"] = api.access_log.log_group_name
         outputs["DashboardName"] = monitoring.dashboard.dashboard_name
         outputs["SweepScheduleName"] = functions.sweep_schedule.ref
-        for name, function in functions.all.items():
-            outputs[f"{name}FunctionName"] = function.function_name
-            outputs[f"{name}LogGroupName"] = function.log_group.log_group_name
         for name, value in outputs.items():
-            CfnOutput(self, name, value=value or "")
+            CfnOutput(self, name, value=value or "", description=OUTPUTS[name])
+        for name, function in functions.all.items():
+            for pattern, value in (
+                ("{name}FunctionName", function.function_name),
+                ("{name}LogGroupName", function.log_group.log_group_name),
+            ):
+                output = pattern.format(name=name)
+                CfnOutput(self, output, value=value, description=OUTPUTS[pattern])

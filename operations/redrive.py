@@ -9,28 +9,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from operations.queues import POLL_SECONDS, TOO_MANY_DELIVERIES, DeadLetter, read_dead_letter
+from operations.codes import DEAD_LETTERS
+from operations.queues import POLL_SECONDS, DeadLetter, read_dead_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-MAY_SUCCEED_NOW = frozenset(
-    {TOO_MANY_DELIVERIES, "UNKNOWN_PRODUCT", "BELOW_FLOOR", "UNKNOWN_ORDER", "HOLD_NOT_ENDED"}
-)
+MAY_SUCCEED_NOW = frozenset(code for code, cause in DEAD_LETTERS.items() if cause.may_succeed_now)
 """Causes outside the message, which may have been repaired since. All other causes lie in the message itself."""
 
-CAUSES = MAY_SUCCEED_NOW | {
-    "ADJUSTMENT_ID_REUSED",
-    "EVENT_FROM_THE_FUTURE",
-    "EVENT_ID_REUSED",
-    "INVALID_JSON",
-    "ORDER_ID_REUSED",
-    "REFUSED_BY_DYNAMODB",
-    "RETURN_ID_REUSED",
-    "SCHEMA_VIOLATION",
-    "TOO_MANY_PRODUCTS",
-    "UNKNOWN_ORDER_STATUS",
-}
+CAUSES = frozenset(DEAD_LETTERS)
 """All causes that a dead letter may have."""
 
 SEEN_IN_A_GROUP = 10

@@ -1,7 +1,6 @@
 """Verification: how lines are judged, what only an account can tell, and what the command says."""
 
 import json
-import re
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,6 @@ from typer.testing import CliRunner
 
 from cli import main, verification
 from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
-from local import ROOT
 from operations import account, queues, verify
 from operations.errors import UserError
 from operations.follow import Heard
@@ -221,22 +219,6 @@ def test_a_permission_of_the_operator_that_is_missing_is_named(monkeypatch):
 def test_every_check_has_a_line_in_words_about_itself():
     assert all((check.__doc__ or "").strip() for check in verify.CHECKS.values())
     assert set(verify.TITLES) <= set(verify.CHECKS)
-
-
-def test_the_reference_lists_every_check_and_every_field_of_the_json():
-    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
-    checks = page.split("### Checks of verify")[1].split("##")[0]
-    rows = [line.split("|")[1] for line in checks.splitlines() if line.startswith("| `")]
-    assert set(re.findall(r"`([\w-]+)`", "".join(rows))) == set(verify.CHECKS)
-    fields = page.split("### verify.json")[1].split("##")[0]
-    rows = [line.split("|")[1] for line in fields.splitlines() if line.startswith("| `")]
-    documented = {
-        name.removeprefix("figures.") for name in re.findall(r"`([\w.]+)`", "".join(rows))
-    }
-    place = {"embedded", "account", "region", "stack", "production"}
-    figures = {"orders", "ordersPerSecond", "conflictRate", "commitAttempts", "dollars"}
-    figures |= {"coldStarts", "coldStartP50Milliseconds", "coldStartMaxMilliseconds"}
-    assert documented == report_of().as_json().keys() - {"figures"} | place | figures
 
 
 # ------------------------------------------------------------------ what was deployed

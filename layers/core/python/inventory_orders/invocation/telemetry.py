@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -49,15 +49,120 @@ logger = Logger()
 metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
 
 
+class Metric(NamedTuple):
+    """A metric.
+
+    Attributes:
+        unit: Of its values.
+        each: The events that have one value each.
+        meaning: Of a value.
+    """
+
+    unit: MetricUnit
+    each: str
+    meaning: str
+
+
+METRICS = {
+    "OrdersPlaced": Metric(MetricUnit.Count, "batch", "orders placed"),
+    "OrdersRejected": Metric(
+        MetricUnit.Count, "batch", "orders rejected; also with the dimension `reason`"
+    ),
+    "OrdersReplayed": Metric(MetricUnit.Count, "batch", "orders that were answered before"),
+    "OrdersPerTransaction": Metric(MetricUnit.Count, "committed transaction", "orders in it"),
+    "OrdersConfirmed": Metric(MetricUnit.Count, "batch with one", "orders confirmed"),
+    "OrdersFulfilled": Metric(MetricUnit.Count, "batch with one", "orders fulfilled"),
+    "OrdersCancelled": Metric(MetricUnit.Count, "batch with one", "orders cancelled"),
+    "OrdersExpired": Metric(MetricUnit.Count, "batch with one", "holds that ended"),
+    "OrdersReturned": Metric(MetricUnit.Count, "batch with one", "returns"),
+    "ConfirmationsRejected": Metric(
+        MetricUnit.Count, "batch with one", "late payments: orders to refund"
+    ),
+    "ExpiryDelay": Metric(
+        MetricUnit.Seconds, "hold that expired", "time from its end until it expired"
+    ),
+    "MessagesDeadLettered": Metric(
+        MetricUnit.Count, "batch", "messages of any queue that can never succeed"
+    ),
+    "MessagesReturned": Metric(
+        MetricUnit.Count, "batch", "messages of any queue that will be delivered again"
+    ),
+    "TimeSinceFirstReceive": Metric(
+        MetricUnit.Seconds, "batch", "time since its oldest message was first received"
+    ),
+    "CorruptPage": Metric(
+        MetricUnit.Count, "batch with one", "messages returned because a page cannot be read"
+    ),
+    "ConditionalWrites": Metric(MetricUnit.Count, "invocation that wrote", "attempts to commit"),
+    "VersionConflict": Metric(
+        MetricUnit.Count,
+        "attempt to commit",
+        "1 if a version had moved, else 0: the average is the conflict rate",
+    ),
+    "TransactionConflict": Metric(
+        MetricUnit.Count, "attempt to commit", "1 if a rival's transaction was in flight, else 0"
+    ),
+    "Retries": Metric(MetricUnit.Count, "change", "how often its transaction was repeated"),
+    "RetriesExhausted": Metric(
+        MetricUnit.Count, "retried change", "1 if the engine gave it up, else 0"
+    ),
+    "RetryBackoffTime": Metric(MetricUnit.Milliseconds, "wait before a retry", "its length"),
+    "CommitLatency": Metric(
+        MetricUnit.Milliseconds, "committed transaction", "duration of its last request"
+    ),
+    "LeaseWait": Metric(
+        MetricUnit.Milliseconds, "batch that waited", "time spent waiting for leases of others"
+    ),
+    "OrdersFromLanes": Metric(
+        MetricUnit.Count,
+        "order that `place_orders` placed",
+        "1 if all of it came from the worker's own lane, else 0",
+    ),
+    "DepotWait": Metric(
+        MetricUnit.Milliseconds, "visit of the depot", "time in line, also of a worker that gave up"
+    ),
+    "Draws": Metric(MetricUnit.Count, "batch that drew", "rows that lent units to the depot"),
+    "UnitsLent": Metric(MetricUnit.Count, "batch that drew", "units that these rows lent"),
+    "DrawsLost": Metric(
+        MetricUnit.Count, "draw", "1 if a rival's write cancelled its transaction, else 0"
+    ),
+    "Recalls": Metric(
+        MetricUnit.Count, "batch that recalled", "recalls of lent units, to the depot or to rows"
+    ),
+    "LowStock": Metric(
+        MetricUnit.Count, "product", "1: it stopped being `ACTIVE` because of its stock"
+    ),
+    "StaleEventsIgnored": Metric(
+        MetricUnit.Count, "event", "1: it was older than the newest one applied, a success"
+    ),
+    "StaleDeletesIgnored": Metric(
+        MetricUnit.Count, "delete", "1: its incarnation was gone already, a success"
+    ),
+    "EventsPublished": Metric(
+        MetricUnit.Count, "batch of changes", "events that the bus has taken"
+    ),
+    "EventsRefused": Metric(
+        MetricUnit.Count, "batch with one", "refusals by the bus; these events are sent again"
+    ),
+    "EventsUndeliverable": Metric(
+        MetricUnit.Count, "batch with one", "events parked in `UndeliverableEventsQueue`"
+    ),
+    "EventDelay": Metric(
+        MetricUnit.Milliseconds, "published event", "time from `occurredAt` until the bus took it"
+    ),
+}
+"""All metrics by name."""
+
+
 def emit_orders(report: CommitReport) -> None:
     """Count what became of orders."""
     outcomes = report.outcomes
-    _count("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
-    _count("OrdersReplayed", sum(outcome.status is ChangeStatus.REPLAYED for outcome in outcomes))
+    _add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
+    _add("OrdersReplayed", sum(outcome.status is ChangeStatus.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
     )
-    _count("OrdersRejected", reasons.total())
+    _add("OrdersRejected", reasons.total())
     for reason, count in reasons.items():
         with single_metric(
             name="OrdersRejected", unit=MetricUnit.Count, value=count, namespace=NAMESPACE
@@ -65,7 +170,7 @@ def emit_orders(report: CommitReport) -> None:
             metric.add_dimension("service", os.environ.get("POWERTOOLS_SERVICE_NAME", "undefined"))
             metric.add_dimension("reason", reason.value)
     for orders in report.stats.changes_per_transaction:
-        _count("OrdersPerTransaction", orders)
+        _add("OrdersPerTransaction", orders)
     emit_report(report)
 
 
@@ -84,30 +189,30 @@ def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: d
     done = [outcome.applied for outcome in report.outcomes if outcome.applied is not None]
     transitions = [change for change in done if isinstance(change, Transition)]
     for action, count in Counter(change.command.action for change in transitions).items():
-        _count(_TAKEN[action], count)
+        _add(_TAKEN[action], count)
     late_payments = sum(
         command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)
     )
     if late_payments:
-        _count("ConfirmationsRejected", late_payments)
+        _add("ConfirmationsRejected", late_payments)
     for change in transitions:
         if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
             late = now - datetime.fromisoformat(change.order.expires_at)
-            metrics.add_metric("ExpiryDelay", MetricUnit.Seconds, late.total_seconds())
+            _add("ExpiryDelay", late.total_seconds())
     emit_report(report)
 
 
 def emit_messages(batch: SqsBatch[T]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
     ends = Counter(result.disposition for result in batch.results)
-    _count("MessagesDeadLettered", ends[Disposition.DEAD_LETTERED])
-    _count("MessagesReturned", ends[Disposition.RETURNED])
+    _add("MessagesDeadLettered", ends[Disposition.DEAD_LETTERED])
+    _add("MessagesReturned", ends[Disposition.RETURNED])
     corrupt = sum(result.cause == CORRUPT_PAGE for result in batch.results)
     if corrupt:
-        _count("CorruptPage", corrupt)
+        _add("CorruptPage", corrupt)
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
-    metrics.add_metric("TimeSinceFirstReceive", MetricUnit.Seconds, batch.age)
+    _add("TimeSinceFirstReceive", batch.age)
     for result in batch.results:
         if result.cause == STALE:
             product_id = getattr(result.content, "product_id", "")
@@ -128,7 +233,7 @@ def emit_messages(batch: SqsBatch[T]) -> None:
 
 def emit_stale_event(product_id: str, correlation_id: str | None = None) -> None:
     """Count a catalogue event that was older than the newest one applied: a success, not an error."""
-    _count("StaleEventsIgnored", 1)
+    _add("StaleEventsIgnored", 1)
     fields = {"productId": product_id}
     if correlation_id is not None:
         fields["correlation_id"] = correlation_id
@@ -137,7 +242,7 @@ def emit_stale_event(product_id: str, correlation_id: str | None = None) -> None
 
 def emit_stale_delete(product_id: str, created_at: str) -> None:
     """Count a delete of an incarnation that was gone already: a success, not an error."""
-    _count("StaleDeletesIgnored", 1)
+    _add("StaleDeletesIgnored", 1)
     logger.info(
         "stale delete ignored", extra={"productId": product_id, "productCreatedAt": created_at}
     )
@@ -158,34 +263,34 @@ def emit_stats(
 ) -> None:
     """What writes took: attempts, conflicts, waits; how often each change was retried, and with what end."""
     if stats.version_conflicts:
-        _count("ConditionalWrites", len(stats.version_conflicts))
+        _add("ConditionalWrites", len(stats.version_conflicts))
     for moved in stats.version_conflicts:
-        _count("VersionConflict", int(moved))
+        _add("VersionConflict", int(moved))
     for rival in stats.transaction_conflicts:
-        _count("TransactionConflict", int(rival))
+        _add("TransactionConflict", int(rival))
     for count in retries:
-        _count("Retries", count)
+        _add("Retries", count)
     for given_up in exhausted:
-        _count("RetriesExhausted", int(given_up))
+        _add("RetriesExhausted", int(given_up))
     for seconds in stats.backoffs:
-        metrics.add_metric("RetryBackoffTime", MetricUnit.Milliseconds, seconds * 1000)
+        _add("RetryBackoffTime", seconds * 1000)
     for seconds in stats.commit_latencies:
-        metrics.add_metric("CommitLatency", MetricUnit.Milliseconds, seconds * 1000)
+        _add("CommitLatency", seconds * 1000)
     if stats.lease_wait:
-        metrics.add_metric("LeaseWait", MetricUnit.Milliseconds, stats.lease_wait * 1000)
+        _add("LeaseWait", stats.lease_wait * 1000)
     if stats.draws_lost:
-        _count("Draws", stats.draws_lost.count(False))
-        _count("UnitsLent", stats.units_lent)
+        _add("Draws", stats.draws_lost.count(False))
+        _add("UnitsLent", stats.units_lent)
     for lost in stats.draws_lost:
-        _count("DrawsLost", int(lost))
+        _add("DrawsLost", int(lost))
     if stats.recalls:
-        _count("Recalls", stats.recalls)
+        _add("Recalls", stats.recalls)
     for seconds in stats.depot_waits:
-        metrics.add_metric("DepotWait", MetricUnit.Milliseconds, seconds * 1000)
+        _add("DepotWait", seconds * 1000)
     for own in stats.from_lanes:
-        _count("OrdersFromLanes", int(own))
+        _add("OrdersFromLanes", int(own))
     for product in stats.low_stock:
-        _count("LowStock", 1)
+        _add("LowStock", 1)
         logger.info(
             "product is low in stock",
             extra={
@@ -198,13 +303,13 @@ def emit_stats(
 
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     """Count what became of events, and log each that nobody will hear of."""
-    _count("EventsPublished", len(report.published))
+    _add("EventsPublished", len(report.published))
     if report.refusals:
-        _count("EventsRefused", len(report.refusals))
+        _add("EventsRefused", len(report.refusals))
     if report.undeliverable:
-        _count("EventsUndeliverable", len(report.undeliverable))
+        _add("EventsUndeliverable", len(report.undeliverable))
     for seconds in report.delays:
-        metrics.add_metric("EventDelay", MetricUnit.Milliseconds, seconds * 1000)
+        _add("EventDelay", seconds * 1000)
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
         logger.error("event parked", extra={"eventId": parked.id, "errorCode": parked.code})
@@ -248,5 +353,5 @@ def _log_message(result: MessageResult[T]) -> None:
         logger.warning("returned to the queue", extra=fields)
 
 
-def _count(name: str, value: int) -> None:
-    metrics.add_metric(name, MetricUnit.Count, value)
+def _add(name: str, value: float) -> None:
+    metrics.add_metric(name, METRICS[name].unit, value)

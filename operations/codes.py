@@ -1,0 +1,124 @@
+"""What each code means that the service answers with, for operators and for docs/generated/codes.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Cause(NamedTuple):
+    """Why a message was dead-lettered.
+
+    Attributes:
+        meaning: What is wrong.
+        act: What to do, by whom.
+        may_succeed_now: Whether it lies outside the message, and may have been repaired since.
+    """
+
+    meaning: str
+    act: str
+    may_succeed_now: bool = False
+
+
+_OWN_ID = "the sender sends it under an id of its own"
+
+DEAD_LETTERS: Mapping[str, Cause] = {
+    "INVALID_JSON": Cause(
+        "the body is no JSON, or JSON that two readers could understand in two ways",
+        "the sender corrects it",
+    ),
+    "SCHEMA_VIOLATION": Cause(
+        "a field is missing, unknown or out of range", "the sender corrects it"
+    ),
+    "TOO_MANY_PRODUCTS": Cause(
+        "an order has more than 99 distinct products", "the sender divides the order"
+    ),
+    "ORDER_ID_REUSED": Cause("the id belongs to another order", _OWN_ID),
+    "ADJUSTMENT_ID_REUSED": Cause("the id belongs to another adjustment of this product", _OWN_ID),
+    "EVENT_ID_REUSED": Cause(
+        "the id and the time belong to another event of this product", _OWN_ID
+    ),
+    "RETURN_ID_REUSED": Cause("the id belongs to another return of this order", _OWN_ID),
+    "EVENT_FROM_THE_FUTURE": Cause(
+        "the time of an event is more than 15 minutes ahead", "the sender corrects its clock"
+    ),
+    "UNKNOWN_PRODUCT": Cause(
+        "the product was not listed in time", "list the product, then redrive", may_succeed_now=True
+    ),
+    "BELOW_FLOOR": Cause(
+        "the adjustment would take the stock below `-backorderLimit`, and no receipt came in time",
+        "book what is missing, then redrive",
+        may_succeed_now=True,
+    ),
+    "UNKNOWN_ORDER": Cause(
+        "the order of a command did not come in time",
+        "once the order was answered, redrive",
+        may_succeed_now=True,
+    ),
+    "HOLD_NOT_ENDED": Cause(
+        "an expiry came long before the end of its hold",
+        "nothing: the sweep sends its own expiries",
+        may_succeed_now=True,
+    ),
+    "UNKNOWN_ORDER_STATUS": Cause(
+        "another program gave the order a status that is none of the service's own",
+        "correct the status, then redrive with `--cause UNKNOWN_ORDER_STATUS`",
+    ),
+    "REFUSED_BY_DYNAMODB": Cause(
+        "DynamoDB does not accept this write: an error of this service, or a row that has become too large",
+        "repair it, then redrive with `--cause REFUSED_BY_DYNAMODB`",
+    ),
+    "TOO_MANY_DELIVERIES": Cause(
+        "SQS moved the message after 1,000 deliveries, so it has no `errorCode`",
+        "read the function's log, repair the cause, then redrive",
+        may_succeed_now=True,
+    ),
+}
+"""`errorCode` of dead letters. Direct commands have them too."""
+
+REFUSED: Mapping[str, str] = {
+    "PRODUCT_EXISTS": "`create`: the product is listed already",
+    "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is younger than `leastAgeMinutes`; the price stays",
+    "NEWER_EVENT_APPLIED": "`changePrice`: an event of a later time was applied; the price stays",
+    "EVENT_ID_REUSED": "`changeDetails`: another event of this id and time was applied",
+    "LEASE_LOST": "`count_stock`: the lease has ended, or a rival wrote since; acquire again and count again",
+    "ADJUSTMENT_ID_REUSED": "`commit`: another adjustment has this id; the lease is still held",
+}
+"""Reasons of `REFUSED` that only direct commands get, beside those of the engine (`RejectionReason`)."""
+
+LATER: Mapping[str, str] = {
+    "LEASED": "another owner holds a lease on the product; `retryAfterSeconds` says for how long",
+    "CONTENTION": "rivals were faster in every attempt",
+    "OUT_OF_TIME": "the invocation had no time left",
+    "UNKNOWN_PRODUCT": "the message may be early: `StockQueue`, `CatalogueQueue`",
+    "BELOW_FLOOR": "the message may be early: `StockQueue`",
+    "UNKNOWN_ORDER": "the message may be early: `OrderCommandQueue`",
+    "HOLD_NOT_ENDED": "the message may be early: `ExpiryQueue`",
+    "COMMANDS_WAITING": "many commands wait, and one of them may confirm the order that would expire",
+    "BEHIND_A_RETURNED_MESSAGE": "an earlier message of its FIFO group, or an earlier command for its order, was returned",
+    "BEHIND_A_DUPLICATE": "another message of the batch has the same id, and must be durable first",
+    "CORRUPT_PRODUCT": "the product's row breaks the contract of its table: repair it",
+    "CORRUPT_RECORD": "the row of an order or an adjustment breaks the contract of its table, or is full: repair it",
+    "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
+    "UNPROCESSED_KEYS": "DynamoDB answered a read in part",
+    "EMPTY_ANSWER": "DynamoDB answered a read with nothing",
+    "IN_DOUBT": "an atomic decrement got no answer, and may still be booked",
+}
+"""Why a message was returned, or a command is to be sent again. Codes of DynamoDB come beside these."""
+
+UNDELIVERABLE: Mapping[str, str] = {
+    "UNKNOWN_ORDER_STATUS": "another program gave the order a status that is none of the service's own",
+    "UNREADABLE_ROW": "the row lacks an attribute that the event needs, or has one of another type",
+    "EVENT_TOO_LARGE": "the event has 256 KB or more",
+}
+"""`errorCode` in `UndeliverableEventsQueue`. Any other is a code of EventBridge."""
+
+BAD_LINES: Mapping[str, str] = {
+    "PRODUCT_EXISTS": "the product exists with other attributes, which the message names; nothing was changed",
+    "DUPLICATE_LINE": "an earlier line creates this product, has this `adjustmentId`, or changes the product at the same "
+    "time; the earlier line counts",
+    "UNSUPPORTED_ACTION": "there is no such `action`",
+    "BAD_ROW": "the row does not fit the header",
+    "NOT_UTF8": "the line is not in UTF-8",
+}
+"""Codes of `load` beside those of dead letters, refusals and what may succeed later."""

@@ -1,0 +1,27 @@
+"""Generated pages whose facts are in the stack."""
+
+import pytest
+
+from infra.functions import VARIABLES
+from infra.stack import OUTPUTS
+from tests.support.generated_pages import FOLDER, NEED_THE_CDK, text_of
+from tests.support.template import resources, synthesise
+
+
+@pytest.mark.parametrize("page", sorted(NEED_THE_CDK))
+def test_a_generated_page_says_what_the_code_says(page):
+    assert (FOLDER / page).read_text("utf-8") == text_of(page), "stale: run `make docs`"
+
+
+def test_every_output_and_every_environment_variable_has_its_meaning():
+    template = synthesise("dev")
+    outputs = template.to_json()["Outputs"]
+    assert {output["Description"] for output in outputs.values()} == set(OUTPUTS.values())
+    functions = resources(template, "AWS::Lambda::Function").values()
+    set_here = {
+        name
+        for function in functions
+        for name in function["Properties"]["Environment"]["Variables"]
+    }
+    of_settings = {"HOLD_SECONDS", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"}
+    assert set_here == VARIABLES.keys() - of_settings

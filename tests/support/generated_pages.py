@@ -1,0 +1,309 @@
+"""The pages of docs/generated, each made from the code that has its facts: `make docs` writes them.
+
+The modules of the CDK and of the command line take seconds to import, so each page imports its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from html import unescape
+from inspect import getdoc
+from typing import Any, get_args, get_origin, get_type_hints
+
+from infra.settings import Settings, spelt
+from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
+from local import ROOT
+from operations import asyncapi, codes
+from tests.support import runbook
+
+FOLDER = ROOT / "docs" / "generated"
+_SCHEMAS = ROOT / "layers/core/python/inventory_orders/messages/schemas"
+
+Row = tuple[str, ...]
+
+
+def _table(heading: str, rows: Iterable[Row]) -> str:
+    """Lay out a table. Commas separate the columns of the heading."""
+    columns = tuple(heading.split(", "))
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _code(value: object) -> str:
+    return f"`{json.dumps(value).strip(chr(34))}`"
+
+
+def _first_sentence(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split()).split(". ")[0].removesuffix(".")
+
+
+# ------------------------------------------------------------------ commands
+
+
+def make_targets() -> str:
+    """List the targets of the Makefile, as `make help` does."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    found = re.findall(r"^([a-z]+):.*## (.+)$", makefile, flags=re.MULTILINE)
+    return _table(
+        "target, does", [(_code(f"make {name}"), does.replace("$$", "$")) for name, does in found]
+    )
+
+
+def commands() -> str:
+    """Show the help of each command of the command line."""
+    import typer
+    from typer.cli import get_docs_for_click
+
+    from cli.main import app
+
+    group: Any = typer.main.get_command(app)
+    pages = []
+    for name, command in group.commands.items():
+        page = get_docs_for_click(
+            obj=command, ctx=typer.Context(command, info_name=name), indent=1, name=name
+        )
+        page = unescape(page).replace("* `--help`: Show this message and exit.\n", "")
+        page = re.sub(
+            r"\*\*Usage\*\*:\n\n```console\n\$ (.*)\n```\n", r"`inventory-orders \1`\n", page
+        )
+        pages.append(page.removesuffix("**Options**:\n\n\n").strip())
+    return "\n\n".join(pages) + "\n"
+
+
+def checks_of_verify() -> str:
+    """List the checks of `make verify`."""
+    from operations.verify import CHECKS
+
+    return _table(
+        "check, passes if",
+        [(_code(name), _first_sentence(check.__doc__)) for name, check in CHECKS.items()],
+    )
+
+
+# ------------------------------------------------------------------ settings
+
+
+def settings() -> str:
+    """List the settings of cdk.json, and what functions and queues have by default."""
+    given = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
+    page = _table("setting, default, meaning", _settings(Settings, "", given | given["settings"]))
+    for things in ("functions", "queues"):
+        names = list(
+            dict.fromkeys(name for thing in given["settings"][things].values() for name in thing)
+        )
+        rows = [
+            (_code(name), *(str(thing.get(setting, "none")) for setting in names))
+            for name, thing in given["settings"][things].items()
+        ]
+        page += f"\n## {things.capitalize()}\n\n" + _table(f"name, {', '.join(names)}", rows)
+    return page
+
+
+def _settings(kind: type[Any], prefix: str, given: Mapping[str, Any]) -> Iterable[Row]:
+    types, meanings = get_type_hints(kind), _attributes(kind)
+    for field in fields(kind):
+        name = field.metadata.get("name", spelt(field.name))
+        of = types[field.name]
+        is_by_name = get_origin(of) is abc.Mapping
+        parts = [part for part in (of, *get_args(of)) if is_dataclass(part)]
+        if not parts:
+            yield _code(prefix + name), _default(field, name, given), _meaning(field, meanings)
+        elif is_by_name:
+            # What they have by default depends on the name: a table of its own shows it.
+            yield from _settings(parts[0], f"{prefix}{name}.<name>.", {})  # type: ignore[arg-type]
+        else:
+            yield from _settings(parts[0], f"{prefix}{name}.", given.get(name, {}))  # type: ignore[arg-type]
+
+
+def _default(field: Field[Any], name: str, given: Mapping[str, Any]) -> str:
+    value = given.get(name, field.default)
+    return "" if value in (MISSING, None, ()) else _code(value)
+
+
+def _meaning(field: Field[Any], meanings: Mapping[str, str]) -> str:
+    if "between" not in field.metadata:
+        return meanings[field.name]
+    least, most = field.metadata["between"]
+    return f"{meanings[field.name]} From {least:,} to {most:,}."
+
+
+def _attributes(kind: type[Any]) -> Mapping[str, str]:
+    """Read the meanings of the attributes from the docstring of a class."""
+    listed = (getdoc(kind) or "").partition("Attributes:\n")[2]
+    _, *parts = re.split(r"^ {4}(\w+): ", listed, flags=re.MULTILINE)
+    return {
+        name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+# ------------------------------------------------------------------ messages, codes and events
+
+
+def messages() -> str:
+    """Show the fields of each message and each direct command, from its JSON Schema."""
+    page = "## Messages\n"
+    for path in sorted(_SCHEMAS.glob("*.json")):
+        if path.stem != "commands":
+            page += f"\n### {path.stem}\n\n" + _fields(json.loads(path.read_text("utf-8")))
+    page += "\n## Direct commands\n"
+    for function, actions in json.loads((_SCHEMAS / "commands.json").read_text("utf-8")).items():
+        for action, schema in actions.items():
+            page += f"\n### {function}: {action}\n\n" + _fields(schema)
+    return page
+
+
+def _fields(schema: Mapping[str, Any]) -> str:
+    return _table("field, is, needed", _fields_of(schema, ""))
+
+
+def _fields_of(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
+    for name, field in schema["properties"].items():
+        needed = "yes" if name in schema["required"] else "no"
+        yield _code(prefix + name), field["description"], needed
+        inner = field.get("items", field)
+        if "properties" in inner:
+            yield from _fields_of(inner, f"{prefix}{name}{'[]' if 'items' in field else ''}.")
+
+
+def all_codes() -> str:
+    """List the codes of dead letters, rejections, returned messages, parked events and bad lines."""
+    subject = "X"
+    rejections = [
+        (_code(reason), Rejection(reason, subject, Shortage(subject, 3, 2)).error().message)
+        for reason in RejectionReason
+    ]
+    return (
+        "## Dead letters\n\n"
+        + _table(
+            "`errorCode`, cause, what to do, [redrive](../reference.md#dead-letters) sends it back",
+            [
+                (_code(code), cause.meaning, cause.act, "yes" if cause.may_succeed_now else "no")
+                for code, cause in codes.DEAD_LETTERS.items()
+            ],
+        )
+        + "\n## Rejections\n\nThe `reason` of an order, and of the answer `REFUSED`. X is the product or the order.\n\n"
+        + _table("`reason`, message", rejections)
+        + "\n## Refusals of direct commands\n\n"
+        + _simple("`reason`", codes.REFUSED)
+        + "\n## Later\n\nThe `cause` of a returned message, and the `reason` of the answer `RETRY_LATER`.\n\n"
+        + _simple("code", codes.LATER)
+        + "\n## Undeliverable events\n\n"
+        + _simple("`errorCode`", codes.UNDELIVERABLE)
+        + "\n## Bad lines of a catalogue\n\n"
+        + _simple("code", codes.BAD_LINES)
+    )
+
+
+def _simple(heading: str, meanings: Mapping[str, str]) -> str:
+    return _table(
+        f"{heading}, meaning", [(_code(code), meaning) for code, meaning in meanings.items()]
+    )
+
+
+def events() -> str:
+    """List the events of the bus, from their JSON Schemas."""
+    schemas = asyncapi.schemas()
+    rows = [
+        (
+            f"[`{name}`](../events/{name}.schema.json)",
+            schemas[name]["description"],
+            f"[example](../events/examples/{name}.json)",
+        )
+        for name in asyncapi.EVENTS
+    ]
+    return _table("`detail-type`, says, looks like", rows)
+
+
+# ------------------------------------------------------------------ what is watched, and the stack
+
+
+def metrics() -> str:
+    """List the metrics of the handlers."""
+    from inventory_orders.invocation.telemetry import METRICS
+
+    return _table(
+        "metric, unit, one value for each, meaning",
+        [
+            (_code(name), metric.unit.value, metric.each, metric.meaning)
+            for name, metric in METRICS.items()
+        ],
+    )
+
+
+def alarms() -> str:
+    """List the alarms, each with its condition."""
+    from infra.watched import ALARMS, Alarm
+
+    def condition(alarm: Alarm) -> str:
+        metric, when = alarm.metric, alarm.when
+        side = "<" if when.comparison.name.startswith("LESS") else ">"
+        period = "a minute" if metric.minutes == 1 else f"{metric.minutes} minutes"
+        said = f"{metric.statistic} of `{metric.name}` over {period} {side} {when.threshold:,g}"
+        if when.periods == 1:
+            return said
+        return f"{said}, in {when.breaching or when.periods} of {when.periods} periods"
+
+    def section(alarm: Alarm) -> str:
+        families = [ending for ending in runbook.families() if alarm.name.endswith(ending)]
+        heading = runbook.families()[max(families, key=len)]
+        return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+    rows = [
+        (
+            f"[`{alarm.name.format(name='<name>')}`](../runbook.md#{section(alarm)})",
+            condition(alarm),
+            alarm.text.format(
+                name="`<name>`", then=", or ".join(dict.fromkeys(alarm.then.values()))
+            ),
+        )
+        for alarm in ALARMS
+    ]
+    return _table("alarm, on if, means", rows)
+
+
+def stack() -> str:
+    """List the outputs of the stack and the environment variables of its functions."""
+    from infra.functions import VARIABLES
+    from infra.stack import OUTPUTS
+
+    outputs = {name.format(name="<Function>"): meaning for name, meaning in OUTPUTS.items()}
+    return (
+        "## Outputs\n\n"
+        + _simple("output", outputs)
+        + "\n## Environment variables\n\nThe stack sets these for its functions.\n\n"
+        + _simple("variable", VARIABLES)
+    )
+
+
+PAGES = {
+    "make-targets.md": ("Make targets", make_targets),
+    "commands.md": ("Commands", commands),
+    "checks.md": ("Checks of `make verify`", checks_of_verify),
+    "settings.md": ("Settings", settings),
+    "messages.md": ("Fields of messages and direct commands", messages),
+    "codes.md": ("Codes", all_codes),
+    "events.md": ("Events", events),
+    "metrics.md": ("Metrics", metrics),
+    "alarms.md": ("Alarms", alarms),
+    "stack.md": ("Outputs and environment variables", stack),
+}
+"""The pages by file, each with its title and its writer."""
+
+NEED_THE_CDK = {"alarms.md", "stack.md"}
+
+
+def text_of(page: str) -> str:
+    """Make the text of a page."""
+    title, write = PAGES[page]
+    return f"# {title}\n\n[Reference](../reference.md). `make docs` writes this page from the code.\n\n{write()}"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in PAGES:
+        (FOLDER / name).write_text(text_of(name), "utf-8")
+    asyncapi.PAGE.write_text(asyncapi.text(), "utf-8")

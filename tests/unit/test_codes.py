@@ -1,0 +1,67 @@
+"""Codes and metrics: each that the code uses has its meaning, and none has one that the code does not use."""
+
+import ast
+import re
+
+from inventory_orders.domain.change import RejectionReason
+from inventory_orders.invocation import telemetry
+from local import ROOT
+from operations import codes
+
+ALL_CODES = (
+    *(codes.DEAD_LETTERS.keys(), codes.REFUSED.keys(), codes.LATER.keys()),
+    *(codes.UNDELIVERABLE.keys(), codes.BAD_LINES.keys()),
+)
+SAYS_A_CODE = {
+    *("PoisonMessageError", "RejectedError", "CannotAnnounceError", "CannotPublishError"),
+    *("rejected", "retry_later", "returned", "id_reused_error", "Problem"),
+}
+
+
+def modules():
+    for room in ("layers/core/python", "functions", "operations"):
+        for file in sorted((ROOT / room).rglob("*.py")):
+            if file.name != "codes.py":
+                yield file, ast.parse(file.read_text("utf-8"))
+
+
+def is_code(node):
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch("[A-Z_0-9]{4,}", node.value)
+    )
+
+
+def test_every_code_of_the_lists_is_in_the_code():
+    used = {node.value for _, tree in modules() for node in ast.walk(tree) if is_code(node)}
+    assert set().union(*ALL_CODES) <= used
+
+
+def test_every_code_that_the_code_says_is_in_a_list():
+    said = {
+        node.args[0].value
+        for file, tree in modules()
+        # The API's own codes are in openapi.yaml.
+        if "/api/" not in str(file)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in SAYS_A_CODE
+        and node.args
+        and is_code(node.args[0])
+    }
+    assert said
+    # The only one of direct commands alone: docs/reference.md.
+    assert said - {"UNSUPPORTED_EVENT"} <= set().union(*ALL_CODES, RejectionReason)
+
+
+def test_every_metric_has_its_meaning():
+    tree = ast.parse((ROOT / telemetry.__file__).read_text("utf-8"))
+    counted = {
+        node.args[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "_add"
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert counted | set(telemetry._TAKEN.values()) == telemetry.METRICS.keys()
