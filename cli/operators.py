@@ -119,7 +119,9 @@ def audit(
 ) -> None:
     """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
 
-    Also if a row or a page of a lane is not as it has to be. Right also while orders go on.
+    It also names rows and pages of lanes that break the contract of their table. It is right while orders go on: it
+    reads again what looks wrong, and reports what is wrong twice. A page that cannot be read counts as empty, so the
+    products on it have units unexplained.
     """
     aws = aws_of(account)
     if not _audit(aws, product):
@@ -203,15 +205,15 @@ def lanes(
     ] = None,
     empty: Annotated[
         bool,
-        typer.Option("--empty", help="Bring all units of all lanes back to the rows. Asks first."),
+        typer.Option("--empty", help="Return all units of all lanes to the rows. Asks first."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
     account: OnAccount = None,
 ) -> None:
-    """Show the lanes that stock is set aside in: who uses them, and what they hold.
+    """Show the lanes that stock is set aside in: their workers, and the units in them.
 
-    `--empty` brings all of it home to the products' rows, in lanes of earlier settings too. Exit status 1 if
-    some is left.
+    `--empty` returns all units to the products' rows, also from lanes of earlier settings. Exit status 1 if some are
+    left.
     """
     if empty and product is not None:
         raise typer.BadParameter("it empties all lanes, so name no product", param_hint="--empty")
@@ -569,7 +571,11 @@ def send(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Send orders through SQS. All lines are checked before the first is sent; bodies are sent unchanged."""
+    """Send orders through SQS. All lines are checked before the first is sent; bodies are sent unchanged.
+
+    An order of a basket file is named after the file's content and the line: the same file sent again means the same
+    orders.
+    """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)
     if account is not None and not yes:
@@ -631,7 +637,8 @@ def load(
 ) -> None:
     """Load a catalogue: create products, change their details, book stock. Exit status 1 if a line was bad.
 
-    It may be interrupted and run again: nothing is created or booked twice.
+    It may be interrupted and run again: nothing is created or booked twice. Products are created first, then details
+    are changed, then stock is booked.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations.catalogue_file import read_catalogue, write_report  # noqa: PLC0415
@@ -725,8 +732,8 @@ def announce(
 ) -> None:
     """Publish again where orders stand, for a consumer that lost events.
 
-    For each order the events of its present status, of a late payment, and of each return, with the
-    present version of its row. Exit status 1 if one cannot be published.
+    For each order it publishes the events of the present status, of a late payment, and of each return, with the present
+    version of the row. Exit status 1 if one cannot be published.
     """
     from operations import republish  # noqa: PLC0415 - the layer is slow to import
 
@@ -765,9 +772,10 @@ def follow(
     ] = False,
     account: OnAccount = None,
 ) -> None:
-    """Follow live what becomes of orders and products, as the event bus tells it.
+    """Print the events of orders and products as the event bus delivers them.
 
-    It makes a queue and a rule of its own, and removes both at the end.
+    It makes a queue and a rule of its own, named after the bus and -follow-, and removes both at the end. On an account
+    a new rule may take a minute until it hears.
     """
     from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
 
@@ -843,7 +851,7 @@ def deploy(
     yes: Annotated[
         bool,
         typer.Option(
-            "--yes", help="Do not ask before permissions change. For CI, where nobody is."
+            "--yes", help="Do not ask before permissions change. For CI."
         ),
     ] = False,
 ) -> None:

@@ -42,7 +42,7 @@ _LOG_SECONDS, _LOG_SECONDS_EMBEDDED = 30.0, 3.0
 
 
 def leftovers(run: Run) -> list[Line]:
-    """Clean up what an interrupted run left."""
+    """Nothing of an interrupted run is left. What was left is cleaned up."""
     old, young = run.leftovers()
     run.products += old
     letters = run.remove_old_dead_letters()
