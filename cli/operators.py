@@ -850,9 +850,7 @@ def deploy(
     stage: _Stage,
     yes: Annotated[
         bool,
-        typer.Option(
-            "--yes", help="Do not ask before permissions change. For CI."
-        ),
+        typer.Option("--yes", help="Do not ask before permissions change. For CI."),
     ] = False,
 ) -> None:
     """Deploy the stack to the AWS account of your environment.

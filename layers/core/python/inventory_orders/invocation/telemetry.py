@@ -76,7 +76,7 @@ METRICS = {
     "OrdersExpired": Metric(MetricUnit.Count, "batch with one", "holds that ended"),
     "OrdersReturned": Metric(MetricUnit.Count, "batch with one", "returns"),
     "ConfirmationsRejected": Metric(
-        MetricUnit.Count, "batch with one", "late payments: orders to refund"
+        MetricUnit.Count, "batch with one", "rejected confirmations: payments to refund"
     ),
     "ExpiryDelay": Metric(
         MetricUnit.Seconds, "hold that expired", "time from its end until it expired"
