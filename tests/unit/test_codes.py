@@ -13,7 +13,7 @@ ALL_CODES = (
     *(codes.UNDELIVERABLE.keys(), codes.BAD_LINES.keys()),
 )
 SAYS_A_CODE = {
-    *("PoisonMessageError", "RejectedError", "CannotAnnounceError", "CannotPublishError"),
+    *("PoisonMessageError", "RejectedError", "UnpublishableError"),
     *("rejected", "retry_later", "returned", "id_reused_error", "Problem"),
 }
 
