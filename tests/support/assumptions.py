@@ -1,6 +1,6 @@
-"""What the tests assume about AWS: their `aws` markers, as a page.
+"""What the service assumes about AWS: the `aws` markers of the tests, as tables.
 
-`python -m tests.support.assumptions` prints it.
+`python -m tests.support.assumptions` prints them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,6 @@ from pathlib import Path
 from local import ROOT
 
 AWS = "https://docs.aws.amazon.com/"
-
-HEAD = """# What is assumed about AWS
-
-For readers who doubt a claim about AWS. Each assumption has the page of AWS's documentation, and the test that holds our side of it.
-The most important ones, and those that only an account can tell, are in [aws.md](../aws.md).
-"""
 
 SERVICES = {
     "amazondynamodb": "DynamoDB",
@@ -68,23 +62,27 @@ class Assumption:
 def assumptions() -> Iterator[Assumption]:
     """Read the `aws` markers of all tests."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            for marker in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+        tree = ast.walk(ast.parse(path.read_text("utf-8")))
+        for test in (node for node in tree if isinstance(node, ast.FunctionDef)):
+            for marker in test.decorator_list:
                 if isinstance(marker, ast.Call) and ast.unparse(marker.func) == "pytest.mark.aws":
                     says, *pages = map(ast.literal_eval, marker.args)
-                    yield Assumption(says, tuple(pages), node.name, path.relative_to(ROOT))
+                    yield Assumption(says, tuple(pages), test.name, path.relative_to(ROOT))
 
 
-def page() -> str:
-    """Write the page, a table for each service."""
+def tables() -> str:
+    """Write a table for each service, with what one page says side by side."""
     found = sorted(assumptions(), key=lambda one: one.pages)
-    parts = [HEAD]
+    parts = []
     for service in dict.fromkeys(SERVICES.values()):
         rows = [one.row for one in found if one.service == service]
-        head = "| AWS does | its page | our test |\n|---|---|---|\n"
-        parts.append(f"## {service}\n\n{head}" + "\n".join(rows) + "\n")
-    return "\n".join(parts)
+        parts.append(
+            "\n".join(
+                [f"## {service}\n", "| AWS does | its page | our test |", "|---|---|---|", *rows]
+            )
+        )
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(tables(), end="")

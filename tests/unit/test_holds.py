@@ -411,8 +411,8 @@ def test_who_pays_before_the_hold_expires_keeps_the_units_though_it_was_sent(sho
 
 
 @pytest.mark.aws(
-    "The depth of a queue is right at least a minute after the last message was sent. AWS names "
-    "no bound.",
+    "The depth of a queue becomes consistent at least a minute after the last message was sent. "
+    "AWS names no bound.",
     "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html",
 )
 def test_no_hold_expires_beside_its_payment_though_the_depth_is_a_minute_old(shop):

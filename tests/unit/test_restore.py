@@ -241,7 +241,7 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
 
 
 @pytest.mark.aws(
-    "A restore takes these parameters.",
+    "RestoreTableToPointInTime takes the parameters that `restore` sends.",
     "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html",
 )
 def test_the_request_is_one_that_aws_takes():

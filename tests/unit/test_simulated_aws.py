@@ -232,7 +232,7 @@ def test_a_fifo_group_waits_for_its_message_in_flight(aws, clock):
 
 
 @pytest.mark.aws(
-    "A FIFO queue deduplicates for five minutes, so the service does not rely on it.",
+    "A FIFO queue deduplicates for five minutes.",
     "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-messagededuplicationid-property.html",
 )
 def test_fifo_deduplication_lasts_five_minutes(aws, clock):
