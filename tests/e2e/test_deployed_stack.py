@@ -85,6 +85,10 @@ def test_units_in_a_lane_that_nobody_uses_go_home(aws):
     assert (row.stock_count, row.lent_to) == (100, frozenset())
 
 
+@pytest.mark.aws(
+    "Batches of different FIFO groups run at the same time.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
+)
 def test_first_come_is_first_served_on_the_fifo_queue(aws):
     create(aws, "drop", 15)
     drop = [

@@ -75,6 +75,11 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
             raise AssertionError(f"{logical_id}: {target} is more than one resource")
 
 
+@pytest.mark.aws(
+    "CloudFormation does not delete a stack with termination protection, nor the rest of one "
+    "whose creation failed.",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
+)
 def test_production_is_protected_against_deletion():
     assert stack_of("prod").termination_protection
     assert not stack_of("dev").termination_protection

@@ -61,6 +61,11 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         assert "WarmThroughput" not in properties
 
 
+@pytest.mark.aws(
+    "A stream holds each change once, in order for each item, for 24 hours, with the row before "
+    "and after.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html",
+)
 def test_the_tables_have_their_streams_and_their_indexes(dev):
     for table in ("Orders", "Products"):
         properties = by_name(dev, "AWS::DynamoDB::GlobalTable", table)["Properties"]
@@ -101,6 +106,12 @@ def optional():
     )
 
 
+@pytest.mark.aws(
+    "DynamoDB encrypts a table without a key by a key that it owns, and bills requests to any "
+    "other. A change of key goes on under traffic.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.tutorial.html",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html",
+)
 def test_the_tables_may_have_a_key_of_the_accounts_own(optional):
     for table in resources(optional, "AWS::DynamoDB::GlobalTable").values():
         properties = table["Properties"]
@@ -119,6 +130,28 @@ def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
         assert index.get("WarmThroughput") == warm
 
 
+@pytest.mark.aws(
+    "Order within a group, and a throughput for each group, take `messageGroup` and "
+    "`perMessageGroupId` together.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/high-throughput-fifo.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html",
+)
+@pytest.mark.aws(
+    "A batch that raises, times out or is throttled comes back after the visibility timeout: at "
+    "least six times the function's timeout, plus the window.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html",
+)
+@pytest.mark.aws(
+    "After `maxReceiveCount` deliveries, at most 1,000, SQS moves a message to a dead-letter "
+    "queue of the same kind.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue.html",
+)
+@pytest.mark.aws(
+    "Queues encrypted with SQS's own keys need no permission for a key.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-server-side-encryption.html",
+)
 @pytest.mark.parametrize(
     ("name", "dead_letters", "fifo"),
     [
@@ -173,12 +206,21 @@ def mappings(template, attribute):
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
 
+@pytest.mark.aws(
+    "With a window, a quiet queue may wait for up to 20 s.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
+)
 @pytest.mark.parametrize("name", ["OrderCommandQueue", "ExpiryQueue"])
 def test_what_has_to_be_in_time_waits_for_no_batch_to_fill(name):
     """With any window Lambda may wait 20 s: a hold would expire before a confirmation that was sent in time."""
     assert SETTINGS["queues"][name].get("batchWindowSeconds", 0) == 0
 
 
+@pytest.mark.aws(
+    "A queue has one mapping for each function, so its id must not change. The page only has the "
+    "error `ResourceConflictException`.",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html",
+)
 def test_event_sources_come_from_the_configuration(dev):
     sources = mappings(dev, "Arn")
     assert len(sources) == len(SETTINGS["queues"])
@@ -197,6 +239,15 @@ def test_event_sources_come_from_the_configuration(dev):
     }
 
 
+@pytest.mark.aws(
+    "A mapping hands over the records of an item in their order, also with several batches of a "
+    "shard at once.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html",
+)
+@pytest.mark.aws(
+    "`LATEST` may miss records while a mapping is made or changed. `TRIM_HORIZON` does not.",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html",
+)
 def test_streams_are_read_from_their_beginning_and_no_record_stops_its_shard(dev):
     sources = mappings(dev, "StreamArn")
     assert len(sources) == 2
@@ -221,6 +272,11 @@ def by_id(template, part):
     return found
 
 
+@pytest.mark.aws(
+    "A mapping has up to five filters, which see both images. A record that passes none does not "
+    "invoke the function.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html",
+)
 def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
     (filtered,) = [source for source in mappings(dev, "StreamArn") if "FilterCriteria" in source]
     assert "Products" in filtered["EventSourceArn"]["Fn::GetAtt"][0]
@@ -240,6 +296,10 @@ def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
     assert passed == announced
 
 
+@pytest.mark.aws(
+    "A log group keeps its events for a number of days out of a list, and for ever without one.",
+    "https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html",
+)
 def test_every_function_has_its_settings_layer_and_log_group(dev):
     functions = resources(dev, "AWS::Lambda::Function")
     assert len(functions) == len(SETTINGS["functions"]), "no helper functions of the CDK"
@@ -303,6 +363,12 @@ def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     assert variable("Sweep", "QUEUE_URL") is None
 
 
+@pytest.mark.aws(
+    "EventBridge Scheduler invokes a function about once a minute by a role that it assumes. It "
+    "and Lambda's asynchronous invocation both repeat failures unless told otherwise.",
+    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-rule-schedule.html",
+    "https://docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html",
+)
 def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     (schedule,) = resources(dev, "AWS::Scheduler::Schedule").values()
     properties = schedule["Properties"]
@@ -324,6 +390,12 @@ def versions_of(template):
     }
 
 
+@pytest.mark.aws(
+    "A published version keeps its code, layer and settings. Lambda publishes no version that "
+    "equals the last one.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/configuration-versions.html",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html",
+)
 def test_a_version_is_published_for_what_changes_and_callers_reach_it_by_the_alias(
     dev, monkeypatch
 ):
@@ -365,6 +437,10 @@ def api_variables(template):
     return properties["Environment"]["Variables"]
 
 
+@pytest.mark.aws(
+    "API Gateway keeps limits of rate and burst by best effort. Nothing depends on them.",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-throttling.html",
+)
 def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     only = api_of(dev)
     assert {route["AuthorizationType"] for route in only("Route")} == {"AWS_IAM"}
@@ -379,6 +455,13 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     assert SETTINGS["functions"]["api"]["timeoutSeconds"] == 30, "the most that API Gateway waits"
 
 
+@pytest.mark.aws(
+    "To log, API Gateway puts its log group into a resource policy of at most 5,120 characters "
+    "that the account shares. A group below `/aws/vendedlogs/` needs no place in it.",
+    "https://docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-infrastructure-CWL.html",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging.html",
+)
 def test_the_access_log_is_delivered_without_the_policy_that_others_fill(dev):
     properties = by_name(dev, "AWS::Logs::LogGroup", "ApiAccessLog")["Properties"]
     separator, (prefix, incarnation) = properties["LogGroupName"]["Fn::Join"]
@@ -474,6 +557,10 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
     }
 
 
+@pytest.mark.aws(
+    "`Retain` keeps a resource that leaves its stack.",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html",
+)
 def test_production_keeps_queues_and_logs_but_not_those_of_a_deployment_that_fails(prod):
     for kind in ("AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::Logs::LogGroup"):
         for resource in resources(prod, kind).values():
@@ -546,6 +633,19 @@ NAMELESS = {
 }
 
 
+@pytest.mark.aws(
+    "CloudFormation gives a resource without a name a unique one, and another one if it replaces "
+    "it.",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-name.html",
+)
+@pytest.mark.aws(
+    "An exported output in use cannot change, so the stack exports none.",
+    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html",
+)
+@pytest.mark.aws(
+    "Names of dashboards are unique in an account, those of stacks in a region.",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutDashboard.html",
+)
 def test_the_longest_stage_keeps_to_the_limits_and_two_stages_share_no_name(template_of_live, prod):
     templates = {
         LONGEST: template_of_live,
@@ -594,6 +694,12 @@ def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev, optional
         assert all((":policy/developers" in text) is wanted for text in found)
 
 
+@pytest.mark.aws(
+    "SQS deletes a message older than the retention, without a dead letter. It keeps nothing for "
+    "more than 14 days.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
+)
 @pytest.mark.parametrize("random", [0.0, 0.5])
 def test_all_deliveries_together_last_for_days_but_less_than_messages_are_kept(random):
     delays = [redelivery_delay(n, lambda: random) for n in range(1, MAX_RECEIVE_COUNT)]

@@ -43,6 +43,10 @@ def assert_books_balance(shop, prefix):
     assert [a for a in accounts if a.difference] == []
 
 
+@pytest.mark.aws(
+    "A transaction is serializable with every other write of its items.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 @pytest.mark.parametrize("lanes", ["0", "5"])
 def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop, lanes):
     name = f"last-100-with-{lanes}"
@@ -79,6 +83,12 @@ def test_without_lanes_batches_take_one_write_of_the_product_each(shop):
     assert_books_balance(shop, "batch-100")
 
 
+@pytest.mark.aws(
+    "SQS delivers a message at least once, from a standard queue in any order. Lambda may process "
+    "a batch twice.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html",
+    "https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html",
+)
 def test_duplicates_from_many_processes_are_placed_once(shop):
     """Eight environments place the same 96 orders for several products each, in different batches."""
     ids = [f"mix-{n}" for n in range(12)]

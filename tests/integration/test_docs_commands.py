@@ -195,6 +195,10 @@ def test_every_sample_event_works_beside_the_readme(aws):
     assert ends == ["PENDING", "PENDING", "REJECTED", "REJECTED"]
 
 
+@pytest.mark.aws(
+    "An invocation returns `FunctionError` if the function failed.",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html",
+)
 def test_a_direct_command_exits_as_its_answer_says(aws):
     expected = {
         "adjust_stock_direct": [("APPLIED", 0), ("REPLAYED", 0)],
@@ -209,6 +213,10 @@ def test_a_direct_command_exits_as_its_answer_says(aws):
             assert done.exit_code == status, done.output
 
 
+@pytest.mark.aws(
+    "An invocation returns the last 4 KB of its log.",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html",
+)
 def test_the_log_of_a_large_batch_begins_with_a_whole_line(aws):
     wanted = [order_body(f"long-{n}", {"no-such-tea": 1}) for n in range(60)]
     lines = invoke_deployed(aws, "place_orders", sqs_event(*wanted)).logs.splitlines()

@@ -70,6 +70,10 @@ def next_of(follower, subject, count=1):
     raise AssertionError(f"it ended after {found}")
 
 
+@pytest.mark.aws(
+    "A rule sends to a queue if the queue's policy allows it. The embedded AWS does not ask.",
+    "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html",
+)
 def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     with in_the_background(COMMAND, "follow", "--json", "--seconds", "600") as follower:

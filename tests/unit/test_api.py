@@ -485,6 +485,10 @@ def test_what_is_fought_over_goes_to_the_queue_and_the_call_waits_for_it(api, sl
     assert stock() == 58
 
 
+@pytest.mark.aws(
+    "API Gateway ends a request after 30 s.",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html",
+)
 def test_what_does_not_come_through_in_time_is_to_be_asked_for_later(api, slow):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
@@ -576,6 +580,10 @@ def test_a_body_of_another_type_is_refused(api):
     assert api("POST", "/orders", ORDER, {}).code == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 
+@pytest.mark.aws(
+    "In payload format 2.0 a body may come in Base64.",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html",
+)
 def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
     headers = {"Content-Type": 'Application/JSON; charset="UTF-8"'}
     text = base64.b64encode(json.dumps(ORDER).encode()).decode()
@@ -677,6 +685,11 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         assert said.document["field"] == "cursor"
 
 
+@pytest.mark.aws(
+    "Payload format 2.0 has header names in lower case, and joins repeated headers and parameters "
+    "by commas.",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html",
+)
 def test_a_list_that_is_asked_for_wrongly_says_what_to_fix(api):
     for query, field in (
         ({}, "userId"),
@@ -925,6 +938,12 @@ def test_a_request_without_what_the_authorizer_says_opens_nothing(customers):
     assert said.code == (403, "NO_SUBJECT")
 
 
+@pytest.mark.aws(
+    "A JWT authorizer gives the function the claims of a verified token, all as texts. The pages "
+    "do not say how a list becomes text.",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-jwt-authorizer.html",
+)
 @pytest.mark.parametrize(
     ("claim", "is_operator"),
     [

@@ -51,6 +51,10 @@ def test_without_rivals_a_batch_costs_one_read_and_one_write():
     assert report.stats.changes_per_transaction == [99]
 
 
+@pytest.mark.aws(
+    "A batch read is no snapshot: each item may be from another moment.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 def test_a_moved_version_is_planned_again_from_the_returned_item():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", 9)))
@@ -63,6 +67,10 @@ def test_a_moved_version_is_planned_again_from_the_returned_item():
     assert report.exhausted == (False, False)
 
 
+@pytest.mark.aws(
+    "With `ALL_OLD` a failed condition returns the item. It returns none if there is no item.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CancellationReason.html",
+)
 def test_a_product_without_a_returned_item_is_gone():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
@@ -80,6 +88,11 @@ def test_a_product_created_again_with_the_same_version_is_another_one():
     assert bench.stock() == 2
 
 
+@pytest.mark.aws(
+    "A cancellation has one reason for each action, in their order. `None` says nothing about its "
+    "action.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CancellationReason.html",
+)
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
     """The version of one product has moved. The reason None of the other does not mean that it was applied."""
     bench = Bench(product("p", 10), product("q", 10))
@@ -168,6 +181,11 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     assert statuses(report) == [ChangeStatus.RETURNED] * 3
 
 
+@pytest.mark.aws(
+    "Of two transactions on one item DynamoDB may cancel one (`TransactionConflict`). The "
+    "embedded AWS never does.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 def test_after_a_transaction_conflict_the_row_is_read_again():
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=CONFLICT)] * 3)
@@ -200,6 +218,12 @@ def test_a_version_that_keeps_moving_is_given_up_after_the_last_attempt():
     assert report.exhausted == (True,)
 
 
+@pytest.mark.aws(
+    "Lambda ends an invocation at the function's timeout, 15 minutes at the most. "
+    "`get_remaining_time_in_millis` says when.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/python-context.html",
+    "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html",
+)
 def test_no_wait_exceeds_the_deadline():
     bench = Bench(product("p", 100), attempts=1000)
     bench.faults.extend([Fault(error=CONFLICT)] * 1000)
@@ -216,6 +240,10 @@ def test_without_time_left_nothing_is_sent():
     assert bench.writes == []
 
 
+@pytest.mark.aws(
+    "The same request with the same token takes effect once within 10 minutes.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 @pytest.mark.parametrize("error", [LOST, ServiceError("InternalServerError", status=500)])
 def test_a_lost_response_is_recognised_by_its_token(error):
     bench = Bench(product("p", 10))
@@ -227,6 +255,11 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     assert len(bench.tokens) == 1, "the same request again, with the same token"
 
 
+@pytest.mark.aws(
+    "A cancellation does not use up its token: the same request may be sent again. The page does "
+    "not say so.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
+)
 def test_an_unknown_outcome_keeps_its_token_through_conflicts():
     """The conflict may be with our own first attempt, which only the same token recognises."""
     bench = Bench(product("p", 10))
@@ -235,6 +268,10 @@ def test_an_unknown_outcome_keeps_its_token_through_conflicts():
     assert len(bench.tokens) == 1
 
 
+@pytest.mark.aws(
+    "The same token with other parameters is refused (`IdempotentParameterMismatchException`).",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
+)
 def test_a_cancelled_request_gets_a_new_token():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(error=CONFLICT))
@@ -251,6 +288,10 @@ def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     assert bench.stock() == 9
 
 
+@pytest.mark.aws(
+    "DynamoDB refuses a request that it can never accept with `ValidationException`.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
+)
 def test_an_invalid_change_is_isolated_and_the_others_are_applied():
     bench = Bench(product("p", 100))
 
@@ -266,6 +307,11 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied():
     assert bench.stock() == 91
 
 
+@pytest.mark.aws(
+    "An action that DynamoDB can never accept cancels its transaction with the reason "
+    "`ValidationError`.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
+)
 def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
     bench = Bench(product("p", 100))
 
@@ -279,6 +325,11 @@ def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
     assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.INVALID, ChangeStatus.APPLIED]
 
 
+@pytest.mark.aws(
+    "Any other 4xx (`AccessDeniedException`, `ResourceNotFoundException`) has written nothing, "
+    "and lasts until an operator repairs its cause.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
+)
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
 def test_an_error_of_the_account_returns_everything_and_is_logged(code):
     bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
@@ -306,6 +357,10 @@ def test_a_throttled_read_is_retried():
     assert len(bench.clock.slept) == 2
 
 
+@pytest.mark.aws(
+    "A batch read of which nothing can be read fails as throttled.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
+)
 def test_a_read_that_stays_throttled_rejects_no_order():
     bench = Bench(attempts=2)
     bench.read_faults.extend([Fault(error=THROTTLED)] * 5)
@@ -356,6 +411,10 @@ def test_a_lease_taken_after_the_read_is_respected():
     assert bench.stock() == 5
 
 
+@pytest.mark.aws(
+    "A FIFO batch may hold several groups, each in its order.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
+)
 def test_no_change_overtakes_a_waiting_change_of_its_group():
     bench = Bench(product("p", 5), product("q", 5))
     bench.lease("p", 600)

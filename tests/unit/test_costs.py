@@ -31,6 +31,11 @@ PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
 
 
+@pytest.mark.aws(
+    "A mapping with `maximumConcurrency` polls an empty queue with five requests of 20 s at a "
+    "time.",
+    "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html",
+)
 def test_the_tables_are_what_the_prices_say():
     assert costs.updated(PAGE) == PAGE, "run .venv/bin/python -m bench.costs"
     assert all(table in PAGE for table in costs.tables())
@@ -180,6 +185,11 @@ def consumed(shop):
     )
 
 
+@pytest.mark.aws(
+    "DynamoDB stores each row and each entry of an index with 100 bytes more.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html",
+)
 def test_what_a_kept_order_costs():
     (said,) = re.findall(r"\$(\d+\.\d\d) a month for each million orders kept", PAGE)
     assert float(said) == round(costs.storage_dollars(*costs.STORED_BYTES), 2)
@@ -231,6 +241,10 @@ def test_what_the_logs_of_the_api_cost(shop, monkeypatch, capsys):
     assert consumed(shop)[1] - before[1] <= 1.0, "what a small shop's request reads"
 
 
+@pytest.mark.aws(
+    "A Lambda function reads a stream without charge.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html",
+)
 def test_what_a_million_events_cost():
     alone, ten = re.search(
         r"million \[events\]\(\S+\) cost \$(\S+) if each comes alone, and \$(\S+) if ten", PAGE

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from local import ROOT
+from tests.support.assumptions import AWS, assumptions
 from tests.support.generated_pages import FOLDER, NEED_THE_CDK, PAGES, text_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,39 +86,27 @@ def test_the_calls_on_the_way_of_an_order_exist():
         assert name in names_in(ast.parse(path.read_text("utf-8"))), f"{file} has no {name}"
 
 
-ASSUMPTIONS = (ROOT / "docs" / "aws.md").read_text("utf-8")
-
-
-def rows_of_assumptions():
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", ASSUMPTIONS, flags=re.MULTILINE)
-    return [row for row in rows if row[0] != "what is assumed"]
-
-
-def test_every_assumption_about_aws_names_its_page_and_what_holds_us_to_it():
-    tests = set()
-    for file in (ROOT / "tests").rglob("test_*.py"):
-        tests |= set(re.findall(r"^ *def (test_\w+)", file.read_text("utf-8"), flags=re.MULTILINE))
-    pages = dict(re.findall(r"^\[(\w+)\]: https://(\S+)$", ASSUMPTIONS, flags=re.MULTILINE))
-    rows = rows_of_assumptions()
-    assert rows
-    for assumed, said, held in rows:
-        cited = re.findall(r"\]\[(\w+)\]", said)
-        assert cited, f"no page says: {assumed}"
-        assert set(cited) <= pages.keys(), assumed
-        named = set(re.findall(r"`(test_\w+)`", held))
-        assert named or "only an account can tell" in held, f"nothing holds us to: {assumed}"
-        assert named <= tests, f"no such test: {named - tests}"
+def test_every_assumption_about_aws_cites_a_page_of_its_documentation():
+    found = list(assumptions())
+    assert found
+    for one in found:
+        assert re.fullmatch(r"[A-Z`].*\.", one.says), one.says
+        assert one.pages, f"no page says: {one.says}"
+        for page in one.pages:
+            assert re.fullmatch(rf"{AWS}[\w./-]+\.html", page), page
 
 
 def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
-    listed = set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+", ASSUMPTIONS))
+    by_hand = (ROOT / "docs" / "aws.md").read_text("utf-8")
+    listed = {page for one in assumptions() for page in one.pages}
+    listed |= set(re.findall(rf"{AWS}[\w./-]+", by_hand))
     cited = set()
     for room in ("functions", "layers", "infra", "operations", "bench", "simulated_aws", "local"):
         for file in (ROOT / room).rglob("*.py"):
             text = re.sub(r"\n\s*#?\s*", "", file.read_text("utf-8"))
             cited |= set(re.findall(r"docs\.aws\.amazon\.com/[\w./-]+?\.html", text))
     assert cited
-    assert cited <= listed
+    assert {f"https://{page}" for page in cited} <= listed
 
 
 def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():

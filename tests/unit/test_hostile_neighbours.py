@@ -61,6 +61,10 @@ def statuses(report):
 # ---------------------------------------------------------------- huge rows
 
 
+@pytest.mark.aws(
+    "BatchGetItem returns at most 16 MB.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
+)
 def test_rows_of_300_kb_keep_no_order_from_being_placed(tables):
     """More than BatchGetItem answers at once (16 MB), and many times what one transaction holds (4 MB)."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
@@ -152,6 +156,10 @@ def test_a_row_without_room_returns_its_own_orders_by_name(tables, lanes):
     assert report.failure is None
 
 
+@pytest.mark.aws(
+    "An item has at most 400 KB.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
+)
 @pytest.mark.parametrize("change", ["count", "details"])
 def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, change):
     tables.create("full", size=LARGEST_ROW)
@@ -189,6 +197,11 @@ def throttle(tables, product_id, seconds=math.inf):
     tables.before = before
 
 
+@pytest.mark.aws(
+    "A cancellation names a throttled item by the reason `ThrottlingError` or "
+    "`ProvisionedThroughputExceeded`.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
+)
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_throttled_product_does_not_hold_up_the_rest_of_its_batch(tables, lanes):
     tables.create("hot")
@@ -234,6 +247,11 @@ def leave_out_of_reads(tables, product_id, *, refuse):
     tables.before = before
 
 
+@pytest.mark.aws(
+    "BatchGetItem takes 100 keys, none twice. What it leaves out is in `UnprocessedKeys`, and is "
+    "not missing.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
+)
 @pytest.mark.parametrize("refuse", [False, True])
 def test_a_product_that_no_read_answers_for_returns_its_own_orders_only(tables, refuse):
     tables.create("hot")
@@ -338,6 +356,10 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(tables, off):
     assert tables.unexplained() == {"p": 0}
 
 
+@pytest.mark.aws(
+    "AWS refuses a request if its sender's clock is more than five minutes off.",
+    "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_aws-signing.html",
+)
 def test_a_clock_that_aws_does_not_accept_loses_no_order(tables):
     """Off by more than 5 minutes, every request is refused for its signature, and the SDK corrects no clock."""
 
@@ -380,6 +402,11 @@ def lose_and_freeze(tables, meanwhile):
     tables.once("TransactWriteItems", lose)
 
 
+@pytest.mark.aws(
+    "After 10 minutes a token is forgotten: the same request is a new one, and only its "
+    "conditions stop it.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_worker_frozen_for_an_hour_places_nothing_twice(tables, stop, lanes):

@@ -116,6 +116,17 @@ def is_good(text):
         return False
 
 
+@pytest.mark.aws(
+    "A key, also one of an index, is not empty. A partition key has at most 2,048 bytes, a sort "
+    "key 1,024.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html",
+)
+@pytest.mark.aws(
+    "A message group id and a deduplication id have 1 to 128 letters, digits or punctuation marks "
+    "of ASCII.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
+)
 @pytest.mark.parametrize(
     "with_id",
     [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)],
@@ -161,6 +172,10 @@ def test_any_text_is_an_order_or_poison_with_a_printable_reason(text):
         assert order.quantities
 
 
+@pytest.mark.aws(
+    "A body holds only characters that XML allows.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html",
+)
 def test_a_reason_has_only_characters_that_sqs_takes():
     assert printable("a\x00b\n\x7f") == "a b  "
     assert printable("\ud800\xe9") == "\\ud800\\xe9"

@@ -240,6 +240,10 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
     assert restored(Table.ALLOTMENTS, after, None, MOMENT) is after
 
 
+@pytest.mark.aws(
+    "RestoreTableToPointInTime takes the parameters that `restore` sends.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_RestoreTableToPointInTime.html",
+)
 def test_the_request_is_one_that_aws_takes():
     """Botocore checks it against AWS's model."""
     client = boto3.client("dynamodb")
@@ -297,6 +301,10 @@ class Lambda:
         self.calls.append((FunctionName, None, self.state["of a queue"]))
 
 
+@pytest.mark.aws(
+    "A mapping that is being enabled or disabled refuses another change for the moment.",
+    "https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html",
+)
 def test_the_service_stops_queues_first_and_starts_as_it_was_deployed(shop, monkeypatch):
     aws, functions = shop.tables.operated, Lambda()
     names = ("PlaceOrders", "Api", "PublishEvents")

@@ -216,6 +216,10 @@ def test_an_old_receipt_handle_deletes_nothing(aws, clock, queue):
         assert len(queue.messages) == left
 
 
+@pytest.mark.aws(
+    "A FIFO queue delivers no message of a group while an earlier one is in flight.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html",
+)
 def test_a_fifo_group_waits_for_its_message_in_flight(aws, clock):
     queue = aws.sqs.create("q.fifo", 30)
     for number in range(4):
@@ -227,6 +231,10 @@ def test_a_fifo_group_waits_for_its_message_in_flight(aws, clock):
     assert [message["Body"] for message in receive(aws, queue)] == ["0", "1", "2", "3"]
 
 
+@pytest.mark.aws(
+    "A FIFO queue deduplicates for five minutes.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-messagededuplicationid-property.html",
+)
 def test_fifo_deduplication_lasts_five_minutes(aws, clock):
     queue = aws.sqs.create("q.fifo")
     for seconds, count in ((0, 1), (299, 1), (1, 2)):

@@ -132,6 +132,10 @@ def engine(request):
     return found
 
 
+@pytest.mark.aws(
+    "The simulated AWS reads expressions as this page says.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.html",
+)
 @pytest.mark.parametrize(
     "text",
     [
@@ -158,6 +162,11 @@ def test_a_true_condition_holds(engine, text):
     assert engine.holds(text)
 
 
+@pytest.mark.aws(
+    "A comparison with an attribute that is missing or of another type is false. The page says "
+    "what is true, not what is false.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.OperatorsAndFunctions.html",
+)
 @pytest.mark.parametrize(
     "text",
     [
@@ -184,6 +193,10 @@ def test_not_binds_tighter_than_and_which_binds_tighter_than_or(engine):
     assert not engine.holds("NOT n = :3 AND n = :3")
 
 
+@pytest.mark.aws(
+    "Numbers travel as text, lose zeros at their ends, and are exact up to 38 digits.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html",
+)
 def test_numbers_are_exact():
     a, b = checked({"N": "0.1"}), checked({"N": "0.2"})
     total = parse_update("SET n = :a + :b").apply(Scope({}, {}, {":a": a, ":b": b}))
@@ -214,6 +227,10 @@ def test_an_invalid_value_is_an_error(value):
     assert caught.value.code == "ValidationException"
 
 
+@pytest.mark.aws(
+    "`REMOVE` of a missing attribute does nothing.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html",
+)
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
@@ -271,6 +288,12 @@ def test_an_update_that_does_not_fit_the_item_is_an_error(engine, text):
         engine.updated(text)
 
 
+@pytest.mark.aws(
+    "A reserved word, or a name that begins with `_`, needs a placeholder. The embedded AWS "
+    "accepts both bare.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ExpressionAttributeNames.html",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.Attributes.html",
+)
 @pytest.mark.parametrize(
     ("use", "text", "part"),
     [
@@ -316,6 +339,10 @@ def test_projections_keep_the_shape_and_close_gaps_in_lists():
     }
 
 
+@pytest.mark.aws(
+    "The simulated AWS charges units as this page says.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html",
+)
 def test_sizes_follow_the_developer_guide():
     assert size_of_item({"ab": {"S": "ü"}}) == 4
     assert size_of_item({"n": {"N": "12345"}}) == 5

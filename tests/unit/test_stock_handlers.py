@@ -303,6 +303,11 @@ class TestCountStock:
         assert call("count_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
 
 
+@pytest.mark.aws(
+    "On a standard queue `ApproximateAgeOfOldestMessage` leaves out messages that were received "
+    "three times or more.",
+    "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html",
+)
 @pytest.mark.parametrize(
     "name", ["place_orders", "adjust_stock", "change_orders", "manage_products"]
 )

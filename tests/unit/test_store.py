@@ -52,6 +52,16 @@ def read_product(store, product_id="p"):
     return store.read([product_id]).products[product_id]
 
 
+@pytest.mark.aws(
+    "An index leaves out rows without its key attributes: an order without a hold has no "
+    "`expiryShard`.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-indexes-general-sparse-indexes.html",
+)
+@pytest.mark.aws(
+    "Query answers in the order of the sort key, with at most `Limit` items or 1 MB. "
+    "`LastEvaluatedKey` says where to go on.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Query.html",
+)
 def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_store, monkeypatch):
     monkeypatch.setattr(dynamodb, "_HOLDS_OF_A_PAGE", 3)
     ids = [f"o-{number}" for number in range(400) if zlib.crc32(f"o-{number}".encode()) % 32 == 7]
@@ -70,6 +80,10 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     assert each_store.list_holds(8, ends[ids[7]]) == dynamodb.HoldBatch(())
 
 
+@pytest.mark.aws(
+    "A transaction is applied as a whole or not at all.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 def test_an_order_and_its_decrement_are_written_together(each_store):
     ProductCatalogue(each_store).create(NewProduct("p", 10, low_stock_threshold=8))
     before = read_product(each_store)
@@ -99,6 +113,11 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
     assert len(asked) == 1
 
 
+@pytest.mark.aws(
+    "A condition is evaluated on the item at the moment of the write, never on an older state.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html",
+)
 def test_a_moved_version_cancels_and_returns_the_item(each_store):
     ProductCatalogue(each_store).create(NewProduct("p", 10))
     stale = read_product(each_store)
@@ -119,6 +138,10 @@ def test_another_incarnation_cancels_although_the_version_is_the_same(each_store
         write(each_store, [Order("a", "u", {"p": 1})], {"p": stale})
 
 
+@pytest.mark.aws(
+    "UpdateItem creates a missing item unless a condition forbids it.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateItem.html",
+)
 def test_an_update_does_not_create_a_product_that_is_gone(each_store):
     with pytest.raises(TransactionCancelledError) as caught:
         write(each_store, [Order("a", "u", {"p": 1})], {"p": product("p", 10)})
@@ -152,6 +175,11 @@ def test_a_used_order_id_cancels_and_returns_the_row(each_store):
     assert caught.value.reasons[1].found.order_id == "o"
 
 
+@pytest.mark.aws(
+    "`attribute_not_exists` of the partition key is true if no item has the whole key of the "
+    "request.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html",
+)
 def test_an_adjustment_and_its_row_are_written_together(each_store):
     ProductCatalogue(each_store).create(NewProduct("p", 1))
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
@@ -173,6 +201,10 @@ def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
     assert rows[0]["productCreatedAt"]["S"] == read_product(each_store).created_at
 
 
+@pytest.mark.aws(
+    "DynamoDB compares text byte by byte in UTF-8, so times in one format sort as text.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html",
+)
 def test_times_sort_as_text(each_store):
     ProductCatalogue(each_store).create(NewProduct("p", 7))
     created_at = read_product(each_store).created_at
@@ -220,6 +252,19 @@ def client_error(code, status=400):
     )
 
 
+@pytest.mark.aws(
+    "A timeout or a 5xx does not tell whether the write happened.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
+)
+@pytest.mark.aws(
+    "While an attempt is in progress, its token gets `TransactionInProgressException`.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html",
+)
+@pytest.mark.aws(
+    "Throttling has three names: `ThrottlingException`, `ProvisionedThroughputExceededException` "
+    "and `RequestLimitExceeded`. Nothing was written then.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html",
+)
 @pytest.mark.parametrize(
     ("error", "meaning"),
     [
@@ -258,6 +303,11 @@ class AnyOrderClient:
         return {"Responses": found, "UnprocessedKeys": left_out}
 
 
+@pytest.mark.aws(
+    "BatchGetItem returns items in any order. A read leaves out missing items, without an error.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_GetItem.html",
+)
 def test_items_of_a_batch_read_are_told_apart_by_their_keys():
     store = Store(AnyOrderClient(), {Table.PRODUCTS: "Products"})
     snapshot = store.read(["a", "g", "b", "l", "c"])
@@ -282,6 +332,11 @@ class RecordingClient:
         return {}
 
 
+@pytest.mark.aws(
+    "A strongly consistent read returns every write that succeeded before it. Any other read may "
+    "be older.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html",
+)
 def test_what_is_decided_on_is_read_with_strong_consistency():
     client = RecordingClient()
     store = Store(client, {table: table.value for table in Table})

@@ -264,6 +264,12 @@ def test_alarms_are_waited_for_until_they_are_off(monkeypatch, run, asked):
     assert asked[0] == "CloudWatch: 1 alarm to be off (0:00 of at most 15:00)"
 
 
+@pytest.mark.aws(
+    "An alarm on DynamoDB's metrics may keep its state while data is missing: one page says so, "
+    "another recommends such alarms as not breaching.",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html",
+)
 @pytest.mark.parametrize(
     ("alarm", "says"),
     [
@@ -657,6 +663,10 @@ def test_an_api_that_signatures_do_not_open_is_told(monkeypatch, run, routes, st
     assert says in line.saw
 
 
+@pytest.mark.aws(
+    "A new rule may match nothing for a while.",
+    "https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutRule.html",
+)
 def test_what_is_not_heard_at_first_is_sent_again(monkeypatch, run):
     """On AWS a new rule may hear nothing for a while, and what happened meanwhile never comes."""
     sent = []

@@ -1,0 +1,88 @@
+"""What the service assumes about AWS: the `aws` markers of the tests, as tables.
+
+`python -m tests.support.assumptions` prints them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from local import ROOT
+
+AWS = "https://docs.aws.amazon.com/"
+
+SERVICES = {
+    "amazondynamodb": "DynamoDB",
+    "AWSSimpleQueueService": "SQS",
+    "lambda": "Lambda",
+    "eventbridge": "EventBridge",
+    "scheduler": "EventBridge",
+    "apigateway": "API Gateway",
+    "step-functions": "API Gateway",
+    "AmazonCloudWatch": "CloudWatch",
+    "AmazonCloudWatchLogs": "CloudWatch",
+    "AWSCloudFormation": "CloudFormation",
+    "IAM": "IAM",
+    "sns": "SNS",
+}
+"""The guide that a page belongs to -> the section that lists what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One `aws` marker.
+
+    Attributes:
+        says: What AWS does.
+        pages: Addresses of the pages that say so, the most important one first.
+        test: Name of the test that fails if the service stops respecting it.
+        file: The test's file, from the root of the repository.
+    """
+
+    says: str
+    pages: tuple[str, ...]
+    test: str
+    file: Path
+
+    @property
+    def service(self) -> str:
+        """The section of the page."""
+        return SERVICES[self.pages[0].removeprefix(AWS).partition("/")[0]]
+
+    @property
+    def row(self) -> str:
+        """The assumption as a row of a table."""
+        links = ", ".join(f"[{page.rpartition('/')[2][:-5]}]({page})" for page in self.pages)
+        return f"| {self.says} | {links} | [{self.test}](../../{self.file.as_posix()}) |"
+
+
+def assumptions() -> Iterator[Assumption]:
+    """Read the `aws` markers of all tests."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        tree = ast.walk(ast.parse(path.read_text("utf-8")))
+        for test in (node for node in tree if isinstance(node, ast.FunctionDef)):
+            for marker in test.decorator_list:
+                if isinstance(marker, ast.Call) and ast.unparse(marker.func) == "pytest.mark.aws":
+                    says, *pages = map(ast.literal_eval, marker.args)
+                    yield Assumption(says, tuple(pages), test.name, path.relative_to(ROOT))
+
+
+def tables() -> str:
+    """Write a table for each service, with what one page says side by side."""
+    found = sorted(assumptions(), key=lambda one: one.pages)
+    parts = []
+    for service in dict.fromkeys(SERVICES.values()):
+        rows = [one.row for one in found if one.service == service]
+        parts.append(
+            "\n".join(
+                [f"## {service}\n", "| AWS does | its page | our test |", "|---|---|---|", *rows]
+            )
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(tables(), end="")
