@@ -104,3 +104,12 @@ def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
 
 def test_the_readme_is_read_to_the_end():
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 1000
+
+
+def test_a_decision_is_told_in_150_words():
+    decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text("utf-8")
+    assert decisions
+    for page in decisions:
+        assert len(page.read_text("utf-8").split()) <= 150, page.name
+        assert f"({page.name})" in index, f"docs/decisions/README.md does not list {page.name}"
