@@ -140,3 +140,12 @@ def test_a_generated_page_says_what_the_code_says(page):
 
 def test_no_generated_page_is_left_over():
     assert {path.name for path in FOLDER.iterdir()} == PAGES.keys()
+
+
+def test_a_decision_is_told_in_150_words():
+    decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text("utf-8")
+    assert decisions
+    for page in decisions:
+        assert len(page.read_text("utf-8").split()) <= 150, page.name
+        assert f"({page.name})" in index, f"docs/decisions/README.md does not list {page.name}"
