@@ -323,7 +323,7 @@ def test_throttles_end_once_the_limit_of_the_function_is_removed(aws):
     assert not invoke_deployed(aws, "place_orders", sqs_event()).failed
 
 
-def test_throttles_of_a_table_delay_but_lose_nothing(aws, embedded_aws):
+def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embedded_aws):
     found = run(aws, "ReadThrottles, WriteThrottles", "describe-table")
     assert found["Table"]["TableStatus"] == "ACTIVE"
     create(aws, "rb-throttled", 40)
