@@ -25,7 +25,6 @@ from tests.support.stack import wait_until, wait_until_settled
 EVENTS = ROOT / "events"
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 TRIED_HERE = {
-    "README.md",
     "docs/api.md",
     "docs/contributing.md",
     "docs/data-model.md",
