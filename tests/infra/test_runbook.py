@@ -12,13 +12,7 @@ from local import ROOT
 from tests.support.runbook import RUNBOOK, aws_call, commands, families, sections
 from tests.support.template import alarms_of, synthesise
 
-PARTS = (
-    "**Means.**",
-    "**First look.**",
-    "**Likely causes, and the fix.**",
-    "**Over when**",
-    "**Tried",
-)
+PARTS = ("**Means.**", "**Look.**", "**Do.**")
 
 
 def family_of(logical_id):
@@ -53,14 +47,6 @@ def test_every_section_has_all_its_parts_in_order():
         assert -1 not in places, heading
         assert places == sorted(places), heading
         assert commands(text), f"{heading} names no command"
-
-
-def test_every_link_within_the_runbook_has_a_target():
-    text = RUNBOOK.read_text()
-    anchors = {re.sub(r"[^\w -]", "", h).replace(" ", "-").lower() for h in sections()}
-    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
-    for path in re.findall(r"\]\((\.\./[^)#]+)\)", text):
-        assert (RUNBOOK.parent / path).is_file(), path
 
 
 def check(command):
