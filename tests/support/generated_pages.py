@@ -18,7 +18,7 @@ from infra.settings import Settings, spelt
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
 from local import ROOT
 from operations import asyncapi, codes
-from tests.support import runbook
+from tests.support import assumptions, runbook
 
 FOLDER = ROOT / "docs" / "generated"
 _SCHEMAS = ROOT / "layers/core/python/inventory_orders/messages/schemas"
@@ -289,6 +289,7 @@ PAGES = {
     "events.md": ("Events", events),
     "metrics.md": ("Metrics", metrics),
     "alarms.md": ("Alarms", alarms),
+    "aws-assumptions.md": ("Assumptions about AWS", assumptions.tables),
     "stack.md": ("Outputs and environment variables", stack),
 }
 """The pages by file, each with its title and its writer."""
