@@ -1,4 +1,4 @@
-"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=NAME` chooses the stage.
+"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, for the stage that `-c stage=NAME` names.
 
 `-c holdGraceSeconds=N` takes the place of the setting: the embedded AWS has a short grace.
 """
@@ -22,6 +22,7 @@ try:
     settings = Settings.from_context(
         app.node.try_get_context("stage"),
         app.node.try_get_context("settings"),
+        app.node.try_get_context("stages"),
         app.node.try_get_context("holdGraceSeconds"),
     )
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
