@@ -130,7 +130,7 @@ class Settings:
         stage: object,
         settings: object = None,
         stages: object = None,
-        hold_grace: str | None = None,
+        overrides: object = None,
     ) -> Settings:
         """Read the settings from the CDK context.
 
@@ -138,7 +138,7 @@ class Settings:
             stage: Name of the stage.
             settings: `settings` of cdk.json: what differs from the defaults for all stages.
             stages: `stages` of cdk.json: what differs for one stage, by its name.
-            hold_grace: A number of seconds that takes the place of `holdGraceSeconds`.
+            overrides: What differs for this deployment alone.
 
         Raises:
             SettingsError: Something is unknown or out of range.
@@ -155,11 +155,9 @@ class Settings:
                 raise SettingsError(f"stages.{name}: no stage can have this name")
             if name == stage:
                 layers[f"stages.{name}"] = of_stage
+        layers["overrides"] = {} if overrides is None else overrides
         for source, layer in layers.items():
             _merge(chosen, _object(source, layer), source, sources)
-        if hold_grace is not None:
-            chosen["holdGraceSeconds"] = int(hold_grace) if hold_grace.isdecimal() else hold_grace
-            sources["holdGraceSeconds"] = "-c holdGraceSeconds"
         try:
             _validate(chosen)
         except JsonSchemaValueException as error:
