@@ -17,7 +17,7 @@ from typing import Any
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
-SCHEMA: Mapping[str, Any] = json.loads(
+SCHEMA: dict[str, Any] = json.loads(
     Path(__file__).with_name("settings.schema.json").read_text("utf-8")
 )
 DEFAULT = "default"
@@ -266,7 +266,7 @@ def _named(path: str, sources: Mapping[str, str]) -> str:
 
 
 def _violation(error: JsonSchemaValueException, sources: Mapping[str, str]) -> SettingsError:
-    path = error.name.removeprefix("data").removeprefix(".")
+    path = (error.name or "").removeprefix("data").removeprefix(".")
     definition = error.definition
     if error.rule == "required":
         missing = next(name for name in definition["required"] if name not in error.value)
