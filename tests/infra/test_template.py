@@ -80,6 +80,10 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
     assert indexes == {
         "byUser": (["userId", "createdAt"], status),
         "byExpiry": (["expiryShard", "expiresAt"], {"ProjectionType": "KEYS_ONLY"}),
+        "byToFulfil": (
+            ["fulfilShard", "confirmedAt"],
+            {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["userId", "status"]},
+        ),
     }
 
 
@@ -246,11 +250,11 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
     for name, settings in SETTINGS.functions.items():
         construct = "Functions" + "".join(part.capitalize() for part in name.split("_"))
         properties = by_name(dev, "AWS::Lambda::Function", construct)["Properties"]
-        assert properties["Runtime"] == SETTINGS["runtime"]
-        assert properties["Architectures"] == [SETTINGS["architecture"]]
+        assert properties["Runtime"] == SETTINGS.runtime
+        assert properties["Architectures"] == [SETTINGS.architecture]
         assert properties["Handler"] == "handler.lambda_handler"
-        assert properties["Timeout"] == settings["timeoutSeconds"]
-        assert properties["MemorySize"] == settings["memoryMegabytes"]
+        assert properties["Timeout"] == settings.timeoutSeconds
+        assert properties["MemorySize"] == settings.memoryMegabytes
         assert "LogGroup" in properties["LoggingConfig"]
         variables = properties["Environment"]["Variables"]
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
@@ -313,7 +317,7 @@ def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     assert properties["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
     (async_,) = resources(dev, "AWS::Lambda::EventInvokeConfig").values()
     assert async_["Properties"]["MaximumRetryAttempts"] == 0
-    assert SETTINGS.functions["sweep"]["timeoutSeconds"] < 60
+    assert SETTINGS.functions["sweep"].timeoutSeconds < 60
 
 
 def versions_of(template):
@@ -376,7 +380,7 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     variables = api_variables(dev)
     assert (variables["CALLERS"], variables["SHOW_STOCK"]) == ("iam", "availability")
     assert not [name for name in variables if name.startswith("OPERATORS")]
-    assert SETTINGS.functions["api"]["timeoutSeconds"] == 30, "the most that API Gateway waits"
+    assert SETTINGS.functions["api"].timeoutSeconds == 30, "the most that API Gateway waits"
 
 
 def test_the_access_log_is_delivered_without_the_policy_that_others_fill(dev):

@@ -1,4 +1,4 @@
-"""Commands that show what there is."""
+"""Commands that show what there is: stock and orders."""
 
 from __future__ import annotations
 
@@ -75,6 +75,54 @@ def stock(
         f"{counted(len(shown), 'product')} of {len(listed):,} ({', '.join(counts)}).",
         soft_wrap=True,
     )
+
+
+@app.command(rich_help_panel=PANEL)
+def orders(
+    order: Annotated[str | None, typer.Argument(help="Show this order alone.")] = None,
+    to_ship: Annotated[
+        bool, typer.Option("--to-ship", help="Show the orders that are paid and not shipped.")
+    ] = False,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: AsJson = False,
+    account: OnAccount = None,
+) -> None:
+    """Show an order, a user's orders (the newest first), or with `--to-ship` what has to be shipped (the oldest first).
+
+    A list comes from an index, which is a moment behind.
+    """
+    if sum([order is not None, to_ship, user is not None]) != 1:
+        raise typer.BadParameter("name an order, or give one of --to-ship and --user")
+    aws = aws_of(account, aside if as_json else screen)
+    from inventory_orders.domain.events import plain_number  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
+    from operations.orders import orders_of, orders_to_ship, read_order  # noqa: PLC0415
+
+    try:
+        if order is not None:
+            one = read_order(aws, order)
+            if one is None:
+                raise UserError(f"there is no order {order}")
+            found = [one]
+        else:
+            found = orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
+    except InventoryOrdersError as error:
+        raise UserError(f"the orders cannot be read: {error}") from error
+    if as_json:
+        print(json.dumps(found if order is None else found[0], indent=2, default=plain_number))
+        return
+    table = Table("order", "status", "since", "user", "items", box=None)
+    for one in found:
+        since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
+        items = ", ".join(f"{line['quantity']} {line['productId']}" for line in one["items"])
+        fields = (one["orderId"], one["status"], since[:16], one["userId"], items)
+        table.add_row(*map(escape, fields))
+    screen.print(table if found else "No orders.")
+    if len(found) == limit:
+        screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
 
 
 _COUNTED = (

@@ -1,4 +1,4 @@
-"""How many units there are, in rows and lanes together: what the engine reads, and what the command shows."""
+"""Reports of what there is: stock in rows and lanes together, and orders."""
 
 import json
 
@@ -6,9 +6,11 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from cli import main, stock
+from cli import main, reports
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.observe import estimate_levels, read_level
@@ -28,7 +30,7 @@ def shop(monkeypatch):
     with tables_in_memory() as tables:
         aws = tables.operated
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(stock, "aws_of", lambda stage, console: aws)
+        monkeypatch.setattr(reports, "aws_of", lambda stage, console: aws)
         tables.create("tea", 1000, low_stock_threshold=10, name="Earl Grey")
         tables.create("mug", 5, low_stock_threshold=5)
         tables.create("pot", 0)
@@ -146,3 +148,39 @@ def test_one_product_is_exact_and_says_where_its_units_are(shop):
     found = json.loads(show("tea", "--json").stdout)
     assert (found["onHand"], found["row"], found["isExact"]) == (1000, 890, True)
     assert isinstance(show("no-such-thing").exception, UserError)
+
+
+def orders(*arguments):
+    return CliRunner().invoke(main.app, ["orders", *arguments])
+
+
+@pytest.fixture
+def placed(shop):
+    worker = shop.worker()
+    for number in range(3):
+        assert shop.apply(worker, Order(f"o-{number}", "u-7", {"tea": number + 1})).outcomes
+    for number in (2, 0):
+        shop.apply(worker, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
+
+
+def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed):
+    shown = orders("--to-ship").stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["o-2", "o-0"]
+    assert shown[1].split()[-2:] == ["3", "tea"]
+    assert max(map(len, shown)) <= 80
+    found = json.loads(orders("--to-ship", "--json").stdout)
+    assert found[0]["items"] == [{"productId": "tea", "quantity": 3}]
+    assert "The first 1; --limit shows more." in orders("--to-ship", "--limit", "1").stdout
+
+
+def test_one_order_and_a_users_orders_are_shown(shop, placed):
+    shown = orders("--user", "u-7").stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["o-2", "o-1", "o-0"]
+    assert orders("--user", "u-8").stdout == "No orders.\n"
+    assert json.loads(orders("o-1", "--json").stdout)["status"] == "PENDING"
+    assert str(orders("o-9").exception) == "there is no order o-9"
+
+
+@pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])
+def test_what_orders_are_meant_has_to_be_said_once(shop, arguments):
+    assert orders(*arguments).exit_code == 2
