@@ -8,7 +8,7 @@ EVENT ?= events/$(FUNCTION).json
 VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
-ACCOUNT = $(if $(STAGE),--account '$(STAGE)')
+OF_STAGE = $(if $(STAGE),--stage '$(STAGE)')
 # Processes that share the tests. Each of the first two starts an embedded AWS.
 WORKERS ?= 2
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
@@ -53,14 +53,14 @@ invoke: setup ## invoke one handler with one event: FUNCTION=place_orders EVENT=
 	@$(RUN) invoke $(FUNCTION) $(EVENT)
 
 audit: setup ## recompute every product's stock; PRODUCT=id explains one; STAGE=dev reads your AWS account
-	@$(RUN) audit $(PRODUCT) $(ACCOUNT)
+	@$(RUN) audit $(PRODUCT) $(OF_STAGE)
 
 # On an account it asks first.
 lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 brings all home; STAGE=dev
-	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty $(if $(STAGE),,--yes)) $(ACCOUNT)
+	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty $(if $(STAGE),,--yes)) $(OF_STAGE)
 
 redrive: setup ## list the dead letters by cause; SEND=1 sends back those that may succeed now; STAGE=dev reads your AWS account
-	@$(RUN) redrive $(if $(SEND),--send) $(ACCOUNT)
+	@$(RUN) redrive $(if $(SEND),--send) $(OF_STAGE)
 
 example: setup ## run a race with naive code and with ours: NAME=lost-update; without NAME, list all
 	@$(RUN) example $(NAME)
@@ -69,7 +69,7 @@ bootstrap: setup ## prepare your AWS account and region for the CDK, once
 	@$(RUN) bootstrap
 
 synth: setup ## write the CloudFormation template: STAGE=dev unless you name another; needs no account
-	@$(RUN) synth $(if $(STAGE),--stage '$(STAGE)')
+	@$(RUN) synth $(OF_STAGE)
 
 diff: setup ## show what a deployment would change on your AWS account: STAGE=dev, or a name of your own
 	@$(STAGED) diff --stage '$(STAGE)'
@@ -78,7 +78,7 @@ deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of y
 	@$(STAGED) deploy --stage '$(STAGE)'$(if $(YES), --yes)
 
 verify: setup ## convince yourself of a stack: of the embedded AWS, or STAGE=dev on your AWS account
-	@$(RUN) verify $(if $(STAGE),--stage '$(STAGE)')
+	@$(RUN) verify $(OF_STAGE)
 
 destroy: setup ## remove the stack from your AWS account: STAGE=dev, or a name of your own
 	@$(STAGED) destroy --stage '$(STAGE)'

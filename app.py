@@ -1,8 +1,9 @@
-"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, and `-c stage=NAME` chooses the stage.
+"""The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, for the stage that `-c stage=NAME` names.
 
-`-c holdGraceSeconds=N` takes the place of the setting: the embedded AWS has a short grace.
+`-c overrides=JSON` takes the place of settings for one deployment: the embedded AWS has a short grace.
 """
 
+import json
 import sys
 
 try:
@@ -22,7 +23,8 @@ try:
     settings = Settings.from_context(
         app.node.try_get_context("stage"),
         app.node.try_get_context("settings"),
-        app.node.try_get_context("holdGraceSeconds"),
+        app.node.try_get_context("stages"),
+        json.loads(app.node.try_get_context("overrides") or "{}"),
     )
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
 except (SettingsError, AssetError) as error:

@@ -178,9 +178,9 @@ def _steps(batch: int, command_batch: int, updates: int, log_bytes: Sequence[int
     placing, confirming, fulfilling = log_bytes
     return [
         Kind("placed", batch, 1, updates, updates, placing, index_units=2),
-        # Neither index has the order where it was: it leaves byExpiry, and byUser has its status.
-        Kind("confirmed", command_batch, 1, 0, 0, confirming, index_units=2, row_read_units=1),
-        Kind("fulfilled", command_batch, 1, 0, 0, fulfilling, index_units=1, row_read_units=1),
+        # The order leaves byExpiry, changes its status in byUser, and is in byToFulfil until it is fulfilled.
+        Kind("confirmed", command_batch, 1, 0, 0, confirming, index_units=3, row_read_units=1),
+        Kind("fulfilled", command_batch, 1, 0, 0, fulfilling, index_units=2, row_read_units=1),
     ]
 
 
@@ -226,7 +226,7 @@ class Standing:
 
 STANDING = (
     Standing("custom metrics", 39, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 48, prices.ALARM_MONTH),
+    Standing("alarms", 49, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     Standing("standard queues, polled while empty", 5, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),

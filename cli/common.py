@@ -52,12 +52,17 @@ def stack_name(stage: str) -> str:
 OnAccount = Annotated[
     str | None,
     typer.Option(
+        "--stage",
         "--account",
         metavar="STAGE",
         callback=checked_stage,
-        help="Use the stack of this stage on the AWS account of your environment, instead of the embedded AWS.",
+        help="Use the stack of this stage on the AWS account of your environment, instead of the embedded AWS. "
+        "--account is another name for it.",
     ),
 ]
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 def say_which(aws: Aws, embedded: str, console: Console) -> None:
@@ -88,7 +93,7 @@ def aws_of(account: str | None, console: Console = screen) -> Aws:
     if running is None:
         raise UserError(
             "the embedded AWS is not running; start it with `make up`, or name a stage of your account: "
-            "--account dev"
+            "--stage dev"
         )
     use_embedded(running.endpoint)
     aws = Aws.of_stack(stack.STACK_NAME)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from rich.markup import escape
 
-from cli import operators, this_machine, verification
+from cli import operators, reports, this_machine, verification
 from cli.common import aside
 from local import STATE
 from operations.errors import UserError
@@ -24,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(operators.app)
+app.add_typer(reports.app)
 app.add_typer(verification.app)
 app.add_typer(this_machine.app)
 

@@ -31,8 +31,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from cli.common import OnAccount, aside, aws_of, checked_stage, screen, stack_name
-from infra.settings import Settings, SettingsError
+from cli.common import AsJson, OnAccount, aside, aws_of, checked_stage, screen, stack_name
+from infra.settings import DEFAULT, Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
 from operations import preflight, queues, remains
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from operations.restore import Differences
 
 app = typer.Typer()
-PANEL = "Operators (the embedded AWS, or --account STAGE)"
+PANEL = "Operators (the embedded AWS, or --stage STAGE)"
 _ACCOUNT_PANEL = "Your AWS account"
 _CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
 _Stage = Annotated[
@@ -840,6 +840,22 @@ def synth(stage: _Stage = "dev") -> None:
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
+def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
+    """Show what each setting of a stage is, and whether that is the default or what cdk.json says. Needs no account."""
+    found = _settings(stage)
+    if as_json:
+        rows = {name: {"value": v, "from": found.sources[name]} for name, v in found.values.items()}
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table("setting", "value", "from", box=None)
+    for name, value in found.values.items():
+        source = found.sources[name]
+        style = "dim" if source == DEFAULT else ""
+        table.add_row(name, escape(json.dumps(value)), source, style=style)
+    screen.print(table)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
 def diff(stage: _Stage) -> None:
     """Show what `deploy` would change on the AWS account of your environment."""
     _cdk(_announced("diff", stage), "diff", "-c", f"stage={stage}")
@@ -931,7 +947,7 @@ def _settings(stage: str) -> Settings:
     """Read what the CDK will read."""
     context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     try:
-        return Settings.from_context(stage, context["settings"])
+        return Settings.from_context(stage, context.get("settings"), context.get("stages"))
     except SettingsError as error:
         raise UserError(str(error)) from None
 

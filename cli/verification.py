@@ -15,7 +15,6 @@ from rich.table import Table
 from cli.common import (
     OnAccount,
     aside,
-    checked_stage,
     say_which,
     screen,
     stack_name,
@@ -51,15 +50,7 @@ def _known_checks(only: list[str] | None) -> list[str]:
 
 @app.command(rich_help_panel=PANEL)
 def verify(
-    account: OnAccount = None,
-    stage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STAGE",
-            callback=checked_stage,
-            help="As --account if your environment has AWS credentials; otherwise the embedded AWS, if that is its stage.",
-        ),
-    ] = None,
+    stage: OnAccount = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before sending orders to a production stage.")
     ] = False,
@@ -74,13 +65,14 @@ def verify(
 ) -> None:
     """Verify a deployed stack with traffic of its own, and with what AWS says of it. Exit status 1 if a line is red.
 
-    It starts the embedded AWS if it does not run. All that it makes is named verify-...; products are delisted at the
+    It starts the embedded AWS if it does not run. Without AWS credentials in your environment, `--stage dev` means the
+    embedded AWS too. All that it makes is named verify-...; products are delisted at the
     end, also after Ctrl-C.
     """
     from operations.verify import verify as run_checks  # noqa: PLC0415 - slow to import
     from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415
 
-    run, endpoint = _run_on(_account_of(account, stage))
+    run, endpoint = _run_on(_account_of(stage))
     try:
         deployed = run.deployed
     except (BotoCoreError, ClientError) as error:
@@ -121,15 +113,13 @@ def verify(
         raise typer.Exit(1 if report.finished else INTERRUPTED)
 
 
-def _account_of(account: str | None, stage: str | None) -> str | None:
+def _account_of(stage: str | None) -> str | None:
     """Decide which stage's stack on an account is meant; None is the embedded AWS.
 
     Raises:
         UserError: The stage is on no AWS that can be reached.
     """
-    if account is not None or stage is None:
-        return account
-    if has_account():
+    if stage is None or has_account():
         return stage
     if stack_name(stage) == stack.STACK_NAME:
         return None

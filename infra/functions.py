@@ -121,6 +121,7 @@ _FUNCTIONS = {
             "Products": "BatchGetItem UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Orders/byUser": "Query",
+            "Orders/byToFulfil": "Query",
         },
         settings=(
             *("HOLD_SECONDS", "ORDER_QUEUE_URL", "CALLERS", "SHOW_STOCK"),

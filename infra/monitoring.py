@@ -59,7 +59,7 @@ def list_things(
         },
         "indexes": {
             index: ("AWS/DynamoDB", orders | {"GlobalSecondaryIndexName": index})
-            for index in ("byUser", "byExpiry")
+            for index in ("byUser", "byExpiry", "byToFulfil")
         },
         # docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html
         "api": {} if api is None else {"Api": ("AWS/ApiGateway", {"ApiId": api.http_api.ref})},

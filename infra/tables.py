@@ -42,6 +42,14 @@ class Tables(Construct):
                     projection_type=dynamodb.ProjectionType.KEYS_ONLY,
                     warm_throughput=self._warm("Orders"),
                 ),
+                dynamodb.GlobalSecondaryIndexPropsV2(
+                    index_name="byToFulfil",
+                    partition_key=_string("fulfilShard"),
+                    sort_key=_string("confirmedAt"),
+                    projection_type=dynamodb.ProjectionType.INCLUDE,
+                    non_key_attributes=["userId", "status"],
+                    warm_throughput=self._warm("Orders"),
+                ),
             ],
         )
         self.stock_adjustments = self._table("StockAdjustments", "productId", "adjustmentId")

@@ -286,6 +286,13 @@ ALARMS = (
         "DynamoDB throttles the index byExpiry, and with it the writes of Orders. First: check how many holds begin or end "
         "in a second: 32 keys share them. If few, set warmThroughput.Orders in cdk.json.",
     ),
+    Alarm(
+        "OrdersByToFulfilWriteThrottles",
+        Metric("WriteThrottleEvents", "Sum", "indexes/byToFulfil"),
+        When(0, periods=3),
+        "DynamoDB throttles the index byToFulfil, and with it the writes of Orders. First: check how many orders are confirmed "
+        "or fulfilled in a second: 16 keys share them. If few, set warmThroughput.Orders in cdk.json.",
+    ),
 )
 
 

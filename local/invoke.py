@@ -277,7 +277,11 @@ def create_table(dynamodb: DynamoDBClient, table: Any, name: str) -> None:
     )
 
 
-_INDEXES = {"byUser": ("userId", "createdAt"), "byExpiry": ("expiryShard", "expiresAt")}
+_INDEXES = {
+    "byUser": ("userId", "createdAt"),
+    "byExpiry": ("expiryShard", "expiresAt"),
+    "byToFulfil": ("fulfilShard", "confirmedAt"),
+}
 
 
 def _key_schema(keys: Sequence[str]) -> list[KeySchemaElementTypeDef]:

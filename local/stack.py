@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -17,8 +18,13 @@ from local.endpoint import ACCOUNT, REGION, embedded_environment
 from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
-HOLD_GRACE_SECONDS = 3
-"""Takes the place of the setting `holdGraceSeconds`: who tries the stack should not wait for a minute."""
+SETTINGS = {
+    # A minute is long for a person who tries the stack.
+    "holdGraceSeconds": 3,
+    # The embedded AWS runs the functions in this version, and reads bytecode of no other.
+    "runtime": f"python3.{min(sys.version_info.minor, 14)}",
+}
+"""What differs on the embedded AWS from cdk.json."""
 
 _DEPLOYMENT = STATE / "emulator" / "deployed.json"
 _INPUTS = (
@@ -116,7 +122,7 @@ def _synthesise(environment: dict[str, str]) -> Path:
             _ASSEMBLIES.mkdir()
             draft = _ASSEMBLIES / "draft"
             synth = [*_CDK, "synth", "--quiet", "--output", str(draft), "-c", "stage=dev"]
-            synth += ["-c", f"holdGraceSeconds={HOLD_GRACE_SECONDS}"]
+            synth += ["-c", f"overrides={json.dumps(SETTINGS)}"]
             # The CDK's own validation takes longer than the synthesis, and rules of AWS are nothing to the embedded one.
             run_logged("cdk-synth", synth, {**environment, "CDK_VALIDATION": "false"})
             draft.rename(assembly)
@@ -147,7 +153,7 @@ def _deployed() -> dict[str, object]:
 
 
 def _fingerprint() -> str:
-    digest = hashlib.sha256(f"{HOLD_GRACE_SECONDS}\0".encode())
+    digest = hashlib.sha256(json.dumps(SETTINGS).encode())
     for name in _INPUTS:
         path = ROOT / name
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:

@@ -28,9 +28,6 @@ _LEASE = re.compile(r"\d+/lease")
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
-# How often some products are read again, until no unit moves meanwhile.
-_TRIES = 20
-
 # Products that are brought home with one visit to the depot, so that orders get their turn; and its patience, in seconds.
 _BROUGHT_TOGETHER = 50
 _PATIENCE = 60.0
@@ -129,23 +126,6 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
     before = pages_of(get_items(aws, Table.ALLOTMENTS, pages))
     found = _rows(get_items(aws, Table.PRODUCTS, rows))
     return Places(found, before, pages_of(get_items(aws, Table.ALLOTMENTS, pages)))
-
-
-def read_on_hand(aws: Aws, product_id: str) -> int | None:
-    """Read how many units of a product there are, in its row and in lanes. None if there is no such product."""
-    lanes: Collection[str] = ()
-    for _ in range(_TRIES):
-        names = [str(PageKey.of(int(lane), product_id)) for lane in lanes]
-        places = read_places(aws, [product_id], names)
-        row = places.rows.get(product_id)
-        if row is None:
-            return None
-        lent_to = row.get("lentTo", ())
-        is_same = places.before.units(product_id) == places.after.units(product_id)
-        if is_same and set(lanes) == set(lent_to):
-            break
-        lanes = lent_to
-    return places.on_hand(product_id)
 
 
 def _rows(items: Iterable[Item]) -> dict[str, Row]:

@@ -20,8 +20,8 @@ from inventory_orders.store.rows import decode
 from operations import queues
 from operations.audit import read_orders
 from operations.aws import Aws
-from operations.lanes import read_on_hand
 from operations.orders_file import OrderMessage
+from operations.stock import read_stock
 from operations.verify.deployed import Deployed
 from operations.verify.report import CheckFailedError, what_went_wrong
 from operations.words import counted
@@ -167,10 +167,10 @@ class Run:
         Raises:
             CheckFailedError: It is gone.
         """
-        units = read_on_hand(self.aws, product_id)
-        if units is None:
+        level = read_stock(self.aws, product_id)
+        if level is None:
             raise CheckFailedError(f"{product_id} is gone")
-        return units
+        return level.on_hand
 
     def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
         """Make an order of this run, with `more` of its fields."""

@@ -179,7 +179,7 @@ def test_send_invoke_and_status_work_on_the_deployed_stack(aws, tmp_path):
 
 def test_commands_do_not_mistake_the_embedded_aws_for_an_account(embedded_aws):
     endpoint = embedded_aws[1].endpoint
-    for arguments in (["status", "--account", "dev"], ["deploy", "--stage", "dev"]):
+    for arguments in (["status", "--stage", "dev"], ["deploy", "--stage", "dev"]):
         refused = subprocess.run(
             [COMMAND, *arguments],
             cwd=ROOT,

@@ -314,6 +314,10 @@ def a_list_of_orders(shop):
     return asked("GET", "/orders", userId=shop.new_id)
 
 
+def the_orders_to_ship(shop):
+    return asked("GET", "/orders", status="CONFIRMED")
+
+
 def a_confirmation_that_is_asked_for(shop):
     shop.call("place_orders", an_order(shop))
     return asked("POST", f"/orders/{shop.new_id}/confirm")
@@ -416,6 +420,7 @@ NEEDED_FOR = {
     ("api", "dynamodb:PutItem", "OrdersTable"): an_order_that_is_asked_for,
     ("api", "dynamodb:UpdateItem", "OrdersTable"): a_confirmation_that_is_asked_for,
     ("api", "dynamodb:Query", "OrdersTable/byUser"): a_list_of_orders,
+    ("api", "dynamodb:Query", "OrdersTable/byToFulfil"): the_orders_to_ship,
     ("api", "sqs:SendMessage", "OrderQueue"): an_order_that_nobody_waits_for,
     ("publish_events", "events:PutEvents", "EventBus"): an_outcome,
     (

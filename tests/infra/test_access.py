@@ -49,6 +49,7 @@ everybody with a signature  | execute-api:Invoke   | GET /products/{productId}  
 apigateway.amazonaws.com | lambda:InvokeFunction   | Api live                | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
 Api                      | dynamodb:Query          | byUser                  | role
+Api                      | dynamodb:Query          | byToFulfil              | role
 Api                      | sqs:SendMessage         | OrderQueue              | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -151,6 +152,7 @@ SQS                      | encrypts                | every queue             | S
 DynamoDB                 | encrypts                | every table             | the key that it owns
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
+DynamoDB                 | maintains byToFulfil    | Orders                  | global secondary index
 DynamoDB                 | maintains a stream      | Orders                  | stream specification
 DynamoDB                 | maintains a stream      | Products                | stream specification
 """

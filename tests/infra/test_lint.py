@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.template import SETTINGS, resources, synthesise
+from infra.settings import Settings
+from tests.support.template import resources, synthesise
 
 
 def test_cfn_lint_accepts_the_template(tmp_path):
@@ -44,4 +45,4 @@ def test_cfn_lint_accepts_the_template(tmp_path):
         )
     ]
     assert [finding for finding in findings if finding not in redundant] == []
-    assert len(redundant) == len(SETTINGS["functions"])
+    assert len(redundant) == len(Settings.from_context("dev").functions)

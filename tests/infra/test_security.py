@@ -68,7 +68,10 @@ def test_no_role_has_a_wildcard_for_actions_or_resources(template):
                 case {
                     "Fn::Join": [
                         "",
-                        [{"Fn::GetAtt": [_, "Arn"]}, "/index/byExpiry" | "/index/byUser"],
+                        [
+                            {"Fn::GetAtt": [_, "Arn"]},
+                            "/index/byExpiry" | "/index/byToFulfil" | "/index/byUser",
+                        ],
                     ]
                 }:
                     continue

@@ -1,41 +1,89 @@
 """Settings are validated, and the error names the wrong one."""
 
-import copy
 import json
 import runpy
+from dataclasses import fields
 
 import pytest
 from aws_cdk import aws_lambda
+from typer.testing import CliRunner
 
-from infra.settings import RUNTIMES, Settings, SettingsError
+from cli import operators
+from cli.main import app
+from infra.settings import SCHEMA, Settings, SettingsError
 from inventory_orders.domain import allotments
 from local import ROOT
 
-GOOD = json.loads((ROOT / "cdk.json").read_text())["context"]["settings"]
-
 
 def changed(path, value):
-    settings = copy.deepcopy(GOOD)
-    target = settings
-    *parents, last = path.split(".")
-    for name in parents:
-        target = target[name]
-    if value is None:
-        del target[last]
-    else:
-        target[last] = value
-    return settings
+    """The settings that differ, if only this one does."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return value
 
 
 def test_the_settings_of_the_repository_are_valid():
-    settings = Settings.from_context("prod", GOOD)
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    settings = Settings.from_context("prod", context["settings"], context["stages"])
     assert settings.is_production
     assert settings.stack_name == "InventoryOrders-prod"
     assert settings.queues["OrderQueue"].batchSize == 96
 
 
-def test_settings_from_before_tracing_are_good():
-    assert not Settings.from_context("dev", changed("tracing", None)).tracing
+def test_every_setting_is_described_and_used():
+    def described(schema):
+        for part in schema["properties"].values():
+            yield "description" in part or "$ref" in part
+            if "properties" in part:
+                yield from described(part)
+
+    assert all(described(SCHEMA))
+    assert all(all(described(part)) for part in SCHEMA["definitions"].values())
+    own = {"stage", "sources", "values"}
+    assert len({field.name for field in fields(Settings)} - own) == len(SCHEMA["properties"])
+
+
+def test_a_stage_overrides_what_is_set_for_all_and_that_overrides_the_defaults():
+    common = {"lanes": 20, "queues": {"OrderQueue": {"batchSize": 50}}}
+    stages = {
+        "prod": {"lanes": 30, "queues": {"OrderQueue": {"maximumConcurrency": 9}}},
+        "team-a": {"production": True},
+    }
+    prod, team = (Settings.from_context(stage, common, stages) for stage in ("prod", "team-a"))
+    assert (prod.lanes, team.lanes) == (30, 20)
+    assert prod.queues["OrderQueue"].batchSize == team.queues["OrderQueue"].batchSize == 50
+    assert prod.queues["OrderQueue"].maximumConcurrency == 9
+    assert prod.sources["lanes"] == "stages.prod"
+    assert prod.sources["queues.OrderQueue.batchSize"] == "settings"
+    assert prod.sources["queues.OrderQueue.batchWindowSeconds"] == "default"
+    assert set(prod.sources) >= set(prod.values)
+    assert team.is_production
+    assert Settings.from_context("prod", common) != Settings.from_context("prod")
+
+
+def test_the_error_of_a_stage_names_the_stage():
+    with pytest.raises(SettingsError, match=r"stages\.dev\.lanes is 91"):
+        Settings.from_context("dev", {"lanes": 5}, {"dev": {"lanes": 91}})
+    with pytest.raises(SettingsError, match=r"stages\.Dev: no stage can have this name"):
+        Settings.from_context("dev", {}, {"Dev": {}})
+    assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55
+    jwt = {"issuer": "https://a.example", "audience": ["a"]}
+    assert Settings.from_context("dev", {"jwt": jwt}, {"dev": {"jwt": None}}).jwt is None
+
+
+def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatch):
+    monkeypatch.setattr(
+        operators,
+        "_settings",
+        lambda stage: Settings.from_context(stage, {}, {"prod": {"lanes": 3}}),
+    )
+    shown = CliRunner().invoke(app, ["settings", "--stage", "prod"], env={"COLUMNS": "80"}).stdout
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["lanes", "3", "stages.prod"] in lines
+    assert ["production", "true", "default"] in lines
+    assert max(map(len, shown.splitlines())) <= 80
+    as_json = CliRunner().invoke(app, ["settings", "--stage", "prod", "--json"]).stdout
+    assert json.loads(as_json)["lanes"] == {"value": 3, "from": "stages.prod"}
 
 
 @pytest.mark.parametrize(
@@ -53,58 +101,53 @@ def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(pa
 
 
 def test_an_order_is_held_for_ever_unless_the_settings_say_otherwise():
-    assert Settings.from_context("dev", GOOD).hold_seconds is None
+    assert Settings.from_context("dev").hold_seconds is None
     for seconds in (60, 604_800):
         assert Settings.from_context("dev", changed("holdSeconds", seconds)).hold_seconds == seconds
 
 
 def test_a_hold_expires_a_minute_after_its_end_unless_the_settings_say_otherwise():
-    assert Settings.from_context("dev", GOOD).hold_grace_seconds == 60
+    assert Settings.from_context("dev").hold_grace_seconds == 60
     for seconds in (0, 600):
         settings = Settings.from_context("dev", changed("holdGraceSeconds", seconds))
         assert settings.hold_grace_seconds == seconds
-    of_this_deployment = Settings.from_context("dev", changed("holdGraceSeconds", 90), "3")
+    of_this_deployment = Settings.from_context(
+        "dev", changed("holdGraceSeconds", 90), None, {"holdGraceSeconds": 3}
+    )
     assert of_this_deployment.hold_grace_seconds == 3
-    with pytest.raises(SettingsError, match="holdGraceSeconds is 'short'"):
-        Settings.from_context("dev", GOOD, "short")
 
 
 @pytest.mark.parametrize("stage", [None, "", "Test", "a_b", "x" * 21, "dev\n", 1])
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
-        Settings.from_context(stage, GOOD)
+        Settings.from_context(stage)
 
 
 @pytest.mark.parametrize("stage", ["dev", "live", "team-a-dev", "2026-11", "x" * 20])
 def test_a_stage_of_ones_own_names_its_stack_and_its_metrics(stage):
-    settings = Settings.from_context(stage, GOOD)
+    settings = Settings.from_context(stage)
     assert settings.stack_name == f"InventoryOrders-{stage}"
     assert settings.service_name == f"inventory-orders-{stage}"
 
 
 @pytest.mark.parametrize(
-    ("stage", "production", "expected"),
+    ("stage", "settings", "expected"),
     [
-        ("prod", None, True),
-        ("dev", None, False),
-        ("production", None, False),
-        ("live", {"live": True}, True),
-        ("prod", {"live": True}, True),
-        ("dev", {"live": True}, False),
-        ("prod", {"prod": False}, False),
+        ("prod", {}, True),
+        ("dev", {}, False),
+        ("production", {}, False),
+        ("live", {"production": True}, True),
+        ("prod", {"production": False}, False),
     ],
 )
-def test_production_is_a_setting_of_each_stage_true_by_default_for_prod(
-    stage, production, expected
-):
-    settings = GOOD if production is None else {**GOOD, "production": production}
+def test_production_is_a_setting_true_by_default_for_prod(stage, settings, expected):
     assert Settings.from_context(stage, settings).is_production is expected
 
 
 def test_the_runtimes_are_those_that_the_cdk_knows():
     names = [name for name in dir(aws_lambda.Runtime) if name.startswith("PYTHON_3_1")]
     known = {name.lower().replace("_", ".").replace("python.", "python") for name in names}
-    assert set(RUNTIMES) == known - {"python3.10"}
+    assert set(SCHEMA["properties"]["runtime"]["enum"]) == known - {"python3.10"}
 
 
 def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
@@ -135,17 +178,17 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("runtime", None, "settings.runtime is missing"),
+        ("runtime", None, "one of python3.11"),
         ("runtime", "python3.10", "one of python3.11, python3.12, python3.13, python3.14"),
         ("runtime", "python3.99", "one of python3.11, python3.12, python3.13, python3.14"),
         ("runtime", ["python3.14"], "one of python3.11"),
-        ("production", True, "settings.production in cdk.json must be an object"),
-        ("production", {"live": "yes"}, "settings.production.live is 'yes'; it must be true"),
-        ("production", {"Live": True}, "settings.production.Live: no stage can have this name"),
+        ("production", {"live": True}, "settings.production is {'live': True}; it must be true or"),
         ("architecture", "arm", "arm64"),
         ("logLevel", "LOUD", "DEBUG, INFO"),
         ("logRetentionDays", 31, "1, 3, 5"),
-        ("colour", "red", "settings.colour is unknown"),
+        ("colour", "red", "settings.colour is unknown; did you mean cors?"),
+        ("lane", 5, "settings.lane is unknown; did you mean lanes?"),
+        ("rows", 5, "settings.rows is unknown; known are alarmEmail, api,"),
         ("tracing", "yes", "true or false"),
         ("lanes", 0, "settings.lanes is 0; it must be a whole number from 1 to 90"),
         ("lanes", 91, "settings.lanes is 91; it must be a whole number from 1 to 90"),
@@ -160,20 +203,32 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("holdGraceSeconds", -1, "settings.holdGraceSeconds is -1; it must be a whole number from"),
         ("holdGraceSeconds", 601, "settings.holdGraceSeconds is 601"),
         ("api", "yes", "settings.api is 'yes'; it must be true or false"),
-        ("showStock", True, 'settings.showStock must be "availability" or "numbers"'),
-        ("cors", "https://a.example", "settings.cors in cdk.json must be a list"),
-        ("cors", ["*"], "settings.cors: '*' must be an origin"),
+        ("showStock", True, "settings.showStock is True; it must be one of availability, numbers"),
+        ("cors", "https://a.example", "settings.cors is 'https://a.example'; it must be a list"),
+        ("cors", ["*"], "settings.cors[0] is '*'; it must be an origin"),
         ("cors", ["https://a.example/"], "must be an origin"),
-        ("cors", ["https://a.example"], "settings.cors needs settings.jwt"),
+        ("cors", ["https://a.example"], "settings.cors needs jwt"),
         ("tableKey", "alias/aws/dynamodb", "must be the ARN of a key of KMS"),
         ("apiLimits", {"requestsPerSecond": 0}, "requestsPerSecond is 0; it must be a whole"),
         ("apiLimits", {"burst": 5001}, "settings.apiLimits.burst is 5001"),
         ("apiLimits", {"concurrentExecutions": 0}, "concurrentExecutions is 0; it must be a whole"),
         ("apiLimits", {"rate": 5}, "settings.apiLimits.rate is unknown"),
         ("jwt", {"issuer": "https://a.example"}, "settings.jwt.audience is missing"),
-        ("jwt", {"issuer": "a.example", "audience": ["a"]}, "'a.example' must be an https address"),
-        ("jwt", {"issuer": "https://a.example", "audience": []}, "audience is empty"),
-        ("jwt", {"issuer": "https://a.example", "audience": "a"}, "audience in cdk.json must be"),
+        (
+            "jwt",
+            {"issuer": "a.example", "audience": ["a"]},
+            "'a.example'; it must be an https address",
+        ),
+        (
+            "jwt",
+            {"issuer": "https://a.example", "audience": []},
+            "audience is []; it must be a list of one",
+        ),
+        (
+            "jwt",
+            {"issuer": "https://a.example", "audience": "a"},
+            "audience is 'a'; it must be a list",
+        ),
         (
             "jwt",
             {
@@ -181,7 +236,7 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
                 "audience": ["a"],
                 "operatorsClaim": {"name": "g", "value": "two words"},
             },
-            "settings.jwt.operatorsClaim.value: 'two words' must be a word",
+            "settings.jwt.operatorsClaim.value is 'two words'; it must be a word",
         ),
         (
             "jwt",
@@ -190,26 +245,28 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ),
         ("functions", 3, "must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
-        ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is missing"),
+        ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is None"),
         ("queues.OrderQueue.batchSize", "99", "queues.OrderQueue.batchSize is '99'"),
         ("queues.OrderQueue.batchWindowSeconds", 0, "from 1 to 300"),
         ("queues.OrderQueue.maximumConcurrency", 1, "from 2 to 1000"),
         ("queues.OrderQueue.speed", 1, "speed is unknown"),
-        ("queues.OrderQueueFifo.batchWindowSeconds", 1, "a FIFO queue has no"),
+        ("queues.OrderQueueFifo.batchWindowSeconds", 1, "batchWindowSeconds is unknown"),
         (
             "queues.OrderQueueFifo.batchSize",
             11,
-            "batchSize is 11; it must be a whole number from 1 to 10,",
+            "batchSize is 11; it must be a whole number from 1 to 10",
         ),
         (
             "queues.OrderQueueFifo.batchSize",
             0,
-            "from 1 to 10, the most that Lambda takes from a FIFO",
+            "from 1 to 10",
         ),
-        ("queues.OrderQueueFifo.batchSize", None, "OrderQueueFifo.batchSize is missing"),
-        ("queues.OrderQueueFifo", None, "settings.queues.OrderQueueFifo is missing"),
-        ("functions.place_orders", None, "settings.functions.place_orders is missing"),
-        ("warmThroughput.Ordres", {}, "settings.warmThroughput.Ordres is unknown"),
+        ("functions.place_orders", None, "settings.functions.place_orders is None; it must be an"),
+        (
+            "warmThroughput.Ordres",
+            {},
+            "settings.warmThroughput.Ordres is unknown; did you mean Orders?",
+        ),
         ("warmThroughput.Products", {"readUnitsPerSecond": 1, "writeUnitsPerSecond": 1}, "12000"),
     ],
 )

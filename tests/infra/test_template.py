@@ -12,6 +12,7 @@ from aws_cdk.assertions import Template
 from infra import assets
 from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
+from infra.settings import Settings
 from inventory_orders.domain.events import of_product
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
@@ -20,7 +21,9 @@ from inventory_orders.store.rows import KEYS, Table
 from local import ROOT
 from operations.aws import LIVE
 from tests.support.streams import product_row
-from tests.support.template import SETTINGS, resources, stack_of, synthesise
+from tests.support.template import resources, stack_of, synthesise
+
+SETTINGS = Settings.from_context("dev")
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +85,10 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
     assert indexes == {
         "byUser": (["userId", "createdAt"], status),
         "byExpiry": (["expiryShard", "expiresAt"], {"ProjectionType": "KEYS_ONLY"}),
+        "byToFulfil": (
+            ["fulfilShard", "confirmedAt"],
+            {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["userId", "status"]},
+        ),
     }
 
 
@@ -166,8 +173,8 @@ def test_warm_throughput_is_of_one_table_and_its_indexes(optional, table):
 def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_letters, fifo):
     queue = by_name(dev, "AWS::SQS::Queue", name)["Properties"]
     dead_letter_queue = by_name(dev, "AWS::SQS::Queue", dead_letters)["Properties"]
-    timeout = SETTINGS["functions"]["place_orders"]["timeoutSeconds"]
-    window = SETTINGS["queues"][name].get("batchWindowSeconds", 0)
+    timeout = SETTINGS.functions["place_orders"].timeoutSeconds
+    window = SETTINGS.queues[name].batchWindowSeconds
     assert queue["VisibilityTimeout"] >= 6 * timeout + window
     assert queue["MessageRetentionPeriod"] == 10 * 86400
     assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
@@ -181,16 +188,14 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
 
 
 def test_what_kills_its_invocation_each_time_is_dead_lettered_before_it_expires():
-    slow = {
-        name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS["functions"]
-    }
+    slow = {name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS.functions}
     template = synthesise("dev", functions=slow)
     fed = [
         q
         for q in resources(template, "AWS::SQS::Queue").values()
         if "RedrivePolicy" in q["Properties"]
     ]
-    assert len(fed) == len(SETTINGS["queues"])
+    assert len(fed) == len(SETTINGS.queues)
     for properties in (queue["Properties"] for queue in fed):
         deliveries = properties["RedrivePolicy"]["maxReceiveCount"]
         assert deliveries >= EARLY_DELIVERIES
@@ -213,7 +218,7 @@ def mappings(template, attribute):
 @pytest.mark.parametrize("name", ["OrderCommandQueue", "ExpiryQueue"])
 def test_what_has_to_be_in_time_waits_for_no_batch_to_fill(name):
     """With any window Lambda may wait 20 s: a hold would expire before a confirmation that was sent in time."""
-    assert SETTINGS["queues"][name].get("batchWindowSeconds", 0) == 0
+    assert SETTINGS.queues[name].batchWindowSeconds == 0
 
 
 @pytest.mark.aws(
@@ -223,7 +228,7 @@ def test_what_has_to_be_in_time_waits_for_no_batch_to_fill(name):
 )
 def test_event_sources_come_from_the_configuration(dev):
     sources = mappings(dev, "Arn")
-    assert len(sources) == len(SETTINGS["queues"])
+    assert len(sources) == len(SETTINGS.queues)
     assert all(s["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for s in sources)
     found = {
         (
@@ -234,8 +239,7 @@ def test_event_sources_come_from_the_configuration(dev):
         for source in sources
     }
     assert found == {
-        (q["batchSize"], q.get("batchWindowSeconds", 0), q["maximumConcurrency"])
-        for q in SETTINGS["queues"].values()
+        (q.batchSize, q.batchWindowSeconds, q.maximumConcurrency) for q in SETTINGS.queues.values()
     }
 
 
@@ -302,15 +306,15 @@ def test_products_are_filtered_to_the_changes_of_status_that_are_announced(dev):
 )
 def test_every_function_has_its_settings_layer_and_log_group(dev):
     functions = resources(dev, "AWS::Lambda::Function")
-    assert len(functions) == len(SETTINGS["functions"]), "no helper functions of the CDK"
-    for name, settings in SETTINGS["functions"].items():
+    assert len(functions) == len(SETTINGS.functions), "no helper functions of the CDK"
+    for name, settings in SETTINGS.functions.items():
         construct = "Functions" + "".join(part.capitalize() for part in name.split("_"))
         properties = by_name(dev, "AWS::Lambda::Function", construct)["Properties"]
-        assert properties["Runtime"] == SETTINGS["runtime"]
-        assert properties["Architectures"] == [SETTINGS["architecture"]]
+        assert properties["Runtime"] == SETTINGS.runtime
+        assert properties["Architectures"] == [SETTINGS.architecture]
         assert properties["Handler"] == "handler.lambda_handler"
-        assert properties["Timeout"] == settings["timeoutSeconds"]
-        assert properties["MemorySize"] == settings["memoryMegabytes"]
+        assert properties["Timeout"] == settings.timeoutSeconds
+        assert properties["MemorySize"] == settings.memoryMegabytes
         assert "LogGroup" in properties["LoggingConfig"]
         variables = properties["Environment"]["Variables"]
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
@@ -379,7 +383,7 @@ def test_the_sweep_runs_once_a_minute_one_at_a_time_and_nothing_repeats_it(dev):
     assert properties["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
     (async_,) = resources(dev, "AWS::Lambda::EventInvokeConfig").values()
     assert async_["Properties"]["MaximumRetryAttempts"] == 0
-    assert SETTINGS["functions"]["sweep"]["timeoutSeconds"] < 60
+    assert SETTINGS.functions["sweep"].timeoutSeconds < 60
 
 
 def versions_of(template):
@@ -452,7 +456,7 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     variables = api_variables(dev)
     assert (variables["CALLERS"], variables["SHOW_STOCK"]) == ("iam", "availability")
     assert not [name for name in variables if name.startswith("OPERATORS")]
-    assert SETTINGS["functions"]["api"]["timeoutSeconds"] == 30, "the most that API Gateway waits"
+    assert SETTINGS.functions["api"].timeoutSeconds == 30, "the most that API Gateway waits"
 
 
 @pytest.mark.aws(
@@ -519,7 +523,7 @@ def test_the_api_can_be_left_out():
     assert not [name for name in template["Outputs"] if name.startswith("Api")]
     assert "ApiGateway" not in json.dumps(template["Resources"]), "nor its metrics"
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
-    assert len(functions) == len(SETTINGS["functions"]) - 1
+    assert len(functions) == len(SETTINGS.functions) - 1
 
 
 def test_the_role_that_deploys_is_told_of_every_service(dev):
@@ -573,7 +577,7 @@ LONGEST = "live-shop-20-letters"
 
 @pytest.fixture(scope="module")
 def live():
-    return stack_of(LONGEST, production={LONGEST: True})
+    return stack_of(LONGEST, production=True)
 
 
 @pytest.fixture(scope="module")
@@ -595,7 +599,7 @@ def test_a_stage_that_is_production_is_protected_as_prod_is(live, template_of_li
 
 
 def test_prod_may_be_told_to_be_no_production(dev):
-    prod = stack_of("prod", production={"prod": False})
+    prod = stack_of("prod", production=False)
     assert not prod.termination_protection
     assert without_the_stage(Template.from_stack(prod), "prod") == without_the_stage(dev, "dev")
 
@@ -681,7 +685,7 @@ def test_tracing_is_a_setting_and_off_by_default(dev, optional):
     assert not any("TracingConfig" in function["Properties"] for function in functions)
     functions = resources(optional, "AWS::Lambda::Function").values()
     modes = [function["Properties"]["TracingConfig"]["Mode"] for function in functions]
-    assert modes == ["Active"] * len(SETTINGS["functions"])
+    assert modes == ["Active"] * len(SETTINGS.functions)
     # test_access.py has what tracing needs.
     assert "xray" not in json.dumps(resources(dev, "AWS::IAM::Policy"))
 
@@ -690,7 +694,7 @@ def test_a_permissions_boundary_is_given_by_the_context_of_the_cdk(dev, optional
     for template, wanted in ((optional, True), (dev, False)):
         roles = resources(template, "AWS::IAM::Role").values()
         found = [json.dumps(role["Properties"].get("PermissionsBoundary", "")) for role in roles]
-        assert len(found) == len(SETTINGS["functions"]) + 1, "and that of the schedule"
+        assert len(found) == len(SETTINGS.functions) + 1, "and that of the schedule"
         assert all((":policy/developers" in text) is wanted for text in found)
 
 

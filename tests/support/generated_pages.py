@@ -14,7 +14,7 @@ from html import unescape
 from inspect import getdoc
 from typing import Any, get_args, get_origin, get_type_hints
 
-from infra.settings import Settings, spelt
+from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
 from local import ROOT
 from operations import asyncapi, codes
@@ -88,56 +88,22 @@ def checks_of_verify() -> str:
 
 
 def settings() -> str:
-    """List the settings of cdk.json, and what functions and queues have by default."""
-    given = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
-    page = _table("setting, default, meaning", _settings(Settings, "", given | given["settings"]))
-    for things in ("functions", "queues"):
-        names = list(
-            dict.fromkeys(name for thing in given["settings"][things].values() for name in thing)
-        )
-        rows = [
-            (_code(name), *(str(thing.get(setting, "none")) for setting in names))
-            for name, thing in given["settings"][things].items()
-        ]
-        page += f"\n## {things.capitalize()}\n\n" + _table(f"name, {', '.join(names)}", rows)
-    return page
+    """List the settings, each with its default, its limits and its meaning."""
+    return _table("setting, default, must be, meaning", _settings(SCHEMA, ""))
 
 
-def _settings(kind: type[Any], prefix: str, given: Mapping[str, Any]) -> Iterable[Row]:
-    types, meanings = get_type_hints(kind), _attributes(kind)
-    for field in fields(kind):
-        name = field.metadata.get("name", spelt(field.name))
-        of = types[field.name]
-        is_by_name = get_origin(of) is abc.Mapping
-        parts = [part for part in (of, *get_args(of)) if is_dataclass(part)]
-        if not parts:
-            yield _code(prefix + name), _default(field, name, given), _meaning(field, meanings)
-        elif is_by_name:
-            # What they have by default depends on the name: a table of its own shows it.
-            yield from _settings(parts[0], f"{prefix}{name}.<name>.", {})  # type: ignore[arg-type]
-        else:
-            yield from _settings(parts[0], f"{prefix}{name}.", given.get(name, {}))  # type: ignore[arg-type]
-
-
-def _default(field: Field[Any], name: str, given: Mapping[str, Any]) -> str:
-    value = given.get(name, field.default)
-    return "" if value in (MISSING, None, ()) else _code(value)
-
-
-def _meaning(field: Field[Any], meanings: Mapping[str, str]) -> str:
-    if "between" not in field.metadata:
-        return meanings[field.name]
-    least, most = field.metadata["between"]
-    return f"{meanings[field.name]} From {least:,} to {most:,}."
-
-
-def _attributes(kind: type[Any]) -> Mapping[str, str]:
-    """Read the meanings of the attributes from the docstring of a class."""
-    listed = (getdoc(kind) or "").partition("Attributes:\n")[2]
-    _, *parts = re.split(r"^ {4}(\w+): ", listed, flags=re.MULTILINE)
-    return {
-        name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)
-    }
+def _settings(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
+    for name, part in schema["properties"].items():
+        reference = part.get("$ref", "").rpartition("/")[2]
+        whole = SCHEMA["definitions"][reference] | part if reference else part
+        if "properties" in whole and "default" not in part:
+            yield from _settings(whole, f"{prefix}{name}.")
+            continue
+        default = _code(part["default"]) if "default" in part else ""
+        meaning = whole.get("description", "")
+        yield _code(prefix + name), default, must_be(whole), meaning
+        if whole.get("properties") and prefix + name == "jwt":
+            yield from _settings(whole, f"{name}.")
 
 
 # ------------------------------------------------------------------ messages, codes and events

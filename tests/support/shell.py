@@ -22,7 +22,7 @@ NOT_RUN = {
     r"make test": "it runs this test",
     r"make dashboard": "opens a browser; tests/e2e/test_dashboard_page.py opens one",
     r"npx cdk .*|make (setup|bootstrap|synth|diff|deploy|verify|destroy)\b.*": "needs an account",
-    r"\.venv/bin/inventory-orders .* --account \S+": "needs an account",
+    r"\.venv/bin/inventory-orders .* --(?:account|stage) \S+": "needs an account",
     r"\.venv/bin/python -m pytest .*": "tests of their own, all run by `make test`",
     r"\.venv/bin/python -m tests\.explore .*": "minutes, and `make explore` runs them",
     r"aws lambda (list-versions-by-function|update-alias) .*": "would move an alias that other tests call; "

@@ -18,8 +18,6 @@ from infra.stack import InventoryOrdersStack
 from local import ROOT
 
 CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
-SETTINGS = CONTEXT["settings"]
-
 
 # The template names assets by what they are made of, so nobody needs a copy of the layer for each.
 _NO_COPIES = {"aws:cdk:disable-asset-staging": True}
@@ -28,7 +26,7 @@ _NO_COPIES = {"aws:cdk:disable-asset-staging": True}
 def stack_of(
     stage: str, context: Mapping[str, Any] | None = None, **changes: Any
 ) -> InventoryOrdersStack:
-    settings = Settings.from_context(stage, SETTINGS | changes)
+    settings = Settings.from_context(stage, changes)
     app = cdk.App(context=CONTEXT | _NO_COPIES | dict(context or {}))
     return InventoryOrdersStack(app, settings.stack_name, settings=settings)
 
@@ -37,7 +35,7 @@ def assemble(folder: Path, stage: str, **changes: Any) -> None:
     """Synthesise an assembly that can be deployed."""
     context = CONTEXT | {"aws:cdk:enable-path-metadata": True}
     app = cdk.App(outdir=str(folder), context=context, analytics_reporting=False)
-    settings = Settings.from_context(stage, SETTINGS | changes)
+    settings = Settings.from_context(stage, changes)
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
     app.synth()
 

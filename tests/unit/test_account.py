@@ -1,6 +1,5 @@
 """Commands for an account: what is missing is said in one line, before the CDK begins."""
 
-import json
 import os
 import subprocess
 from types import SimpleNamespace
@@ -16,18 +15,16 @@ from cli.main import app
 from infra.settings import Settings, SettingsError
 from inventory_orders.api.orders import MAX_WAIT_SECONDS
 from inventory_orders.store.rows import Table
-from local import ROOT
 from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
 
-SETTINGS = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]["settings"]
 STAGED = ("diff", "deploy", "destroy")
 ON_ACCOUNT = (
     ["bootstrap"],
-    *([command, "--stage", "live"] for command in STAGED),
-    *([command, "--account", "live"] for command in ("status", "audit", "redrive")),
+    *([command, "--stage", "live"] for command in (*STAGED, "status", "audit", "redrive")),
+    ["status", "--account", "live"],
 )
 
 
@@ -154,7 +151,7 @@ def account(monkeypatch):
 
 
 def with_settings(monkeypatch, **changes):
-    wanted = Settings.from_context("dev", SETTINGS | changes)
+    wanted = Settings.from_context("dev", changes)
     monkeypatch.setattr(operators, "_settings", lambda stage: wanted)
 
 
@@ -346,7 +343,7 @@ def test_a_first_deployment_of_production_that_failed_can_be_repeated(
 
 
 def test_a_wrong_setting_is_said_before_the_cdk_begins(cdk, account, monkeypatch):
-    def wrong(stage, settings):
+    def wrong(*_):
         raise SettingsError("settings.queues is wrong")
 
     monkeypatch.setattr(operators.Settings, "from_context", wrong)
@@ -443,7 +440,7 @@ def test_synth_needs_no_account(cdk, monkeypatch):
 )
 def test_the_commands_and_the_settings_know_the_same_stages(stage):
     try:
-        expected = Settings.from_context(stage, SETTINGS).stack_name
+        expected = Settings.from_context(stage).stack_name
     except SettingsError:
         with pytest.raises(operators.typer.BadParameter, match="1 to 20 lowercase letters"):
             checked_stage(stage)

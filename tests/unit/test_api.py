@@ -655,8 +655,71 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     page = api("GET", "/orders", query={"userId": "u-7", "limit": "5"}).document
     assert "next" not in page, "nothing comes after the last one"
     listed = api("GET", "/orders", query={"userId": "u-7"}).document["orders"]
-    assert set(listed[0]) == {"orderId", "status", "createdAt"}
-    assert api("GET", "/orders", query={"userId": "nobody"}).document == {"orders": []}
+    assert listed[0] == api("GET", "/orders/o-4").document
+    nothing = {"orders": [], "unreadable": []}
+    assert api("GET", "/orders", query={"userId": "nobody"}).document == nothing
+
+
+def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api):
+    place(api)
+    place(api, "o-2", 1)
+    write_by_hand("o-1", items={"S": "?"})
+    page = api("GET", "/orders", query={"userId": "u-7"}).document
+    assert [order["orderId"] for order in page["orders"]] == ["o-2"]
+    assert page["unreadable"] == ["o-1"]
+
+
+def write_by_hand(order_id, **attributes):
+    dynamodb = boto3.client("dynamodb")
+    row = dynamodb.get_item(TableName="Orders", Key={"orderId": {"S": order_id}})["Item"]
+    dynamodb.put_item(TableName="Orders", Item=row | attributes)
+
+
+def to_ship(api, limit):
+    query = {"status": "CONFIRMED", "limit": str(limit)}
+    while True:
+        page = api("GET", "/orders", query=query).document
+        yield [order["orderId"] for order in page["orders"]]
+        if "next" not in page:
+            break
+        query |= {"cursor": page["next"]}
+
+
+def test_the_orders_to_ship_come_page_by_page_with_the_oldest_confirmation_first(api):
+    numbers = random.Random(1).sample(range(30), 30)
+    for number in numbers:
+        place(api, f"o-{number}", 1)
+    for number in numbers[:25]:
+        api("POST", f"/orders/o-{number}/confirm")
+    expected = [f"o-{number}" for number in numbers[:25]]
+    for limit in (1, 4, 25, 100):
+        pages = list(to_ship(api, limit))
+        assert [order for page in pages for order in page] == expected
+        assert all(len(page) == limit for page in pages[:-1])
+    first = api("GET", "/orders", query={"status": "CONFIRMED"}).document["orders"][0]
+    assert first["items"] == [{"productId": TEA, "quantity": 1}]
+    api("POST", f"/orders/{expected[0]}/fulfil")
+    api("POST", f"/orders/{expected[1]}/cancel")
+    assert list(to_ship(api, 100)) == [expected[2:]]
+
+
+def test_orders_that_were_confirmed_at_one_moment_are_all_on_some_page(api):
+    for number in range(40):
+        place(api, f"o-{number}", 1)
+        api("POST", f"/orders/o-{number}/confirm")
+    for number in range(40):
+        at = {"S": "2026-01-01T00:00:00.000000+00:00"}
+        write_by_hand(f"o-{number}", confirmedAt=at, fulfilShard={"S": "03"})
+    found = [order for page in to_ship(api, 3) for order in page]
+    assert found == sorted(f"o-{number}" for number in range(40))
+
+
+def test_an_order_the_index_still_shows_after_it_was_fulfilled_is_not_to_ship(api):
+    place(api)
+    api("POST", "/orders/o-1/confirm")
+    api("POST", "/orders/o-1/fulfil")
+    write_by_hand("o-1", fulfilShard={"S": "03"})
+    assert list(to_ship(api, 100)) == [[]]
 
 
 PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
@@ -693,6 +756,8 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
 def test_a_list_that_is_asked_for_wrongly_says_what_to_fix(api):
     for query, field in (
         ({}, "userId"),
+        ({"status": "PENDING"}, "userId"),
+        ({"status": "CONFIRMED", "userId": "u-7"}, "userId"),
         ({"userId": "u 7"}, "userId"),
         ({"userId": ""}, "userId"),
         ({"userId": "u-7", "limit": "0"}, "limit"),

@@ -12,7 +12,6 @@ from local.invoke import create_table
 from operations import audit
 from operations.audit import Account, Books, add_up, history
 from operations.aws import Aws
-from operations.lanes import read_on_hand
 from simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_directly_by
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
@@ -441,12 +440,3 @@ def test_a_history_has_the_orders_from_lanes_in_between():
         (3, "RECEIPT receipt", 9),
     ]
     assert entries[-1].stock == account.on_hand
-
-
-@pytest.mark.parametrize("busy", [False, True])
-def test_what_is_on_hand_counts_the_lanes(shop, busy):
-    lend(shop, 4, L0=5, L3=1)
-    shop.busy = busy
-    with answered_directly_by(shop.answer):
-        assert read_on_hand(shop.aws, "p") == 10
-        assert read_on_hand(shop.aws, "no such thing") is None

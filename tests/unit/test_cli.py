@@ -214,7 +214,7 @@ def test_each_run_of_the_demo_places_new_orders_of_either_kind_of_file(tmp_path)
 
 
 def test_an_account_is_asked_for(account, tmp_path):
-    command = ["send", str(orders_file(tmp_path)), "--account", "dev"]
+    command = ["send", str(orders_file(tmp_path)), "--stage", "dev"]
     asked = RUNNER.invoke(main.app, command, input="n\n")
     assert asked.exit_code == 1
     assert "Send 3 orders of" in asked.output

@@ -476,24 +476,18 @@ def test_waiting_ends(run):
 
 
 @pytest.mark.parametrize(
-    ("asked_account", "stage", "credentials", "expected"),
-    [
-        (None, None, True, None),
-        ("live", None, False, "live"),
-        (None, "dev", True, "dev"),
-        (None, "dev", False, None),
-        (None, "live", True, "live"),
-    ],
+    ("stage", "credentials", "expected"),
+    [(None, True, None), ("dev", True, "dev"), ("dev", False, None), ("live", True, "live")],
 )
-def test_which_aws_is_meant(monkeypatch, asked_account, stage, credentials, expected):
+def test_which_aws_is_meant(monkeypatch, stage, credentials, expected):
     monkeypatch.setattr(verification, "has_account", lambda: credentials)
-    assert verification._account_of(asked_account, stage) == expected
+    assert verification._account_of(stage) == expected
 
 
 def test_another_stage_without_credentials_is_an_error_that_says_what_to_do(monkeypatch):
     monkeypatch.setattr(verification, "has_account", lambda: False)
     with pytest.raises(UserError, match="there are no AWS credentials for stage live: set AWS_"):
-        verification._account_of(None, "live")
+        verification._account_of("live")
 
 
 def test_an_environment_that_points_at_this_machine_has_no_account():
@@ -526,7 +520,7 @@ def of_live(monkeypatch, run, tmp_path):
 def test_a_protected_stack_is_asked_for_and_gets_ten_orders(monkeypatch, run, of_live, tmp_path):
     def ask(*options, answer=""):
         return CliRunner().invoke(
-            main.app, ["verify", "--account", "live", "--only", "hot", *options], input=answer
+            main.app, ["verify", "--stage", "live", "--only", "hot", *options], input=answer
         )
 
     assert ask().exit_code == 0
@@ -544,7 +538,7 @@ def test_a_protected_stack_is_asked_for_and_gets_ten_orders(monkeypatch, run, of
 
 
 def test_the_first_line_says_which_aws_it_looks_at(of_live):
-    done = CliRunner().invoke(main.app, ["verify", "--account", "live", "--only", "hot"])
+    done = CliRunner().invoke(main.app, ["verify", "--stage", "live", "--only", "hot"])
     first = done.output.splitlines()[0]
     assert first == f"AWS: {PLACE}"
 
@@ -559,7 +553,7 @@ def test_a_red_line_and_an_interruption_end_with_their_exit_status(monkeypatch, 
 
     cleaned = []
     monkeypatch.setattr(run, "_delist", lambda product_id: cleaned.append(product_id) or "")
-    command = ["verify", "--account", "live", "--only", "hot"]
+    command = ["verify", "--stage", "live", "--only", "hot"]
     monkeypatch.setitem(verify.CHECKS, "hot", red)
     done = CliRunner().invoke(main.app, command)
     assert done.exit_code == 1
@@ -578,7 +572,7 @@ def test_what_could_not_be_cleaned_up_is_said(monkeypatch, run, of_live):
 
     monkeypatch.setitem(verify.CHECKS, "hot", check)
     monkeypatch.setattr(run, "_delist", lambda product_id: f"{product_id}: denied")
-    done = CliRunner().invoke(main.app, ["verify", "--account", "live", "--only", "hot"])
+    done = CliRunner().invoke(main.app, ["verify", "--stage", "live", "--only", "hot"])
     assert done.exit_code == 1
     assert "Left: verify-1-hot: denied" in done.output
     assert run.products == ["verify-1-hot"]

@@ -16,17 +16,17 @@ from inventory_orders.store.dynamodb import ListPosition
 _DIGEST = 16
 
 
-def encode_cursor(user_id: str, place: ListPosition) -> str:
-    """The cursor for what comes after a place in a user's list."""
-    content = f"{place.created_at} {place.order_id}".encode()
-    return base64.urlsafe_b64encode(_digest(user_id, content) + content).rstrip(b"=").decode()
+def encode_cursor(list_name: str, place: ListPosition) -> str:
+    """The cursor for what comes after a place in a list, which is named after its user, or `#CONFIRMED`."""
+    content = f"{place.at} {place.order_id}".encode()
+    return base64.urlsafe_b64encode(_digest(list_name, content) + content).rstrip(b"=").decode()
 
 
-def decode_cursor(user_id: str, cursor: str) -> ListPosition:
+def decode_cursor(list_name: str, cursor: str) -> ListPosition:
     """The place that a cursor means.
 
     Raises:
-        ProblemError: It is no cursor of this user's list.
+        ProblemError: It is no cursor of this list.
     """
     wrong = malformed(
         "cursor: was not given out for this list; take `next` as it was answered, or leave it out",
@@ -35,15 +35,15 @@ def decode_cursor(user_id: str, cursor: str) -> ListPosition:
     )
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        created_at, order_id = raw[_DIGEST:].decode().split(" ")
+        at, order_id = raw[_DIGEST:].decode().split(" ")
     except (binascii.Error, ValueError):
         raise wrong from None
-    place = ListPosition(created_at, order_id)
+    place = ListPosition(at, order_id)
     # Written again it must be the same: two texts for one place would be one too many.
-    if encode_cursor(user_id, place) != cursor:
+    if encode_cursor(list_name, place) != cursor:
         raise wrong
     return place
 
 
-def _digest(user_id: str, content: bytes) -> bytes:
-    return hashlib.sha256(user_id.encode() + b" " + content).digest()[:_DIGEST]
+def _digest(list_name: str, content: bytes) -> bytes:
+    return hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,9 @@ from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
+from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
     PoisonMessageError,
@@ -40,7 +43,7 @@ from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import QueueSender
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
-from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
+from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL, ListPosition
 from inventory_orders.store.rows import record_row
 
 MAX_WAIT_SECONDS = 25
@@ -213,27 +216,60 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List a user's orders, the newest first: what the index knows, which is a moment behind.
+    """List a user's orders, the newest first; or for operators those to ship, the oldest first. A moment behind.
 
     Raises:
         InventoryOrdersError: Why they cannot be listed.
     """
-    query = request.parameters(("userId", "limit", "cursor"))
+    query = request.parameters(("userId", "status", "limit", "cursor"))
     user_id = query.get("userId")
-    if user_id is None:
-        raise malformed("userId: is missing; name the user whose orders are wanted", "userId")
-    checked_id("userId", user_id)
-    caller.check_may_list(user_id)
-    after = decode_cursor(user_id, query["cursor"]) if "cursor" in query else None
+    name = _TO_SHIP if user_id is None else user_id
+    if user_id is not None:
+        checked_id("userId", user_id)
+        caller.check_may_list(user_id)
+    if "status" in query or user_id is None:
+        if query.get("status") != OrderStatus.CONFIRMED or user_id is not None:
+            raise malformed(
+                "userId: name the user whose orders are wanted; or, for the orders to ship, ask for status=CONFIRMED alone",
+                "userId",
+            )
+        caller.check_may_operate()
+    after = decode_cursor(name, query["cursor"]) if "cursor" in query else None
     limit = _limit(query.get("limit", str(_LISTED)))
     client = runtime.committer().client
-    orders, end = client.call(
-        lambda: client.store.list_orders(user_id, limit, after), read_deadline(client.clock)
+    deadline = read_deadline(client.clock)
+    places, has_more = client.call(
+        lambda: (
+            client.store.list_to_fulfil(limit, after)
+            if user_id is None
+            else client.store.list_orders(user_id, limit, after)
+        ),
+        deadline,
     )
-    shown: dict[str, Any] = {"orders": orders}
-    if end is not None:
-        shown["next"] = encode_cursor(user_id, end)
+    shown = _orders_at(places, client, deadline, caller)
+    if user_id is None:
+        # The index may show an order that was fulfilled a moment ago.
+        shown["orders"] = [o for o in shown["orders"] if o["status"] == OrderStatus.CONFIRMED]
+    if has_more:
+        shown["next"] = encode_cursor(name, places[-1])
     return HttpAnswer(200, shown)
+
+
+# No user has this id.
+_TO_SHIP = "#CONFIRMED"
+
+
+def _orders_at(
+    places: Sequence[ListPosition], client: RetryingClient, deadline: Deadline, caller: Caller
+) -> dict[str, Any]:
+    """Orders of a list with their lines, and which of them cannot be read."""
+    keys = [OrderKey(place.order_id) for place in places]
+    records = read(client, keys, deadline, CommitStats()).records if keys else {}
+    orders = [found for key in keys if isinstance(found := records.get(key), OrderRecord)]
+    unreadable = [key.order_id for key in keys if isinstance(records.get(key), CorruptItemError)]
+    if unreadable:
+        logger.error("orders cannot be read", extra={"orders": unreadable})
+    return {"orders": [_shown(order, caller) for order in orders], "unreadable": unreadable}
 
 
 def _limit(given: str) -> int:

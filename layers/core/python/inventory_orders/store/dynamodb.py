@@ -26,6 +26,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.store.actions import (
+    RIVAL,
     Action,
     ActionKind,
     CancellationReason,
@@ -34,15 +35,14 @@ from inventory_orders.store.actions import (
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import (
+    FULFIL_SHARDS,
     KEYS,
     LOCK,
     Item,
     Key,
     Row,
     Table,
-    decode,
     encode,
-    expiry_shard,
     key_item,
     key_of,
     lease_key,
@@ -54,6 +54,7 @@ from inventory_orders.store.rows import (
     read_product,
     read_record,
     record_row,
+    shard_name,
 )
 
 if TYPE_CHECKING:
@@ -80,8 +81,6 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 
 BATCH_GET_LIMIT = 100
 
-# What a list says of an order: what the index byUser holds.
-_LISTED = ("orderId", "status", "createdAt")
 _HOLDS_OF_A_PAGE = 1000
 
 _ALIAS = re.compile(r"#(\w+)")
@@ -128,16 +127,16 @@ class Snapshot:
         self.pages.update(other.pages)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class ListPosition:
-    """A place in the list of a user's orders.
+    """A place in a list of orders.
 
     Attributes:
-        created_at: When the order at that place was written.
+        at: When the order at that place was written; in the list of orders to ship, when it was confirmed.
         order_id: The order.
     """
 
-    created_at: str
+    at: str
     order_id: str
 
 
@@ -222,22 +221,31 @@ class Store:
             for name, entry in response.get("UnprocessedKeys", {}).items()
             for key in entry["Keys"]
         }
-        snapshot = Snapshot(
-            products={
-                values[0]: None
-                for table, values in wanted
-                if table is Table.PRODUCTS and (table, values) not in left_out
-            },
-            pages={
-                key: Page(key, 0, uuid.uuid4().hex[:16])
-                for place, key in wanted.items()
-                if isinstance(key, PageKey) and place not in left_out
-            },
-            unprocessed=tuple(wanted[place] for place in left_out),
-        )
-        for name, items in response["Responses"].items():
-            for item in items:
-                self._add(snapshot, wanted[self._place_of(name, item)], item)
+        snapshot = Snapshot(unprocessed=tuple(wanted.pop(place) for place in left_out))
+        items = {
+            self._place_of(name, item): item
+            for name, items in response["Responses"].items()
+            for item in items
+        }
+        for place, key in wanted.items():
+            self._add(snapshot, key, items.get(place))
+        return snapshot
+
+    def read_together(self, keys: Sequence[Key]) -> Snapshot:
+        """Read products and pages as they are at one moment, at most 100 together. It costs twice as much.
+
+        Raises:
+            ThrottledError: A rival is writing one of them.
+            StoreError: The request failed.
+        """
+        gets = [{"Get": {"TableName": self._table_name(key), "Key": key_item(key)}} for key in keys]
+        try:
+            response = call(self._client.transact_get_items, TransactItems=gets)
+        except TransactionCancelledError as error:
+            raise ThrottledError(RIVAL, str(error)) from error
+        snapshot = Snapshot()
+        for key, answer in zip(keys, response["Responses"], strict=True):
+            self._add(snapshot, key, answer.get("Item"))
         return snapshot
 
     def _place_of(self, name: str, item: Item) -> tuple[Table, tuple[str, ...]]:
@@ -246,18 +254,19 @@ class Store:
         return table, tuple(item[key]["S"] for key in KEYS[table])
 
     @staticmethod
-    def _add(snapshot: Snapshot, key: Key, item: Item) -> None:
+    def _add(snapshot: Snapshot, key: Key, item: Item | None) -> None:
         if isinstance(key, PageKey):
-            snapshot.pages[key] = _found(read_page, item)
-            return
-        if not isinstance(key, str):
-            snapshot.records[key] = _found(read_record, item)
-            return
-        try:
-            snapshot.products[key] = read_product(item)
-        except CorruptItemError as error:
-            del snapshot.products[key]
-            snapshot.unreadable[key] = str(error)
+            unwritten = Page(key, 0, uuid.uuid4().hex[:16])
+            snapshot.pages[key] = _found(read_page, item) if item else unwritten
+        elif not isinstance(key, str):
+            if item:
+                snapshot.records[key] = _found(read_record, item)
+        else:
+            product = _found(read_product, item) if item else None
+            if isinstance(product, CorruptItemError):
+                snapshot.unreadable[key] = str(product)
+            else:
+                snapshot.products[key] = product
 
     def get_record(self, key: RecordKey) -> Record | None:
         """Read one record, strongly consistent.
@@ -281,7 +290,7 @@ class Store:
 
     def list_orders(
         self, user_id: str, limit: int, after: ListPosition | None
-    ) -> tuple[list[Row], ListPosition | None]:
+    ) -> tuple[list[ListPosition], bool]:
         """List a user's orders, the newest first. Eventually consistent.
 
         Args:
@@ -290,34 +299,78 @@ class Store:
             after: Where to go on; None: at the beginning.
 
         Returns:
-            What the index holds of each, and where to go on; None at the end.
+            The orders, and whether there are more.
 
         Raises:
             StoreError: The request failed.
         """
-        request: dict[str, Any] = {
-            "TableName": self._tables[Table.ORDERS],
-            "IndexName": "byUser",
-            "KeyConditionExpression": "#userId = :user",
-            "ExpressionAttributeNames": {"#userId": "userId"},
-            "ExpressionAttributeValues": _values({"user": user_id}),
-            "ScanIndexForward": False,
-            # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
-            "Limit": limit + 1,
-        }
+        condition = "#userId = :user"
+        more: dict[str, Any] = {}
         if after is not None:
-            request["ExclusiveStartKey"] = encode(
-                {"userId": user_id, "createdAt": after.created_at, "orderId": after.order_id}
-            )
-        response = call(self._client.query, **request)
-        listed = [
-            {name: value for name, value in decode(item).items() if name in _LISTED}
-            for item in response["Items"]
-        ]
-        if len(listed) <= limit:
-            return listed, None
-        last = listed[limit - 1]
-        return listed[:limit], ListPosition(last["createdAt"], last["orderId"])
+            start = {"userId": user_id, "createdAt": after.at, "orderId": after.order_id}
+            more["ExclusiveStartKey"] = encode(start)
+        # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
+        response = self._query_orders(
+            "byUser",
+            condition,
+            {"user": user_id},
+            limit + 1,
+            ScanIndexForward=False,
+            **more,
+        )
+        found = [_position(item, "createdAt") for item in response["Items"]]
+        return found[:limit], len(found) > limit
+
+    def list_to_fulfil(
+        self, limit: int, after: ListPosition | None
+    ) -> tuple[list[ListPosition], bool]:
+        """List the orders that are confirmed and not fulfilled, the oldest first. Eventually consistent.
+
+        Args:
+            limit: At most so many.
+            after: Where to go on; None: at the beginning.
+
+        Returns:
+            The orders, and whether there are more.
+
+        Raises:
+            StoreError: A request failed.
+        """
+        start = after or ListPosition("", "")
+        found: list[ListPosition] = []
+        for number in range(FULFIL_SHARDS):
+            found += self._to_fulfil(shard_name(number), limit + 1, start)
+        found.sort()
+        return found[:limit], len(found) > limit
+
+    def _to_fulfil(self, shard: str, limit: int, after: ListPosition) -> list[ListPosition]:
+        """At least the first orders of a shard, if there are so many: an index does not sort orders of one moment."""
+        condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
+        values = {"shard": shard, "at": after.at or " "}
+        found: list[ListPosition] = []
+        more: dict[str, Any] = {}
+        while len(found) < limit or found[limit - 1].at == found[-1].at:
+            response = self._query_orders("byToFulfil", condition, values, limit, **more)
+            positions = (_position(item, "confirmedAt") for item in response["Items"])
+            found += (position for position in positions if position > after)
+            if "LastEvaluatedKey" not in response:
+                break
+            more["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+        return found
+
+    def _query_orders(
+        self, index: str, condition: str, values: Mapping[str, Any], limit: int, **more: Any
+    ) -> Any:
+        return call(
+            self._client.query,
+            TableName=self._tables[Table.ORDERS],
+            IndexName=index,
+            KeyConditionExpression=condition,
+            ExpressionAttributeNames=_names(condition),
+            ExpressionAttributeValues=_values(values),
+            Limit=limit,
+            **more,
+        )
 
     def _get_item(self, key: Key) -> Item | None:
         response = call(
@@ -449,17 +502,12 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        condition = "#expiryShard = :shard AND #expiresAt <= :until"
-        more = {} if after is None else {"ExclusiveStartKey": after.last}
-        response = call(
-            self._client.query,
-            TableName=self._tables[Table.ORDERS],
-            IndexName="byExpiry",
-            KeyConditionExpression=condition,
-            ExpressionAttributeNames=_names(condition),
-            ExpressionAttributeValues=_values({"shard": expiry_shard(shard), "until": until}),
-            Limit=_HOLDS_OF_A_PAGE,
-            **more,
+        response = self._query_orders(
+            "byExpiry",
+            "#expiryShard = :shard AND #expiresAt <= :until",
+            {"shard": shard_name(shard), "until": until},
+            _HOLDS_OF_A_PAGE,
+            **({} if after is None else {"ExclusiveStartKey": after.last}),
         )
         holds = (Hold(item["orderId"]["S"], item["expiresAt"]["S"]) for item in response["Items"])
         return HoldBatch(tuple(holds), response.get("LastEvaluatedKey"))
@@ -722,6 +770,10 @@ def _as_read(product: Product, now: datetime, owner: str = "") -> tuple[str, dic
     if not owner:
         return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
     return f"{AS_READ} AND {OWNED}", values | {"owner": owner}
+
+
+def _position(item: Item, time: str) -> ListPosition:
+    return ListPosition(item[time]["S"], item["orderId"]["S"])
 
 
 def _difference(before: Row, after: Row) -> tuple[str, dict[str, Any]]:

@@ -22,6 +22,7 @@ from inventory_orders.domain.change import (
     OrderKey,
     OrderLine,
     OrderRecord,
+    OrderStatus,
     Record,
     RecordKey,
     Shortage,
@@ -74,6 +75,9 @@ _OWN_OF_LINE = {
 
 EXPIRY_SHARDS = 32
 """Parts of the index of holds: holds that end together are written to as many partitions."""
+
+FULFIL_SHARDS = 16
+"""Parts of the index of orders to ship."""
 
 Key = str | RecordKey | PageKey
 """Names a product (by its id), a record or a page."""
@@ -257,8 +261,13 @@ def record_row(record: Record) -> Row:
                 "_version": record.version,
                 "holdSeconds": record.hold_seconds,
                 "expiresAt": record.expires_at,
-                "expiryShard": None if record.expires_at is None else _shard(record.order_id),
+                "expiryShard": None
+                if record.expires_at is None
+                else _shard(record.order_id, EXPIRY_SHARDS),
                 "confirmedAt": record.confirmed_at,
+                "fulfilShard": _shard(record.order_id, FULFIL_SHARDS)
+                if record.status == OrderStatus.CONFIRMED
+                else None,
                 "fulfilledAt": record.fulfilled_at,
                 "confirmationRejected": _confirmation_row(record.confirmation_rejected),
                 "attributes": dict(record.attributes) or None,
@@ -337,13 +346,13 @@ def _shortage_row(shortage: Shortage) -> Row:
     }
 
 
-def expiry_shard(number: int) -> str:
-    """The name of a part of the index of holds."""
+def shard_name(number: int) -> str:
+    """The name of a part of an index."""
     return f"{number:02d}"
 
 
-def _shard(order_id: str) -> str:
-    return expiry_shard(zlib.crc32(order_id.encode()) % EXPIRY_SHARDS)
+def _shard(order_id: str, shards: int) -> str:
+    return shard_name(zlib.crc32(order_id.encode()) % shards)
 
 
 def _confirmation_row(rejected: ConfirmationRejection | None) -> Row | None:

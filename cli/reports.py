@@ -1,0 +1,172 @@
+"""Commands that show what there is: stock and orders."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from cli.common import AsJson, OnAccount, aside, aws_of, screen
+from cli.operators import PANEL
+from operations.errors import UserError
+from operations.words import counted
+
+if TYPE_CHECKING:
+    from operations.aws import Aws
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=PANEL)
+def stock(
+    product: Annotated[
+        str | None,
+        typer.Argument(help="Show this product alone, exactly, and where its units are."),
+    ] = None,
+    low: Annotated[
+        bool, typer.Option("--low", help="Only products that are low in stock.")
+    ] = False,
+    out: Annotated[
+        bool, typer.Option("--out", help="Only products that are out of stock.")
+    ] = False,
+    in_lanes: Annotated[
+        bool, typer.Option("--in-lanes", help="Only products of which lanes hold units.")
+    ] = False,
+    as_json: AsJson = False,
+    account: OnAccount = None,
+) -> None:
+    """Show how many units of each product there are, in its row and in lanes together; what is out or low comes first.
+
+    A list is an estimate, because units move while it is read. One product is exact.
+    """
+    aws = aws_of(account, aside if as_json else screen)
+    if product is not None:
+        _show_one(aws, product, as_json=as_json)
+        return
+    from operations.stock import list_stock  # noqa: PLC0415
+
+    with aside.status("Reading rows and lanes"):
+        listed = list_stock(aws)
+    wanted = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
+    shown = [
+        one
+        for one in listed
+        if (wanted.get(one.status) or not (low or out)) and (one.in_lanes or not in_lanes)
+    ]
+    if as_json:
+        print(json.dumps([one.as_json() for one in shown], indent=2))
+        return
+    table = Table("product", "on hand", "in lanes", "low at", "status", "name", box=None)
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for one in shown:
+        units = f"{one.in_lanes:,}" if one.in_lanes else ""
+        table.add_row(
+            *(escape(one.product_id), f"{one.on_hand:,}", units, f"{one.low_stock_threshold:,}"),
+            *(one.status, escape(one.name)),
+        )
+    if shown:
+        screen.print(table)
+    counts = [f"{sum(o.status == status for o in listed):,} {word}" for status, word in _COUNTED]
+    screen.print(
+        f"{counted(len(shown), 'product')} of {len(listed):,} ({', '.join(counts)}).",
+        soft_wrap=True,
+    )
+
+
+@app.command(rich_help_panel=PANEL)
+def orders(
+    order: Annotated[str | None, typer.Argument(help="Show this order alone.")] = None,
+    to_ship: Annotated[
+        bool, typer.Option("--to-ship", help="Show the orders that are paid and not shipped.")
+    ] = False,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: AsJson = False,
+    account: OnAccount = None,
+) -> None:
+    """Show an order, a user's orders (the newest first), or with `--to-ship` what has to be shipped (the oldest first).
+
+    A list comes from an index, which is a moment behind.
+    """
+    if sum([order is not None, to_ship, user is not None]) != 1:
+        raise typer.BadParameter("name an order, or give one of --to-ship and --user")
+    aws = aws_of(account, aside if as_json else screen)
+    from inventory_orders.domain.events import plain_number  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
+    from operations.orders import orders_of, orders_to_ship, read_order  # noqa: PLC0415
+
+    try:
+        if order is not None:
+            one = read_order(aws, order)
+            if one is None:
+                raise UserError(f"there is no order {order}")
+            found = [one]
+        else:
+            found = orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
+    except InventoryOrdersError as error:
+        raise UserError(f"the orders cannot be read: {error}") from error
+    if as_json:
+        print(json.dumps(found if order is None else found[0], indent=2, default=plain_number))
+        return
+    table = Table("order", "status", "since", "user", "items", box=None)
+    for one in found:
+        since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
+        items = ", ".join(f"{line['quantity']} {line['productId']}" for line in one["items"])
+        fields = (one["orderId"], one["status"], since[:16], one["userId"], items)
+        table.add_row(*map(escape, fields))
+    screen.print(table if found else "No orders.")
+    if len(found) == limit:
+        screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
+
+
+_COUNTED = (
+    ("OUT_OF_STOCK", "out of stock"),
+    ("LOW_STOCK", "low"),
+    ("DISCONTINUED", "discontinued"),
+)
+
+
+def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
+    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
+    from operations.lanes import lane_name  # noqa: PLC0415
+    from operations.stock import read_stock  # noqa: PLC0415
+
+    try:
+        level = read_stock(aws, product)
+    except InventoryOrdersError as error:
+        raise UserError(f"the stock of {product} cannot be read: {error}") from error
+    if level is None:
+        raise UserError(f"there is no product {product}")
+    row = level.product
+    if as_json:
+        found = {
+            "productId": row.product_id,
+            "status": row.status.value,
+            "onHand": level.on_hand,
+            "isExact": level.is_exact,
+            "row": row.stock_count,
+            "lanes": level.in_lanes,
+            "lowStockThreshold": row.low_stock_threshold,
+            "backorderLimit": row.backorder_limit,
+        }
+        print(json.dumps(found, indent=2))
+        return
+    table = Table("place", "units", box=None)
+    table.columns[1].justify = "right"
+    table.add_row("its row", f"{row.stock_count:,}")
+    for lane, units in level.in_lanes.items():
+        table.add_row(lane_name(lane), f"{units:,}")
+    if level.in_lanes:
+        screen.print(table)
+    about = "" if level.is_exact else "about "
+    limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
+    screen.print(
+        f"[bold]{escape(row.product_id)}[/]: {about}{level.on_hand:,} on hand, {row.status.value} ({limits}).",
+        soft_wrap=True,
+    )

@@ -1,0 +1,186 @@
+"""Reports of what there is: stock in rows and lanes together, and orders."""
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+from typer.testing import CliRunner
+
+from cli import main, reports
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import OrderAction, OrderCommand
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import CorruptItemError
+from inventory_orders.lanes.observe import estimate_levels, read_level
+from operations.errors import UserError
+from tests.support.lanes import lend
+from tests.support.tables_in_memory import tables_in_memory
+
+CONFLICT = {
+    "Error": {"Code": "TransactionCanceledException", "Message": "a rival"},
+    "CancellationReasons": [{"Code": "TransactionConflict"}],
+}
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with tables_in_memory() as tables:
+        aws = tables.operated
+        monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
+        monkeypatch.setattr(reports, "aws_of", lambda stage, console: aws)
+        tables.create("tea", 1000, low_stock_threshold=10, name="Earl Grey")
+        tables.create("mug", 5, low_stock_threshold=5)
+        tables.create("pot", 0)
+        lend(tables.store, "tea", 60, {1: 20, 9: 30})
+        yield tables
+
+
+def level(shop, product_id):
+    client = shop.worker().client
+    return read_level(client, product_id, Deadline.after(10, client.clock), CommitStats())
+
+
+def show(*arguments):
+    return CliRunner().invoke(main.app, ["stock", *arguments])
+
+
+def test_row_and_lanes_are_read_at_one_moment(shop):
+    found = level(shop, "tea")
+    assert (found.on_hand, found.product.stock_count, found.is_exact) == (1000, 890, True)
+    assert found.in_lanes == {DEPOT: 60, 1: 20, 9: 30}
+    assert shop.calls[-2:] == ["TransactGetItems"] * 2
+    assert level(shop, "mug").on_hand == 5
+    assert shop.calls[-1] == "TransactGetItems"
+    assert level(shop, "no-such-thing") is None
+
+
+def test_lanes_that_were_added_meanwhile_are_read_too(shop):
+    shop.create("cup", 500)
+    reads = []
+
+    def before(operation, request):
+        if operation == "TransactGetItems":
+            reads.append(len(request["TransactItems"]))
+            if len(reads) == 1:
+                shop.before = lambda *_: None
+                lend(shop.store, "cup", 50, {3: 40})
+                shop.before = before
+
+    shop.before = before
+    found = level(shop, "cup")
+    assert (found.on_hand, found.is_exact) == (500, True)
+    assert reads[0] == 1
+    assert reads[-1] > 1
+
+
+def test_a_product_that_rivals_never_leave_alone_is_estimated(shop):
+    def refuse(operation, request):
+        if operation == "TransactGetItems":
+            raise ClientError(CONFLICT, operation)
+
+    shop.before = refuse
+    found = level(shop, "tea")
+    assert (found.on_hand, found.is_exact) == (1000, False)
+
+
+def test_units_of_another_incarnation_do_not_count(shop):
+    row = shop.aws.dynamodb.tables["Products"].items["tea",]
+    row["createdAt"] = {"S": "2020-01-01T00:00:00.000000+00:00"}
+    assert level(shop, "tea").on_hand == 890
+
+
+def test_a_page_that_cannot_be_read_is_an_error_and_no_number(shop):
+    page = PageKey.of(1, "tea")
+    shop.aws.dynamodb.tables["Allotments"].items[str(page),]["units"] = {"S": "?"}
+    with pytest.raises(CorruptItemError):
+        level(shop, "tea")
+    assert isinstance(show("tea").exception, UserError)
+
+
+def test_many_products_are_estimated_with_two_reads(shop):
+    client = shop.worker().client
+    before = len(shop.calls)
+    levels, snapshot = estimate_levels(
+        client, ["tea", "mug", "nothing"], Deadline.after(10, client.clock)
+    )
+    assert {product_id: one.on_hand for product_id, one in levels.items()} == {
+        "tea": 1000,
+        "mug": 5,
+    }
+    assert snapshot.products["nothing"] is None
+    assert not levels["tea"].is_exact
+    assert levels["mug"].is_exact
+    assert shop.calls[before:] == ["BatchGetItem"] * 2
+
+
+def test_the_list_begins_with_what_is_out_or_low_and_adds_lanes_up(shop):
+    shown = show().stdout
+    products = [line.split()[0] for line in shown.splitlines()[1:-1]]
+    assert products == ["pot", "mug", "tea"]
+    assert "tea        1,000       110      10  ACTIVE        Earl Grey" in shown
+    assert shown.endswith("3 products of 3 (1 out of stock, 1 low, 0 discontinued).\n")
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("options", "products"),
+    [
+        (["--low"], ["mug"]),
+        (["--out"], ["pot"]),
+        (["--low", "--out"], ["pot", "mug"]),
+        (["--in-lanes"], ["tea"]),
+        (["--out", "--in-lanes"], []),
+    ],
+)
+def test_filters_show_what_is_low_out_or_in_lanes(shop, options, products):
+    found = json.loads(show("--json", *options).stdout)
+    assert [one["productId"] for one in found] == products
+
+
+def test_one_product_is_exact_and_says_where_its_units_are(shop):
+    shown = show("tea").stdout
+    assert "its row      890" in shown
+    assert "the depot     60" in shown
+    assert "tea: 1,000 on hand, ACTIVE (low at 10, backorders to 0)." in shown
+    found = json.loads(show("tea", "--json").stdout)
+    assert (found["onHand"], found["row"], found["isExact"]) == (1000, 890, True)
+    assert isinstance(show("no-such-thing").exception, UserError)
+
+
+def orders(*arguments):
+    return CliRunner().invoke(main.app, ["orders", *arguments])
+
+
+@pytest.fixture
+def placed(shop):
+    worker = shop.worker()
+    for number in range(3):
+        assert shop.apply(worker, Order(f"o-{number}", "u-7", {"tea": number + 1})).outcomes
+    for number in (2, 0):
+        shop.apply(worker, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
+
+
+def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed):
+    shown = orders("--to-ship").stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["o-2", "o-0"]
+    assert shown[1].split()[-2:] == ["3", "tea"]
+    assert max(map(len, shown)) <= 80
+    found = json.loads(orders("--to-ship", "--json").stdout)
+    assert found[0]["items"] == [{"productId": "tea", "quantity": 3}]
+    assert "The first 1; --limit shows more." in orders("--to-ship", "--limit", "1").stdout
+
+
+def test_one_order_and_a_users_orders_are_shown(shop, placed):
+    shown = orders("--user", "u-7").stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["o-2", "o-1", "o-0"]
+    assert orders("--user", "u-8").stdout == "No orders.\n"
+    assert json.loads(orders("o-1", "--json").stdout)["status"] == "PENDING"
+    assert str(orders("o-9").exception) == "there is no order o-9"
+
+
+@pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])
+def test_what_orders_are_meant_has_to_be_said_once(shop, arguments):
+    assert orders(*arguments).exit_code == 2
