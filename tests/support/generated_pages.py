@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections import abc
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
 from html import unescape
-from inspect import getdoc
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
@@ -89,21 +86,24 @@ def checks_of_verify() -> str:
 
 def settings() -> str:
     """List the settings, each with its default, its limits and its meaning."""
-    return _table("setting, default, must be, meaning", _settings(SCHEMA, ""))
+    columns = "setting, default, must be, meaning"
+    page = _table(columns, _settings(SCHEMA, ""))
+    for name, part in SCHEMA["definitions"].items():
+        page += f"\n## {name}\n\n" + _table(columns, _settings(part, ""))
+    return page
 
 
 def _settings(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
     for name, part in schema["properties"].items():
-        reference = part.get("$ref", "").rpartition("/")[2]
-        whole = SCHEMA["definitions"][reference] | part if reference else part
-        if "properties" in whole and "default" not in part:
-            yield from _settings(whole, f"{prefix}{name}.")
-            continue
+        path = prefix + name
         default = _code(part["default"]) if "default" in part else ""
-        meaning = whole.get("description", "")
-        yield _code(prefix + name), default, must_be(whole), meaning
-        if whole.get("properties") and prefix + name == "jwt":
-            yield from _settings(whole, f"{name}.")
+        if "$ref" in part:
+            of = part["$ref"].rpartition("/")[2]
+            yield _code(path), default, f"[{of}](#{of.lower()})", ""
+        elif "properties" not in part or default:
+            yield _code(path), default, must_be(part), part["description"]
+        if "properties" in part:
+            yield from _settings(part, f"{path}.")
 
 
 # ------------------------------------------------------------------ messages, codes and events
