@@ -28,7 +28,7 @@ from bench import contenders, figures, workloads
 from bench.capacity import Exchange
 from bench.figures import Figures, Observed, Tally
 from bench.workloads import Workload
-from infra.settings import MAX_LANES
+from inventory_orders.domain.allotments import MAX_LANES
 from inventory_orders.store.rows import KEYS, Item, Table, decode
 from local import emulator
 from local.endpoint import embedded_environment

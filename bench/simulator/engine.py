@@ -35,9 +35,8 @@ from bench import contenders
 from bench.capacity import Exchange
 from bench.figures import Audit, Books, Figures, Observed, Tally, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
-from infra.settings import MAX_LANES
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.allotments import Page, PageEntry, PageKey
+from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageKey
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.store.rows import KEYS, Table, decode, page_units, read_page

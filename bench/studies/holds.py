@@ -33,9 +33,9 @@ from bench.simulator.engine import (
 )
 from bench.workloads import CREATED_AT, Workload, make, with_depth
 from inventory_orders.clock import timestamp
-from inventory_orders.store.rows import EXPIRY_SHARDS, expiry_shard
+from inventory_orders.store.rows import EXPIRY_SHARDS, shard_name
 from local.invoke import load_handler
-from local.stack import HOLD_GRACE_SECONDS
+from local.stack import SETTINGS
 from simulated_aws import DynamoDB
 
 EXPIRIES = 10
@@ -144,7 +144,7 @@ class Holds(Simulation):
     def _environment(self) -> dict[str, str]:
         url = "https://sqs.us-east-1.amazonaws.com/000000000000/Expiry"
         return super()._environment() | {
-            "HOLD_GRACE_SECONDS": str(HOLD_GRACE_SECONDS),
+            "HOLD_GRACE_SECONDS": str(SETTINGS["holdGraceSeconds"]),
             "EXPIRY_QUEUE_URL": url,
             "EXPIRY_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
         }
@@ -155,7 +155,7 @@ class Holds(Simulation):
         orders, products = (self._store.tables[name].items for name in ("Orders", "Products"))
         chance = random.Random(f"holds {self._seed}")
         ends = {"S": timestamp(datetime.fromtimestamp(self.now() + self._end, UTC))}
-        shards = [{"S": expiry_shard(number)} for number in range(EXPIRY_SHARDS)]
+        shards = [{"S": shard_name(number)} for number in range(EXPIRY_SHARDS)]
         kinds = []
         for wanted in self._wanted:
             lines = [
