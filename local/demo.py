@@ -27,8 +27,7 @@ from inventory_orders.domain.events import EventType
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import PoisonMessageError
+from inventory_orders.errors import PoisonMessageError, Verdict
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
@@ -297,7 +296,7 @@ def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) 
     report = Committer(Store(aws.dynamodb, aws.tables), clock=clock).apply(
         orders, Deadline.after(60, SystemClock())
     )
-    failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]
+    failed = [outcome for outcome in report.outcomes if outcome.verdict is not Verdict.APPLIED]
     if failed:
         raise UserError(f"an order that nobody will pay could not be placed: {failed[0]}")
     aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
@@ -361,7 +360,7 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
             restock = Adjustment(product.product_id, f"restock-{run}", delta, "CORRECTION")
             adjustments.append(restock)
     report = Committer(store).apply(adjustments, Deadline.after(60, SystemClock()))
-    failed = [outcome for outcome in report.outcomes if outcome.status is not ChangeStatus.APPLIED]
+    failed = [outcome for outcome in report.outcomes if outcome.verdict is not Verdict.APPLIED]
     if failed:
         raise UserError(f"the shop could not be restocked: {failed[0]}")
 

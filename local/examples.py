@@ -19,8 +19,7 @@ from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import LeaseLostError
+from inventory_orders.errors import LeaseLostError, Verdict
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.actions import ConditionFailedError
@@ -96,10 +95,10 @@ class Sandbox:
         """Read the units on hand."""
         return int(self.get(product_id)["stockCount"]["N"])
 
-    def order(self, product_id: str, quantity: int) -> ChangeStatus:
+    def order(self, product_id: str, quantity: int) -> Verdict:
         """Place an order through the engine."""
         change = Order(f"order-{uuid.uuid4().hex[:10]}", "example", {product_id: quantity})
-        return self.committer.apply([change], soon()).outcomes[0].status
+        return self.committer.apply([change], soon()).outcomes[0].verdict
 
     def forget(self, *product_ids: str) -> None:
         """Delete what naive code wrote, because the audit would report it."""
@@ -192,7 +191,7 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
     answers = ", ".join(status.name.lower() for status in statuses)
     result.ours(
         f"5 in stock, two buyers read 5 and order 4 each: {answers}; {after} left.",
-        holds=after == 1 and statuses == [ChangeStatus.APPLIED, ChangeStatus.REJECTED],
+        holds=after == 1 and statuses == [Verdict.APPLIED, Verdict.REJECTED],
     )
     return result
 
@@ -327,7 +326,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     sandbox.store.read = reader  # type: ignore[method-assign]
     after = sandbox.stock(product_id)
     result.ours(
-        f"the same with a condition on createdAt too: planned again, the order is {outcome.status.name.lower()}, "
+        f"the same with a condition on createdAt too: planned again, the order is {outcome.verdict.name.lower()}, "
         f"{after} left.",
         holds=after == 499,
     )
@@ -357,8 +356,8 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
     (outcome,) = Committer(store).apply([change], soon()).outcomes
     after = sandbox.stock(product_id)
     result.ours(
-        f"the same with a token: {outcome.status.name.lower()} once, {after} left.",
-        holds=after == 9 and outcome.status is ChangeStatus.APPLIED,
+        f"the same with a token: {outcome.verdict.name.lower()} once, {after} left.",
+        holds=after == 9 and outcome.verdict is Verdict.APPLIED,
     )
     return result
 

@@ -13,7 +13,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.products.decrement import REASON, AtomicDecrement
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
@@ -135,7 +135,7 @@ def _compete(
 
 
 def _applied(outcomes: Sequence[Any]) -> int:
-    return sum(outcome.status is ChangeStatus.APPLIED for outcome in outcomes)
+    return sum(outcome.verdict is Verdict.APPLIED for outcome in outcomes)
 
 
 def _soon() -> Deadline:

@@ -31,20 +31,21 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
+from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
-    InventoryOrdersError,
     LeaseHeldError,
-    PoisonMessageError,
     ProductNotFoundError,
     RejectedError,
     RequestInvalidError,
+    StoreError,
     ThrottledError,
+    Verdict,
+    VerdictError,
     id_reused_error,
 )
 from inventory_orders.products.catalogue import (
@@ -451,32 +452,24 @@ _OF_ONE_LINE = (
 _AGAIN = "nothing was written for this line, so load the file again later"
 
 
-def _problem(product_id: str, error: InventoryOrdersError) -> Problem:
+def _problem(product_id: str, error: VerdictError) -> Problem:
     """An error as it is told of a line."""
-    match error:
-        case ProductNotFoundError():
-            return _unknown(product_id)
-        case RejectedError() | CorruptItemError():
-            return Problem(error.code, str(error))
-        case LeaseHeldError():
-            return Problem("LEASED", f"{error}; {_AGAIN}")
-        case ContentionError():
-            return Problem("CONTENTION", f"{error}; {_AGAIN}")
-    return Problem("REFUSED_BY_DYNAMODB", str(error))
+    if isinstance(error, ProductNotFoundError):
+        return _unknown(product_id)
+    if isinstance(error, StoreError):
+        return Problem("REFUSED_BY_DYNAMODB", str(error))
+    again = f"; {_AGAIN}" if isinstance(error, LeaseHeldError | ContentionError) else ""
+    return Problem(error.code, f"{error}{again}")
 
 
 def _of_outcome(outcome: ChangeOutcome) -> Done | Problem:
     """The engine's answer to an adjustment."""
-    match outcome.status:
-        case ChangeStatus.APPLIED:
+    match outcome.verdict:
+        case Verdict.APPLIED:
             return Done.BOOKED
-        case ChangeStatus.REPLAYED:
+        case Verdict.REPLAYED:
             return Done.BOOKED_BEFORE
-        case ChangeStatus.ID_REUSED:
-            return _id_reused()
-        case ChangeStatus.REJECTED if outcome.rejection is not None:
-            return _rejected(outcome.rejection)
-        case ChangeStatus.INVALID:
+        case Verdict.REJECTED | Verdict.POISON:
             return Problem(outcome.cause, outcome.detail)
     return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
 
@@ -509,8 +502,7 @@ def _unknown(product_id: str) -> Problem:
 
 
 def _rejected(rejection: Rejection) -> Problem:
-    words: PoisonMessageError = rejection.error()
-    return Problem(words.code, words.message)
+    return Problem(rejection.reason.value, rejection.words)
 
 
 def _id_reused() -> Problem:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.domain.product import Product
+from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 runtime.prepare_engine()
 
 RULES = QueueRules(
-    id_reused_code="ADJUSTMENT_ID_REUSED",
     # The receipt or the product that the adjustment needs may be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT, RejectionReason.BELOW_FLOOR}),
 )
@@ -76,7 +76,9 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         report = runtime.committer().apply([change], deadline)
     emit_report(report)
     (outcome,) = report.outcomes
-    result = direct.of_outcome(outcome, RULES.id_reused_code)
+    result = direct.of_outcome(outcome)
+    if outcome.verdict is Verdict.POISON:
+        return result
     if command["action"] == "decrement":
         result["path"] = "optimistic"
     product = outcome.after.get(product_id)

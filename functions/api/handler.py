@@ -14,11 +14,8 @@ from inventory_orders.api.problems import ProblemError, problem_of
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.events import plain_number
-from inventory_orders.errors import (
-    ConfigurationError,
-    InventoryOrdersError,
-    PoisonMessageError,
-)
+from inventory_orders.engine.outcomes import outcome_of
+from inventory_orders.errors import PoisonMessageError, VerdictError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 
@@ -125,10 +122,8 @@ def _serve(work: Callable[[Request, Caller], HttpAnswer]) -> Response[str]:
     settings = ApiSettings.from_environment()
     try:
         answer = work(request, Caller.of(request.authorizer, settings))
-    except ConfigurationError:
-        raise
-    except InventoryOrdersError as error:
-        problem = problem_of(error)
+    except (ProblemError, VerdictError) as error:
+        problem = error if isinstance(error, ProblemError) else problem_of(outcome_of(error))
         fields: dict[str, object] = {"status": problem.status.value, "code": problem.code}
         if problem.status >= 500:
             logger.error("request failed", extra=fields | {"error": str(error)})

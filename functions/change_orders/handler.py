@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import SystemClock
 from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.order_commands import RULES, carry_out
+from inventory_orders.invocation.order_commands import RULES, answer, carry_out
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.sqs_batch import (
     SqsBatch,
@@ -84,5 +84,5 @@ def _commands_waiting(context: LambdaContext, *, returned_too: bool) -> float:
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
-    command = parse_command(event, "change_orders")
-    return carry_out(order_command(command), context)
+    command = order_command(parse_command(event, "change_orders"))
+    return answer(command, carry_out(command, context))

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import Rejection, RejectionReason
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
-from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, returned
-from inventory_orders.errors import (
-    CorruptItemError,
-    LeaseHeldError,
-    ProductNotFoundError,
-    RejectedError,
-    StoreError,
-)
+from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, rejected, returned
+from inventory_orders.errors import ProductNotFoundError, StoreError, Verdict, VerdictError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
@@ -41,9 +35,9 @@ if TYPE_CHECKING:
 runtime.prepare()
 
 RULES = QueueRules(
-    id_reused_code="EVENT_ID_REUSED",
     # The product may be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT}),
+    poison=frozenset({"EVENT_ID_REUSED"}),
 )
 
 MIN_AGE_OF_A_PRICE_MINUTES = 60
@@ -83,17 +77,15 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     try:
         applied, _ = products.change_details(event, deadline)
     except ProductNotFoundError:
-        unknown = Rejection(RejectionReason.UNKNOWN_PRODUCT, event.product_id)
-        return ChangeOutcome(ChangeStatus.REJECTED, unknown)
-    except RejectedError:
-        return ChangeOutcome(ChangeStatus.ID_REUSED)
-    except LeaseHeldError as error:
-        return returned("LEASED", retry_after=error.seconds_left)
-    except (CorruptItemError, StoreError) as error:
+        return rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, event.product_id))
+    except StoreError as error:
+        # Also what DynamoDB refuses: another program has made the row too large, and an operator can repair it.
         return returned(error.code, str(error))
+    except VerdictError as error:
+        return outcome_of(error)
     if applied:
-        return ChangeOutcome(ChangeStatus.APPLIED)
-    return ChangeOutcome(ChangeStatus.REPLAYED, cause=STALE)
+        return ChangeOutcome(Verdict.APPLIED)
+    return ChangeOutcome(Verdict.REPLAYED, cause=STALE)
 
 
 def _command(event: object, context: LambdaContext, products: ProductCatalogue) -> direct.Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from inventory_orders.domain.order import Order
 
 runtime.prepare_engine()
-
-RULES = QueueRules(id_reused_code="ORDER_ID_REUSED")
 
 
 @logger.inject_lambda_context
@@ -40,7 +38,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     hold = runtime.hold_seconds()
     orders = batch.parse(lambda message: parse_order(message.body, message.group, hold))
     report = runtime.committer().apply(orders, runtime.deadline(context), batch.age)
-    batch.settle(report.outcomes, RULES)
+    batch.settle(report.outcomes, QueueRules())
     emit_orders(report)
     emit_messages(batch)
     return batch.response
@@ -52,8 +50,10 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     report = engine.apply([order], deadline)
     emit_orders(report)
     (outcome,) = report.outcomes
-    result = direct.of_outcome(outcome, RULES.id_reused_code)
-    if outcome.status is ChangeStatus.RETURNED:
+    result = direct.of_outcome(outcome)
+    if outcome.verdict is Verdict.POISON:
+        return result
+    if outcome.verdict is Verdict.RETURNED:
         return result | {"orderId": order.order_id}
     if outcome.applied is order:
         # What has just been written need not be read.

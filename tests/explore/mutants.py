@@ -241,9 +241,9 @@ MUTANTS = (
         "acknowledged before commit",
         *(
             "invocation/sqs_batch.py",
-            "return replace(result, cause=outcome.cause, detail=outcome.detail)",
+            "return outcome.verdict\n",
         ),
-        "return replace(result, disposition=Disposition.APPLIED)",
+        "return Verdict.APPLIED if outcome.verdict is Verdict.RETURNED else outcome.verdict\n",
         LEASE,
         kind="time",
     ),
@@ -379,8 +379,8 @@ MUTANTS = (
     ),
     _mutant(
         "a foreign status acknowledged without a word",
-        *("invocation/sqs_batch.py", "if rejection.reason in rules.poison or (is_copy and "),
-        "if (is_copy and ",
+        *("invocation/sqs_batch.py", "if outcome.cause in self.poison:"),
+        "if False:",
         OTHERS,
     ),
     Mutant(

@@ -11,8 +11,8 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import Verdict
 from inventory_orders.invocation.telemetry import emit_stats, metrics
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
@@ -171,7 +171,7 @@ def test_5_threads_that_add_10_each_to_one_row_add_50(shop):
         for number in range(10):
             change = Adjustment("add-50", f"{worker}-{number}", 1, "RECEIPT")
             (outcome,) = committer.apply([change], soon()).outcomes
-            assert outcome.status is ChangeStatus.APPLIED
+            assert outcome.verdict is Verdict.APPLIED
 
     in_threads(add, 5)
     product = shop.product("add-50")
@@ -207,7 +207,7 @@ def test_a_batch_of_99_for_one_product_costs_two_requests(shop):
     report = Committer(store).apply(
         [Order(f"two-{n}", "u", {"two-requests": 1}) for n in range(99)], soon()
     )
-    assert {outcome.status for outcome in report.outcomes} == {ChangeStatus.APPLIED}
+    assert {outcome.verdict for outcome in report.outcomes} == {Verdict.APPLIED}
     operations = [target.decode().split(".")[1] for target in requests]
     assert operations == ["BatchGetItem", "TransactWriteItems"]
 

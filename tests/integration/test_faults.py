@@ -12,7 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.store.rows import Table
 from local import ROOT
 from operations.audit import read_books
@@ -95,7 +95,7 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, name, rates):
             pending = rest + [
                 order
                 for order, outcome in zip(batch, report.outcomes, strict=True)
-                if outcome.status is ChangeStatus.RETURNED
+                if outcome.verdict is Verdict.RETURNED
             ]
         return network.faults
 

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from tests.support.faults import Fault, FaultyProxy, Shares
 from tests.support.shop import HurriedClock
@@ -125,7 +125,7 @@ def test_the_engine_succeeds_despite_faults(shop, proxy):
     for number in range(15):
         order = Order(f"proxy-engine-{number}", "u", {"proxy-engine": 1})
         (outcome,) = committer.apply([order], Deadline.after(60, SystemClock())).outcomes
-        assert outcome.status in (ChangeStatus.APPLIED, ChangeStatus.REPLAYED)
+        assert outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED)
     assert shop.product("proxy-engine").stock_count == 0
     assert proxy.counts.total() > 5
 

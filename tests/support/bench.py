@@ -17,7 +17,8 @@ from inventory_orders.domain.change import Change, Record, RecordKey
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
+from inventory_orders.engine.outcomes import CommitReport
+from inventory_orders.errors import Verdict
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import (
@@ -64,9 +65,9 @@ def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
     return ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
 
 
-def statuses(report: CommitReport) -> list[ChangeStatus]:
+def statuses(report: CommitReport) -> list[Verdict]:
     """The status of each outcome."""
-    return [outcome.status for outcome in report.outcomes]
+    return [outcome.verdict for outcome in report.outcomes]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError
 from tests.support.bench import (
@@ -43,7 +43,7 @@ def orders_of(request):
 def test_without_rivals_a_batch_costs_one_read_and_one_write():
     bench = Bench(product("p", 500))
     report = bench.apply(*(order(number) for number in range(99)))
-    assert statuses(report) == [ChangeStatus.APPLIED] * 99
+    assert statuses(report) == [Verdict.APPLIED] * 99
     assert (len(bench.reads), len(bench.writes)) == (1, 1)
     assert (bench.stock(), bench.product("p").version) == (401, 2)
     assert report.retries == (0,) * 99
@@ -59,7 +59,7 @@ def test_a_moved_version_is_planned_again_from_the_returned_item():
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", 9)))
     report = bench.apply(order(1), order(2))
-    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED]
+    assert statuses(report) == [Verdict.APPLIED, Verdict.REJECTED]
     assert bench.stock() == 0
     assert len(bench.reads) == 1, "no second read"
     assert report.stats.version_conflicts == [True, False]
@@ -82,7 +82,7 @@ def test_a_product_created_again_with_the_same_version_is_another_one():
     bench = Bench(product("p", 10))
     again = product("p", 3, created_at="2026-06-01T00:00:00.000000+00:00")
     bench.faults.append(Fault(rival=lambda bench: bench.put(again)))
-    assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
+    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
     record = bench.record(order().record_key)
     assert record.lines[0].product_created_at == again.created_at
     assert bench.stock() == 2
@@ -98,7 +98,7 @@ def test_a_reason_none_does_not_mean_that_the_action_was_applied():
     bench = Bench(product("p", 10), product("q", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
-    assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.REJECTED, Verdict.APPLIED]
     assert (bench.stock("p"), bench.stock("q")) == (9, 0)
 
 
@@ -107,7 +107,7 @@ def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
     bench = Bench(product("p", 1))
 
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
-    assert statuses(bench.apply(order(1), order(2))) == [ChangeStatus.APPLIED, ChangeStatus.APPLIED]
+    assert statuses(bench.apply(order(1), order(2))) == [Verdict.APPLIED, Verdict.APPLIED]
     assert bench.stock() == 4
 
 
@@ -115,8 +115,8 @@ def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
     bench = Bench(product("p", 1), limits=Limits(changes=1))
     bench.faults.append(Fault(error=LOST))
     assert statuses(bench.apply(order(1), order(2))) == [
-        ChangeStatus.APPLIED,
-        ChangeStatus.REJECTED,
+        Verdict.APPLIED,
+        Verdict.REJECTED,
     ]
     assert [orders_of(request) for request in bench.writes] == [["o1"], ["o1"], ["o2"]]
 
@@ -125,7 +125,7 @@ def test_a_redelivered_order_is_answered_from_its_row_without_a_write():
     bench = Bench(product("p", 10))
     bench.apply(order())
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.REPLAYED]
+    assert statuses(report) == [Verdict.REPLAYED]
     assert len(bench.writes) == 1
     assert bench.stock() == 9
 
@@ -135,17 +135,17 @@ def test_a_replay_that_the_read_missed_is_found_by_the_condition():
     bench.apply(order(1))
     bench.hides_records = True
     report = bench.apply(order(1), order(2))
-    assert statuses(report) == [ChangeStatus.REPLAYED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.REPLAYED, Verdict.APPLIED]
     assert bench.stock() == 8
     assert bench.clock.slept == [], "this is not contention, so there is no backoff"
 
 
 def test_a_rejected_order_stays_rejected_when_stock_returns():
     bench = Bench(product("p", 0))
-    assert statuses(bench.apply(order())) == [ChangeStatus.REJECTED]
+    assert statuses(bench.apply(order())) == [Verdict.REJECTED]
     bench.sell("p", -5)
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.REPLAYED]
+    assert statuses(report) == [Verdict.REPLAYED]
     assert report.outcomes[0].record.status == "REJECTED"
     assert bench.stock() == 5
 
@@ -156,14 +156,14 @@ def test_another_body_under_a_used_id_changes_nothing(hidden):
     bench.apply(order(1))
     bench.hides_records = hidden
     report = bench.apply(order(1, quantity=2), order(2))
-    assert statuses(report) == [ChangeStatus.ID_REUSED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.POISON, Verdict.APPLIED]
     assert bench.stock() == 8
 
 
 def test_the_first_of_several_duplicates_in_a_batch_counts():
     bench = Bench(product("p", 10))
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.ID_REUSED]
+    assert statuses(report) == [Verdict.APPLIED, Verdict.REPLAYED, Verdict.POISON]
     assert bench.stock() == 9
 
 
@@ -171,14 +171,14 @@ def test_duplicates_behind_a_reused_id_are_compared_with_the_row():
     bench = Bench(product("p", 10))
     bench.apply(order(1))
     report = bench.apply(order(1, quantity=2), order(1))
-    assert statuses(report) == [ChangeStatus.ID_REUSED, ChangeStatus.REPLAYED]
+    assert statuses(report) == [Verdict.POISON, Verdict.REPLAYED]
 
 
 def test_a_duplicate_is_not_answered_before_the_first_is_durable():
     bench = Bench(product("p", 10), attempts=2)
     bench.faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order(1), order(1), order(1, quantity=2))
-    assert statuses(report) == [ChangeStatus.RETURNED] * 3
+    assert statuses(report) == [Verdict.RETURNED] * 3
 
 
 @pytest.mark.aws(
@@ -190,7 +190,7 @@ def test_after_a_transaction_conflict_the_row_is_read_again():
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=CONFLICT)] * 3)
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.APPLIED]
     assert bench.clock.slept == [0.005, 0.01, 0.02], "half of 10, 20 and 40 ms"
     assert report.stats.transaction_conflicts == [True, True, True, False]
     assert report.stats.version_conflicts == [False] * 4
@@ -202,7 +202,7 @@ def test_contention_is_given_up_after_the_last_attempt():
     bench = Bench(product("p", 10), attempts=3)
     bench.faults.extend([Fault(error=CONFLICT)] * 9)
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert report.outcomes[0].cause == "CONTENTION"
     assert len(bench.writes) == 3
     assert report.exhausted == (True,)
@@ -213,7 +213,7 @@ def test_a_version_that_keeps_moving_is_given_up_after_the_last_attempt():
     bench = Bench(product("p", 100), attempts=3)
     bench.faults.extend([Fault(rival=lambda bench: bench.sell("p", 1))] * 9)
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert len(bench.writes) == 3
     assert report.exhausted == (True,)
 
@@ -229,14 +229,14 @@ def test_no_wait_exceeds_the_deadline():
     bench.faults.extend([Fault(error=CONFLICT)] * 1000)
     began = bench.clock.monotonic()
     report = bench.apply(order(), seconds=0.1)
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert bench.clock.monotonic() - began < 0.1
 
 
 def test_without_time_left_nothing_is_sent():
     bench = Bench(product("p", 100))
     report = bench.apply(order(), seconds=0)
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert bench.writes == []
 
 
@@ -249,7 +249,7 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     bench = Bench(product("p", 10))
     bench.faults.append(Fault(error=error, applied=True))
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.APPLIED]
     assert bench.stock() == 9
     assert len(bench.writes) == 2
     assert len(bench.tokens) == 1, "the same request again, with the same token"
@@ -264,7 +264,7 @@ def test_an_unknown_outcome_keeps_its_token_through_conflicts():
     """The conflict may be with our own first attempt, which only the same token recognises."""
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=LOST), Fault(error=CONFLICT)])
-    assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
+    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
     assert len(bench.tokens) == 1
 
 
@@ -283,8 +283,8 @@ def test_a_message_with_an_unknown_outcome_returns_and_is_then_a_replay():
     bench = Bench(product("p", 10), attempts=3)
     bench.faults.extend([Fault(error=LOST, applied=True)] * 3)
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.RETURNED]
-    assert statuses(bench.apply(order())) == [ChangeStatus.REPLAYED]
+    assert statuses(report) == [Verdict.RETURNED]
+    assert statuses(bench.apply(order())) == [Verdict.REPLAYED]
     assert bench.stock() == 9
 
 
@@ -302,7 +302,7 @@ def test_an_invalid_change_is_isolated_and_the_others_are_applied():
     bench.before = refuse
     report = bench.apply(*(order(number) for number in range(10)))
     assert statuses(report) == [
-        ChangeStatus.INVALID if number == 5 else ChangeStatus.APPLIED for number in range(10)
+        Verdict.POISON if number == 5 else Verdict.APPLIED for number in range(10)
     ]
     assert bench.stock() == 91
 
@@ -322,7 +322,7 @@ def test_a_change_with_a_validation_error_as_its_reason_is_isolated():
 
     bench.before = refuse
     report = bench.apply(*(order(number) for number in range(3)))
-    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.INVALID, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.APPLIED, Verdict.POISON, Verdict.APPLIED]
 
 
 @pytest.mark.aws(
@@ -335,7 +335,7 @@ def test_an_error_of_the_account_returns_everything_and_is_logged(code):
     bench = Bench(product("p", 100), product("q", 100), limits=Limits(changes=1))
     bench.faults.append(Fault(error=ServiceError(code, "no")))
     report = bench.apply(order(1), order(2), order(3, product_id="q"))
-    assert ChangeStatus.RETURNED in statuses(report)
+    assert Verdict.RETURNED in statuses(report)
     assert report.failure.code == code
     assert bench.stock("p") == 100
 
@@ -344,7 +344,7 @@ def test_a_denied_read_returns_everything_and_is_logged():
     bench = Bench(product("p", 100))
     bench.read_faults.append(Fault(error=DENIED))
     report = bench.apply(order(1), order(2))
-    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED, Verdict.RETURNED]
     assert report.failure is not None
     assert bench.writes == []
 
@@ -352,7 +352,7 @@ def test_a_denied_read_returns_everything_and_is_logged():
 def test_a_throttled_read_is_retried():
     bench = Bench(product("p", 100))
     bench.read_faults.extend([Fault(error=THROTTLED), Fault(error=LOST)])
-    assert statuses(bench.apply(order())) == [ChangeStatus.APPLIED]
+    assert statuses(bench.apply(order())) == [Verdict.APPLIED]
     assert len(bench.reads) == 3
     assert len(bench.clock.slept) == 2
 
@@ -365,7 +365,7 @@ def test_a_read_that_stays_throttled_rejects_no_order():
     bench = Bench(attempts=2)
     bench.read_faults.extend([Fault(error=THROTTLED)] * 5)
     report = bench.apply(order())
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert report.outcomes[0].cause == "ThrottlingException"
 
 
@@ -373,7 +373,7 @@ def test_a_corrupt_product_returns_only_its_own_orders():
     bench = Bench(product("q", 5))
     bench.put_item(Table.PRODUCTS, {"productId": {"S": "p"}})
     report = bench.apply(order(1), order(2, product_id="q"))
-    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
 
 
@@ -381,7 +381,7 @@ def test_a_lease_that_ends_in_time_is_waited_for():
     bench = Bench(product("p", 5))
     bench.lease("p", 3)
     report = bench.apply(order(1))
-    assert statuses(report) == [ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.APPLIED]
     assert report.stats.lease_wait == pytest.approx(3, abs=0.3)
 
 
@@ -390,7 +390,7 @@ def test_a_lease_that_is_released_early_ends_the_wait():
     bench.lease("p", 15)
     bench.clock.on_sleep = lambda: bench.put(product("p", 5, version=3))
     report = bench.apply(order(1))
-    assert statuses(report) == [ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.APPLIED]
     assert report.stats.lease_wait < 1
 
 
@@ -398,7 +398,7 @@ def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time():
     bench = Bench(product("p", 5), product("q", 5))
     bench.lease("p", 600)
     report = bench.apply(order(1), order(2, product_id="q"))
-    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
     assert report.outcomes[0].cause == "LEASED"
     assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
 
@@ -407,7 +407,7 @@ def test_a_lease_taken_after_the_read_is_respected():
     bench = Bench(product("p", 5))
     bench.faults.append(Fault(rival=lambda bench: bench.lease("p", 600)))
     report = bench.apply(order(1))
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert bench.stock() == 5
 
 
@@ -423,7 +423,7 @@ def test_no_change_overtakes_a_waiting_change_of_its_group():
         order(2, product_id="q", group="g"),
         order(3, product_id="q", group="other"),
     )
-    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.RETURNED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.RETURNED, Verdict.RETURNED, Verdict.APPLIED]
 
 
 def test_a_chain_that_loses_does_not_delay_other_chains():
@@ -432,7 +432,7 @@ def test_a_chain_that_loses_does_not_delay_other_chains():
         bench = Bench(*shelf, limits=Limits(changes=1), executor=executor)
         bench.faults.append(Fault(error=CONFLICT))
         report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
-    assert statuses(report) == [ChangeStatus.APPLIED] * 4
+    assert statuses(report) == [Verdict.APPLIED] * 4
     assert sum(report.retries) == 1
 
 
@@ -444,7 +444,7 @@ def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
     right = Order("right", "u", dict.fromkeys(("p4", "p5", "p6", "p7"), 1))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p0", 4)))
     report = bench.apply(left, joint, right)
-    assert statuses(report) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.APPLIED, Verdict.REJECTED, Verdict.APPLIED]
     assert report.retries == (1, 0, 0), (
         "the joint one was not tried on what the lost one left behind"
     )
@@ -456,20 +456,20 @@ def test_an_adjustment_goes_through_the_same_engine():
     receipt = Adjustment("p", "r-1", 40, "RECEIPT")
     report = bench.apply(order(1), receipt, order(2), receipt)
     assert statuses(report) == [
-        ChangeStatus.REJECTED,
-        ChangeStatus.APPLIED,
-        ChangeStatus.APPLIED,
-        ChangeStatus.REPLAYED,
+        Verdict.REJECTED,
+        Verdict.APPLIED,
+        Verdict.APPLIED,
+        Verdict.REPLAYED,
     ]
     assert bench.stock() == 39
     assert bench.product("p").status is ProductStatus.ACTIVE
-    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [ChangeStatus.ID_REUSED]
+    assert statuses(bench.apply(Adjustment("p", "r-1", 41, "RECEIPT"))) == [Verdict.POISON]
 
 
 def test_a_rejected_adjustment_writes_nothing():
     bench = Bench(product("p", 1))
     report = bench.apply(Adjustment("p", "c-1", -2, "CORRECTION"))
-    assert statuses(report) == [ChangeStatus.REJECTED]
+    assert statuses(report) == [Verdict.REJECTED]
     assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
     assert bench.writes == []
     assert not bench.aws.dynamodb.tables["StockAdjustments"].items
@@ -487,7 +487,7 @@ def test_a_corrupt_record_returns_only_its_order():
     bench = Bench(product("p", 5))
     bench.put_item(Table.ORDERS, {"orderId": {"S": "o1"}})
     report = bench.apply(order(1), order(2))
-    assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
 
@@ -496,13 +496,13 @@ def test_an_unknown_reason_dead_letters_no_message(code):
     bench = Bench(product("p", 5))
     bench.faults.append(Fault(error=cancelled(code, "None")))
     report = bench.apply(order(1))
-    assert statuses(report) == [ChangeStatus.RETURNED]
+    assert statuses(report) == [Verdict.RETURNED]
     assert report.failure is not None
 
 
 def test_no_read_begins_after_the_deadline():
     bench = Bench(product("p", 5))
-    assert statuses(bench.apply(order(1), seconds=-1)) == [ChangeStatus.RETURNED]
+    assert statuses(bench.apply(order(1), seconds=-1)) == [Verdict.RETURNED]
     assert bench.reads == []
 
 
@@ -511,20 +511,20 @@ def test_the_id_of_a_rejected_adjustment_can_be_used_again():
     taken = Adjustment("p", "a", -5, "CORRECTION")
     other = Adjustment("p", "a", 5, "CORRECTION")
     report = bench.apply(taken, Adjustment("p", "a", -5, "CORRECTION"), other)
-    assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.REJECTED, ChangeStatus.RETURNED]
-    assert statuses(bench.apply(other)) == [ChangeStatus.APPLIED]
+    assert statuses(report) == [Verdict.REJECTED, Verdict.REJECTED, Verdict.RETURNED]
+    assert statuses(bench.apply(other)) == [Verdict.APPLIED]
 
 
 class TestCancellation:
     def placed(self, *products, **quantities):
         bench = Bench(*products)
-        assert statuses(bench.apply(Order("o", "u", quantities))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(Order("o", "u", quantities))) == [Verdict.APPLIED]
         return bench
 
     def test_a_placed_order_gives_its_stock_back_once(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=5)
         report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
-        assert statuses(report) == [ChangeStatus.APPLIED]
+        assert statuses(report) == [Verdict.APPLIED]
         assert (bench.stock("p"), bench.stock("q")) == (5, 5)
         assert bench.product("q").status is ProductStatus.ACTIVE
         record = bench.record(OrderKey("o"))
@@ -536,16 +536,14 @@ class TestCancellation:
                     OrderCommand("o", OrderAction.CANCEL), OrderCommand("o", OrderAction.CANCEL)
                 )
             )
-            == [ChangeStatus.REPLAYED] * 2
+            == [Verdict.REPLAYED] * 2
         )
         assert bench.stock("p") == 5
 
     def test_an_order_that_the_read_missed_is_found_by_the_condition(self):
         bench = self.placed(product("p", 5), p=2)
         bench.hides_records = True
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
-            ChangeStatus.APPLIED
-        ]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
         assert bench.stock() == 5
 
     def test_rivals_that_cancel_the_same_order_give_its_stock_back_once(self):
@@ -557,45 +555,37 @@ class TestCancellation:
             bench.put_record(replace(placed, status="CANCELLED", version=2))
 
         bench.faults.append(Fault(rival=rival))
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
-            ChangeStatus.REPLAYED
-        ]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.REPLAYED]
         assert bench.stock() == 5
 
     def test_a_rejected_order_gives_no_stock_back(self):
         bench = Bench(product("p", 0))
         bench.apply(order(1))
         report = bench.apply(OrderCommand("o1", OrderAction.CANCEL))
-        assert statuses(report) == [ChangeStatus.REJECTED]
+        assert statuses(report) == [Verdict.REJECTED]
         assert report.outcomes[0].rejection.reason is RejectionReason.ORDER_REJECTED
 
     def test_a_cancellation_before_its_order_leaves_a_tombstone_for_the_order(self):
         bench = Bench(product("p", 5))
-        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [
-            ChangeStatus.APPLIED
-        ]
+        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Verdict.APPLIED]
         tombstone = bench.record(OrderKey("o1"))
         assert (tombstone.status, tombstone.lines, tombstone.user_id) == ("CANCELLED", (), None)
         report = bench.apply(order(1, quantity=2))
-        assert statuses(report) == [ChangeStatus.APPLIED]
+        assert statuses(report) == [Verdict.APPLIED]
         assert not isinstance(report.outcomes[0].applied, Order), "nothing was placed"
         record = bench.record(OrderKey("o1"))
         assert (record.status, record.user_id, record.version) == ("CANCELLED", "u", 2)
         assert record.lines == (OrderLine("p", 2),)
         assert bench.stock() == 5
-        assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.REPLAYED]
-        assert statuses(bench.apply(order(1, quantity=3))) == [ChangeStatus.ID_REUSED]
-        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [
-            ChangeStatus.REPLAYED
-        ]
+        assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.REPLAYED]
+        assert statuses(bench.apply(order(1, quantity=3))) == [Verdict.POISON]
+        assert statuses(bench.apply(OrderCommand("o1", OrderAction.CANCEL))) == [Verdict.REPLAYED]
 
     def test_stock_goes_back_only_to_its_own_incarnation(self):
         bench = self.placed(product("p", 5), product("q", 5), p=2, q=1)
         again = product("p", 7, created_at="2026-06-01T00:00:00.000000+00:00")
         bench.put(again)
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
-            ChangeStatus.APPLIED
-        ]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
         assert bench.item(Table.PRODUCTS, "p") == stored(again), "nothing is written to the new one"
         lines = bench.record(OrderKey("o")).lines
         assert [line.returned_version is not None for line in lines] == [False, True]
@@ -604,9 +594,7 @@ class TestCancellation:
     def test_no_stock_goes_back_if_the_product_is_delisted_in_the_meantime(self):
         bench = self.placed(product("p", 5), p=2)
         bench.faults.append(Fault(rival=lambda bench: bench.remove("p")))
-        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [
-            ChangeStatus.APPLIED
-        ]
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.CANCEL))) == [Verdict.APPLIED]
         assert bench.item(Table.PRODUCTS, "p") is None
         assert bench.record(OrderKey("o")).status == "CANCELLED"
 
@@ -625,7 +613,7 @@ class TestCancellation:
         report = bench.apply(
             OrderCommand("o", OrderAction.CANCEL), OrderCommand("o1", OrderAction.CANCEL)
         )
-        assert statuses(report) == [ChangeStatus.RETURNED, ChangeStatus.APPLIED]
+        assert statuses(report) == [Verdict.RETURNED, Verdict.APPLIED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
     def test_no_plan_is_made_twice_from_the_same_record(self):
@@ -634,7 +622,7 @@ class TestCancellation:
         error = cancelled("None", "ConditionalCheckFailed", item=found)
         bench.faults.append(Fault(error=error))
         report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
-        assert statuses(report) == [ChangeStatus.RETURNED]
+        assert statuses(report) == [Verdict.RETURNED]
         assert report.outcomes[0].cause == "CORRUPT_RECORD"
         assert len(bench.writes) == 2, "the order, and its cancellation once"
 
@@ -645,7 +633,7 @@ class TestCancellation:
         report = bench.apply(
             OrderCommand("o", OrderAction.CANCEL), OrderCommand("o1", OrderAction.CANCEL)
         )
-        assert statuses(report) == [ChangeStatus.REJECTED, ChangeStatus.APPLIED]
+        assert statuses(report) == [Verdict.REJECTED, Verdict.APPLIED]
         rejection = report.outcomes[0].rejection
         assert rejection.reason is RejectionReason.UNKNOWN_ORDER_STATUS
         assert rejection.subject == "SHIPPED"
@@ -655,7 +643,7 @@ class TestCancellation:
         bench = self.placed(product("p", 5), p=2)
         bench.lease("p", 600)
         report = bench.apply(OrderCommand("o", OrderAction.CANCEL))
-        assert statuses(report) == [ChangeStatus.RETURNED]
+        assert statuses(report) == [Verdict.RETURNED]
         assert report.outcomes[0].cause == "LEASED"
 
 
@@ -667,17 +655,17 @@ class TestOneAttempt:
 
     def returned(self, bench, change=None):
         report = bench.apply(change or order())
-        assert statuses(report) == [ChangeStatus.RETURNED]
+        assert statuses(report) == [Verdict.RETURNED]
         assert bench.clock.slept == [], "it waits for nobody"
         assert set(bench.calls) <= {"BatchGetItem", "TransactWriteItems"}, "it locks nothing"
         return report.outcomes[0].cause
 
     def test_without_rivals_it_is_as_good_as_any(self):
         bench = self.bench(product("p", 10))
-        assert statuses(bench.apply(order(1))) == [ChangeStatus.APPLIED]
-        assert statuses(bench.apply(order(1))) == [ChangeStatus.REPLAYED]
-        assert statuses(bench.apply(order(1, quantity=2))) == [ChangeStatus.ID_REUSED]
-        assert statuses(bench.apply(order(2, quantity=10))) == [ChangeStatus.REJECTED]
+        assert statuses(bench.apply(order(1))) == [Verdict.APPLIED]
+        assert statuses(bench.apply(order(1))) == [Verdict.REPLAYED]
+        assert statuses(bench.apply(order(1, quantity=2))) == [Verdict.POISON]
+        assert statuses(bench.apply(order(2, quantity=10))) == [Verdict.REJECTED]
         assert len(bench.reads) == 4, "a copy that is stale would cost the only attempt"
         assert bench.stock() == 9
 
@@ -705,9 +693,9 @@ class TestOneAttempt:
         self.returned(bench, order(1))
         assert self.returned(bench, order(2)) == "CONTENTION"
         assert (len(bench.reads), len(bench.writes)) == (1, 1)
-        assert statuses(bench.apply(order(3, product_id="q"))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(order(3, product_id="q"))) == [Verdict.APPLIED]
         bench.clock.seconds += 6
-        assert statuses(bench.apply(order(4))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(order(4))) == [Verdict.APPLIED]
 
     def test_it_does_not_wait_for_a_lease(self):
         bench = self.bench(product("p", 10))
@@ -718,7 +706,7 @@ class TestOneAttempt:
     def test_it_brings_nothing_home_and_sells_what_the_row_can_spare(self):
         bench = self.bench(product("p", 10, lent_to=frozenset({0, 3})))
         assert self.returned(bench, order(1, quantity=10)) == "CONTENTION"
-        assert statuses(bench.apply(order(2, quantity=9))) == [ChangeStatus.APPLIED]
+        assert statuses(bench.apply(order(2, quantity=9))) == [Verdict.APPLIED]
         assert bench.product("p").lent_to == {0, 3}
 
     def test_a_read_that_is_throttled_is_not_repeated(self):

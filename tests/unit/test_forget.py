@@ -13,7 +13,7 @@ from cli import main, operators
 from inventory_orders.domain.events import of_order
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.messages.parse import parse_order
 from inventory_orders.store.rows import decode
 from operations import forget as forgets
@@ -47,11 +47,11 @@ def forget(*arguments, **more):
 
 
 def place(shop, *orders):
-    assert ends(shop, *orders) == [ChangeStatus.APPLIED] * len(orders)
+    assert ends(shop, *orders) == [Verdict.APPLIED] * len(orders)
 
 
 def ends(shop, *changes):
-    return [outcome.status for outcome in shop.apply(shop.worker(), *changes).outcomes]
+    return [outcome.verdict for outcome in shop.apply(shop.worker(), *changes).outcomes]
 
 
 def command(action, order_id="o-1"):
@@ -121,13 +121,13 @@ def test_nothing_is_changed_before_a_yes(shop):
 
 def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
     rejected = Order.of("o-2", "u-7", [("tea", 1000)])
-    assert ends(shop, ORDER, rejected) == [ChangeStatus.APPLIED, ChangeStatus.REJECTED]
+    assert ends(shop, ORDER, rejected) == [Verdict.APPLIED, Verdict.REJECTED]
     forget("u-7", "--yes")
-    assert ends(shop, ORDER, rejected) == [ChangeStatus.REPLAYED] * 2
+    assert ends(shop, ORDER, rejected) == [Verdict.REPLAYED] * 2
     more = replace(ORDER, quantities={"tea": 3})
     held = replace(ORDER, hold_seconds=60)
-    assert ends(shop, more) == [ChangeStatus.ID_REUSED]
-    assert ends(shop, held) == [ChangeStatus.ID_REUSED]
+    assert ends(shop, more) == [Verdict.POISON]
+    assert ends(shop, held) == [Verdict.POISON]
     assert row(shop)["userId"] == PSEUDONYM
     assert shop.stock("tea") == 98
     assert balances(shop)

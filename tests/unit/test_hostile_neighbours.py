@@ -14,12 +14,12 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
-from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
     LeaseLostError,
     RequestInvalidError,
     StoreError,
     StoreUnavailableError,
+    Verdict,
 )
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
@@ -29,8 +29,8 @@ from simulated_aws import ServiceError
 from simulated_aws.values import size_of_item
 from tests.support.tables_in_memory import INVOCATION_SECONDS, tables_in_memory
 
-APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
-INVALID, RETURNED = ChangeStatus.INVALID, ChangeStatus.RETURNED
+APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
+INVALID, RETURNED = Verdict.POISON, Verdict.RETURNED
 
 HOUR = 3600.0
 LARGEST_ROW = 400 * 1024
@@ -55,7 +55,7 @@ def contested_worker(tables, lanes):
 
 
 def statuses(report):
-    return [outcome.status for outcome in report.outcomes]
+    return [outcome.verdict for outcome in report.outcomes]
 
 
 # ---------------------------------------------------------------- huge rows
@@ -317,8 +317,8 @@ def test_workers_whose_clocks_are_minutes_apart_keep_the_books(tables, off):
     def deliver(worker):
         batch = [pending[n] for n in sorted(pending)[:5]]
         for done, outcome in zip(batch, tables.apply(worker, *batch).outcomes, strict=True):
-            if outcome.status is not RETURNED:
-                answered.setdefault(done.order_id, outcome.status)
+            if outcome.verdict is not RETURNED:
+                answered.setdefault(done.order_id, outcome.verdict)
                 pending.pop(int(done.order_id[1:]), None)
 
     for number in range(100):
@@ -346,11 +346,11 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(tables, off):
     )
     outcome = tables.apply(seller, order(1, "p"), seconds=5).outcomes[0]
     if off > 0:
-        assert (outcome.status, outcome.cause) == (RETURNED, "LEASED")
+        assert (outcome.verdict, outcome.cause) == (RETURNED, "LEASED")
         assert 350 < outcome.retry_after < 361
         assert lease.commit(7, "count", deadline).delta == -3
     else:
-        assert outcome.status is APPLIED
+        assert outcome.verdict is APPLIED
         with pytest.raises(LeaseLostError):
             lease.commit(7, "count", deadline)
     assert tables.unexplained() == {"p": 0}

@@ -19,15 +19,15 @@ from inventory_orders.domain.change import OrderKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import stock_status
-from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import Verdict
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
 from simulated_aws import ServiceError
 from tests.support.tables_in_memory import tables_in_memory
 
-APPLIED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REJECTED
-REPLAYED, RETURNED = ChangeStatus.REPLAYED, ChangeStatus.RETURNED
+APPLIED, REJECTED = Verdict.APPLIED, Verdict.REJECTED
+REPLAYED, RETURNED = Verdict.REPLAYED, Verdict.RETURNED
 
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 VISIT = [UPDATE, READ, READ, WRITE]
@@ -82,7 +82,7 @@ class Shop:
         return self.tables.apply(worker, *orders, **more)
 
     def statuses(self, worker, *orders, **more):
-        return [outcome.status for outcome in self.sell(worker, *orders, **more).outcomes]
+        return [outcome.verdict for outcome in self.sell(worker, *orders, **more).outcomes]
 
     def lend(self, product_id, lanes, depot=0, reach=2):
         """Set units aside as visits do: by lane."""
@@ -251,7 +251,7 @@ def test_a_product_is_sold_from_its_row_until_rivals_are_met_then_from_lanes(
 
     def meet(_):
         shop.calm()
-        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].status is APPLIED
+        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].verdict is APPLIED
 
     for _ in range(3):
         sell()
@@ -427,7 +427,7 @@ def test_a_dead_holder_of_the_depot_stops_visits_for_two_seconds(shop):
     now = worker.client.clock.now()
     shop.store.lease_lane(DEPOT, "dead", now, now.timestamp() + 2.0)
     report = shop.sell(worker, shop.order("p"))
-    assert [outcome.status for outcome in report.outcomes] == [APPLIED]
+    assert [outcome.verdict for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.depot_waits[0] < 3.0
     assert len(shop.tables.calls) < 50, "each refusal costs a write unit of one item"
 
@@ -483,7 +483,7 @@ def test_another_body_under_a_used_id_takes_nothing_from_a_lane(shop):
         shop.sell(worker, shop.order("p", name=name))
     assert shop.statuses(
         worker, shop.order("p", name="c", units=2), shop.order("p", name="c"), shop.order("p")
-    ) == [ChangeStatus.ID_REUSED, REPLAYED, APPLIED]
+    ) == [Verdict.POISON, REPLAYED, APPLIED]
 
 
 def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
@@ -514,7 +514,7 @@ def test_what_cannot_be_sold_is_rejected_for_the_right_reason(shop, batches):
         orders = [shop.order(product_id) for product_id in wanted]
         both = shop.order("p", "empty")
         report = shop.sell(worker, *orders, both)
-    assert [outcome.status for outcome in report.outcomes] == [
+    assert [outcome.verdict for outcome in report.outcomes] == [
         *(APPLIED, REJECTED, REJECTED, REJECTED, APPLIED),
         REJECTED,
     ]
@@ -585,7 +585,7 @@ def test_a_corrupt_row_beside_healthy_ones_holds_up_nobody(shop, batches):
         wanted = [shop.order("p"), shop.order("broken"), shop.order("p", "broken"), shop.order("q")]
         began = shop.tables.clock.seconds
         report = shop.sell(worker, *wanted)
-        assert [o.status for o in report.outcomes] == [APPLIED, RETURNED, RETURNED, APPLIED]
+        assert [o.verdict for o in report.outcomes] == [APPLIED, RETURNED, RETURNED, APPLIED]
         assert {o.cause for o in report.outcomes if o.cause} == {"CORRUPT_PRODUCT"}
         assert shop.tables.clock.seconds - began < 2.0
 
@@ -602,7 +602,7 @@ def test_a_row_that_became_corrupt_while_it_was_lent_holds_up_nobody(shop):
     worker.lanes.demand.observe_orders([{neighbour: 5}])
     began = shop.tables.clock.seconds
     report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
-    assert [o.status for o in report.outcomes] == [APPLIED, APPLIED]
+    assert [o.verdict for o in report.outcomes] == [APPLIED, APPLIED]
     assert shop.tables.clock.seconds - began < 2.0
 
 
@@ -618,7 +618,7 @@ def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane)
     shop.tables.clock.sleep(LANE_SECONDS)
     worker = shop.new_worker(lanes=1)
     report = shop.sell(worker, shop.order("p", units=units))
-    assert report.outcomes[0].status is RETURNED
+    assert report.outcomes[0].verdict is RETURNED
     assert report.outcomes[0].cause == "CORRUPT_PAGE"
     assert f"page {key} " in report.outcomes[0].detail
     shop.set("Allotments", key, units=sound)
@@ -633,7 +633,7 @@ def test_a_corrupt_page_of_another_lane_returns_only_what_it_may_hold(shop):
     sound = shop.item("Allotments", key)["units"]
     shop.set("Allotments", key, units={"B": "bm90aGluZw=="})
     report = shop.sell(worker, shop.order("p", units=38), shop.order("warm-up"))
-    assert [o.status for o in report.outcomes] == [RETURNED, APPLIED]
+    assert [o.verdict for o in report.outcomes] == [RETURNED, APPLIED]
     assert f"page {key} " in report.outcomes[0].detail
     shop.set("Allotments", key, units=sound)
     assert shop.statuses(worker, shop.order("p", units=38)) == [APPLIED]
@@ -648,7 +648,7 @@ def test_a_page_that_dynamodb_does_not_take_is_not_the_fault_of_its_orders(shop,
     shop.on(WRITE, refuses_action(page), page)
     orders = [shop.order("p"), shop.order("p")]
     report = shop.sell(worker, *orders)
-    assert [(o.status, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
+    assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CORRUPT_PAGE")] * 2
     shop.calm()
     assert shop.statuses(worker, *orders) == [APPLIED] * 2
 
@@ -663,8 +663,8 @@ def test_units_of_a_product_that_was_listed_again_hold_up_nobody(shop):
     shop.set("Products", "p", createdAt={"S": "2030-01-01T00:00:00.000000+00:00"})
     more = sum(shop.held("p").values()) + 1
     report = shop.sell(worker, shop.order("p", units=more), shop.order("q"))
-    assert report.outcomes[1].status is APPLIED
-    assert report.outcomes[0].status is RETURNED
+    assert report.outcomes[1].verdict is APPLIED
+    assert report.outcomes[0].verdict is RETURNED
     assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
 
 
@@ -691,7 +691,7 @@ def test_a_row_whose_writes_are_throttled_delays_only_its_orders(shop, is_quiet)
 
     shop.tables.before = before
     report = shop.sell(worker, shop.order("slow"), shop.order("p"), shop.order("q"))
-    assert [o.status for o in report.outcomes] == [APPLIED] * 3
+    assert [o.verdict for o in report.outcomes] == [APPLIED] * 3
     assert since[0] < 0.5, "the others"
     assert since[-1] >= 5.0
 
@@ -739,7 +739,7 @@ def test_a_row_that_no_read_answers_for_delays_only_its_orders(shop):
     worker = shop.worker()
     shop.on(READ, leaves_out(shop, of_product("slow")))
     report = shop.sell(worker, shop.order("slow"), shop.order("p"))
-    assert [o.status for o in report.outcomes] == [RETURNED, APPLIED]
+    assert [o.verdict for o in report.outcomes] == [RETURNED, APPLIED]
     shop.calm()
     assert shop.statuses(worker, shop.order("slow")) == [APPLIED]
 
@@ -753,7 +753,7 @@ def test_a_page_that_no_read_answers_for_returns_the_batch(shop, lane):
     shop.on(READ, leaves_out(shop, of_page(PageKey.of(lane, "p"))))
     order = shop.order("p", units=shop.held("p")[1] + 1)
     report = shop.sell(worker, order)
-    assert report.outcomes[0].status is RETURNED
+    assert report.outcomes[0].verdict is RETURNED
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
     shop.calm()
     assert shop.statuses(worker, order) == [APPLIED]
@@ -884,11 +884,11 @@ def test_a_product_under_a_long_lease_returns_only_what_the_lane_does_not_have(s
     lock = {"lockedBy": "counter", "lockTime": until, "lockVersion": shop.row("p").version}
     shop.set("Products", "p", **encode(lock | {"lockTime": int(until)}))
     report = shop.sell(worker, shop.order("p"), shop.order("q"))
-    assert report.outcomes[1].status is APPLIED
+    assert report.outcomes[1].verdict is APPLIED
     if batches == 2:
-        assert report.outcomes[0].status is APPLIED, "its lane has it"
+        assert report.outcomes[0].verdict is APPLIED, "its lane has it"
     else:
-        assert report.outcomes[0].status is RETURNED
+        assert report.outcomes[0].verdict is RETURNED
         assert report.outcomes[0].cause == "LEASED"
         assert report.outcomes[0].retry_after == pytest.approx(600, abs=1)
 
@@ -952,7 +952,7 @@ def test_many_draws_are_written_before_the_visit_ends(shop):
     worker = shop.worker()
     batch = [[shop.order(*names[start : start + 20]) for start in (0, 20, 40)] for _ in range(2)]
     first = shop.sell(worker, *batch[0])
-    assert [outcome.status for outcome in first.outcomes] == [APPLIED] * 3
+    assert [outcome.verdict for outcome in first.outcomes] == [APPLIED] * 3
     assert 0 not in first.stats.changes_per_transaction, "moves alone place no orders"
     assert shop.tables.calls[:2] == [UPDATE, READ], "more than ten products: at the depot"
     assert shop.tables.calls.count(WRITE) >= PAGES + 1
@@ -1002,7 +1002,7 @@ def test_a_lost_draw_costs_no_order(shop):
 
     def sell_one(request):
         shop.calm()
-        assert shop.tables.apply(rival, shop.order(names[7])).outcomes[0].status is APPLIED
+        assert shop.tables.apply(rival, shop.order(names[7])).outcomes[0].verdict is APPLIED
 
     shop.on(WRITE, sell_one)
     assert shop.statuses(worker, shop.order(*names[:30]), shop.order(*names[30:])) == [APPLIED] * 2
@@ -1139,7 +1139,7 @@ def test_a_process_without_lanes_reads_again_where_a_rival_is_faster(shop):
 
     def conflict(request):
         shop.calm()
-        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].status is APPLIED
+        assert shop.tables.apply(rival, shop.order("p")).outcomes[0].verdict is APPLIED
         cancels("TransactionConflict", of_product("p"))(request)
 
     shop.on(WRITE, conflict)
@@ -1152,7 +1152,7 @@ def test_a_process_without_lanes_gives_up_where_rivals_are_always_faster(shop):
     worker = shop.tables.worker()
     shop.on(WRITE, cancels("TransactionConflict", of_product("p")))
     report = shop.sell(worker, shop.order("p"))
-    assert [(o.status, o.cause) for o in report.outcomes] == [(RETURNED, "CONTENTION")]
+    assert [(o.verdict, o.cause) for o in report.outcomes] == [(RETURNED, "CONTENTION")]
     most = worker.client.policy.max_attempts
     assert (shop.tables.calls.count(READ), shop.tables.calls.count(WRITE)) == (most, most)
 
@@ -1167,7 +1167,7 @@ def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
 
     def deliver_again(request):
         shop.calm()
-        assert shop.tables.apply(two, order).outcomes[0].status is APPLIED
+        assert shop.tables.apply(two, order).outcomes[0].verdict is APPLIED
 
     shop.on(WRITE, deliver_again)
     assert shop.statuses(one, order, shop.order("p")) == [REPLAYED, APPLIED]
@@ -1187,7 +1187,7 @@ def test_a_corrupt_page_of_the_depot_holds_up_only_what_belongs_there(shop):
     sound = shop.item("Allotments", key)["units"]
     shop.set("Allotments", key, units={"B": "bm90aGluZw=="})
     report = shop.sell(worker, shop.order(other, units=more[other]), held_up)
-    assert [(o.status, o.cause) for o in report.outcomes] == [
+    assert [(o.verdict, o.cause) for o in report.outcomes] == [
         (APPLIED, ""),
         (RETURNED, "CORRUPT_PAGE"),
     ]

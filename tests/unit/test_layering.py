@@ -50,7 +50,7 @@ MAY_IMPORT = {
         *("inventory_orders.publishing", "inventory_orders.holds"),
     ),
     "inventory_orders.invocation.sqs": (
-        *("inventory_orders.errors", "inventory_orders.publishing.publisher"),
+        *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
     ),
     # Of all functions only the API's loads what it needs: a cold start of the others must not pay for it.
     "inventory_orders.api": (

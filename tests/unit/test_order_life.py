@@ -19,8 +19,7 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
-from inventory_orders.engine.outcomes import ChangeStatus
-from inventory_orders.errors import ConfigurationError
+from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import Table, decode, encode, record_row
@@ -33,8 +32,8 @@ from tests.support.messages import event_of_received, order_body
 from tests.support.tables_in_memory import tables_in_memory
 from tests.support.tea_shop import forget_what_handlers_made
 
-APPLIED, REPLAYED, REJECTED = ChangeStatus.APPLIED, ChangeStatus.REPLAYED, ChangeStatus.REJECTED
-RETURNED, ID_REUSED = ChangeStatus.RETURNED, ChangeStatus.ID_REUSED
+APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
+RETURNED, ID_REUSED = Verdict.RETURNED, Verdict.POISON
 
 WRITTEN = timestamp(BEGAN)
 BEFORE = "2026-01-01T23:00:00.000000+00:00"
@@ -150,24 +149,24 @@ def test_what_a_command_does_where_the_order_stands(state, action, meaning):
     (outcome,) = bench.apply(command(action, ended_by)).outcomes
     reason, after = meaning.rstrip("!"), before
     if meaning == "same":
-        assert outcome.status is REPLAYED
+        assert outcome.verdict is REPLAYED
     elif reason in RejectionReason.__members__:
-        assert (outcome.status, outcome.rejection.reason) == (REJECTED, reason)
+        assert (outcome.verdict, outcome.rejection.reason) == (REJECTED, reason)
         assert outcome.is_written_rejection is ("!" in meaning)
         if "!" in meaning:
             told = ConfirmationRejection(WRITTEN, reason)
             after = replace(before, version=5, last_updated_at=WRITTEN, confirmation_rejected=told)
     else:
-        assert outcome.status is APPLIED
+        assert outcome.verdict is APPLIED
         after = changed(before, action, meaning)
     assert stored(bench) == after
-    gives_back = before is not None and outcome.status is APPLIED
+    gives_back = before is not None and outcome.verdict is APPLIED
     came_back = {"cancel": (10, 10), "expire": (10, 10), "return": (8, 9)} if gives_back else {}
     stock = came_back.get(action, (8, 7))
     assert stocks(bench) == stock
     # Delivered once more it finds its own work done.
     (again,) = bench.apply(command(action, ended_by)).outcomes
-    assert again.status is (REPLAYED if outcome.status is APPLIED else outcome.status)
+    assert again.verdict is (REPLAYED if outcome.verdict is APPLIED else outcome.verdict)
     assert not again.is_written_rejection
     assert (stored(bench), stocks(bench)) == (after, stock)
 
@@ -289,11 +288,11 @@ def test_a_rival_between_reading_and_writing_is_seen(action, rival):
         ("expire", "cancel"): (REJECTED, "CANCELLED"),
         ("expire", "expire"): (REPLAYED, "EXPIRED"),
     }
-    assert (outcome.status, stored(bench).status) == meanings[action, rival]
+    assert (outcome.verdict, stored(bench).status) == meanings[action, rival]
     held = stored(bench).status == "CONFIRMED"
     assert stocks(bench) == ((8, 7) if held else (10, 10))
     told = stored(bench).confirmation_rejected is not None
-    assert told is (action == "confirm" and outcome.status is REJECTED)
+    assert told is (action == "confirm" and outcome.verdict is REJECTED)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -318,7 +317,7 @@ def test_the_rejection_of_a_confirmation_is_written_and_counted_once():
 def test_a_rejection_for_a_reason_that_the_service_does_not_know_is_a_row_to_repair():
     bench = shop(row("EXPIRED", confirmation_rejected=ConfirmationRejection(BEFORE, "WEATHER")))
     (outcome,) = bench.apply(command("confirm")).outcomes
-    assert (outcome.status, "WEATHER" in outcome.detail) == (RETURNED, True)
+    assert (outcome.verdict, "WEATHER" in outcome.detail) == (RETURNED, True)
 
 
 def test_a_rejected_confirmation_of_a_tombstone_is_still_told_when_the_order_comes():

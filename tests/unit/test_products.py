@@ -14,7 +14,6 @@ from inventory_orders.domain.change import AdjustmentKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -25,6 +24,7 @@ from inventory_orders.errors import (
     RejectedError,
     RequestInvalidError,
     ThrottledError,
+    Verdict,
 )
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.decrement import AtomicDecrement
@@ -129,7 +129,7 @@ def test_update_with_retry_decides_again_on_the_returned_item(bench):
     def change(current):
         seen.append(current.stock_count)
         if len(seen) == 1:
-            assert bench.order(1, 4).status is ChangeStatus.APPLIED
+            assert bench.order(1, 4).verdict is Verdict.APPLIED
         return replace(current, low_stock_threshold=current.stock_count)
 
     updated = bench.products.update_with_retry("p", change, bench.soon())
@@ -322,7 +322,7 @@ def test_an_event_for_an_unknown_or_leased_product_is_not_applied(bench):
     bench.acquire(30)
     with pytest.raises(LeaseHeldError) as held:
         bench.products.change_details(event(1, 100))
-    assert held.value.seconds_left == 30
+    assert held.value.retry_after == 30
 
 
 # ---------------------------------------------------------------- price, discontinue, delist
@@ -396,7 +396,7 @@ def test_a_lease_excludes_others_until_it_expires(bench):
     bench.at(1015)
     with pytest.raises(LeaseHeldError) as held:
         bench.acquire(30)
-    assert held.value.seconds_left == 15
+    assert held.value.retry_after == 15
     bench.at(1031)
     second = bench.acquire(30)
     with pytest.raises(LeaseLostError):
@@ -411,19 +411,19 @@ def test_a_lease_makes_orders_wait_and_rejects_none(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     outcome = bench.order(1)
-    assert (outcome.status, outcome.cause) == (ChangeStatus.RETURNED, "LEASED")
+    assert (outcome.verdict, outcome.cause) == (Verdict.RETURNED, "LEASED")
     after = lease.commit(4, "count", bench.soon())
     assert after.product_version == 3
     final = state(bench)
     assert (final.stock_count, final.version) == (4, 3)
     assert (final.locked_by, final.lock_time) == (None, None)
-    assert bench.order(1).status is ChangeStatus.APPLIED
+    assert bench.order(1).verdict is Verdict.APPLIED
 
 
 def test_an_order_with_enough_time_waits_for_the_lease_to_end(bench):
     bench.create(stock=10)
     bench.acquire(5)
-    assert bench.order(1, seconds=20).status is ChangeStatus.APPLIED
+    assert bench.order(1, seconds=20).verdict is Verdict.APPLIED
     assert bench.clock.seconds >= 1005
 
 
@@ -441,7 +441,7 @@ def test_an_expired_owner_cannot_write_after_an_order_was_placed(bench):
     bench.create(stock=10)
     lease = bench.acquire(30)
     bench.at(1031)
-    assert bench.order(1).status is ChangeStatus.APPLIED
+    assert bench.order(1).verdict is Verdict.APPLIED
     # The version fences it out, even if its clock is slow.
     bench.at(1020)
     with pytest.raises(LeaseLostError):
@@ -724,7 +724,7 @@ def test_the_atomic_decrement_leaves_a_change_of_status_to_the_engine(bench):
     decrement.apply("p", "d0", 1, bench.soon())
     assert decrement.apply("p", "d1", 8, bench.soon()).report is None
     down = decrement.apply("p", "d2", 5, bench.soon())
-    assert down.report.outcomes[0].status is ChangeStatus.APPLIED
+    assert down.report.outcomes[0].verdict is Verdict.APPLIED
     assert (state(bench).stock_count, state(bench).status) == (6, "LOW_STOCK")
     rejected = decrement.apply("p", "d3", 7, bench.soon())
     assert rejected.report.outcomes[0].rejection.reason == "BELOW_FLOOR"
@@ -737,13 +737,9 @@ def test_the_atomic_decrement_is_applied_once(bench):
     decrement.apply("p", "d0", 1, bench.soon())
     assert decrement.apply("p", "d1", 5, bench.soon()).report is None
     assert (
-        decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0].status
-        is ChangeStatus.REPLAYED
+        decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0].verdict is Verdict.REPLAYED
     )
-    assert (
-        decrement.apply("p", "d1", 6, bench.soon()).report.outcomes[0].status
-        is ChangeStatus.ID_REUSED
-    )
+    assert decrement.apply("p", "d1", 6, bench.soon()).report.outcomes[0].verdict is Verdict.POISON
     assert state(bench).stock_count == 94
 
 
@@ -755,7 +751,7 @@ def test_the_atomic_decrement_notices_another_incarnation(bench):
     bench.at(2000)
     new = bench.create(stock=50)
     done = decrement.apply("p", "d1", 5, bench.soon())
-    assert done.report.outcomes[0].status is ChangeStatus.APPLIED
+    assert done.report.outcomes[0].verdict is Verdict.APPLIED
     record = bench.store.get_record(AdjustmentKey("p", "d1"))
     assert record.product_created_at == new.created_at
 
@@ -766,11 +762,11 @@ def test_an_atomic_decrement_in_doubt_is_not_refused(bench, timeouts):
     engine = Committer(bench.store, bench.policy, bench.clock)
     decrement = AtomicDecrement(engine)
     decrement.apply("p", "d0", 1, bench.soon())
-    assert bench.order(1, 6).status is ChangeStatus.APPLIED
+    assert bench.order(1, 6).verdict is Verdict.APPLIED
     arrive = hold_back(bench, "TransactWriteItems", timeouts)
     doubtful = decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0]
-    assert (doubtful.status, doubtful.cause) == (ChangeStatus.RETURNED, "IN_DOUBT")
+    assert (doubtful.verdict, doubtful.cause) == (Verdict.RETURNED, "IN_DOUBT")
     engine.apply([Adjustment("p", "r", 10, "RECEIPT")], bench.soon())
     arrive()
     asked_again = decrement.apply("p", "d1", 5, bench.soon()).report.outcomes[0]
-    assert (asked_again.status, state(bench).stock_count) == (ChangeStatus.REPLAYED, 8)
+    assert (asked_again.verdict, state(bench).stock_count) == (Verdict.REPLAYED, 8)

@@ -19,7 +19,6 @@ from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -27,6 +26,7 @@ from inventory_orders.errors import (
     LeaseLostError,
     ProductNotFoundError,
     ThrottledError,
+    Verdict,
 )
 from inventory_orders.lanes import recall as recall_module
 from inventory_orders.lanes.recall import Reclaim, recall, reclaim
@@ -38,7 +38,7 @@ from simulated_aws import ServiceError
 from tests.support.tables_in_memory import CALL_SECONDS, tables_in_memory
 
 LARGEST_ROW = 400 * 1024
-APPLIED, REJECTED, RETURNED = ChangeStatus.APPLIED, ChangeStatus.REJECTED, ChangeStatus.RETURNED
+APPLIED, REJECTED, RETURNED = Verdict.APPLIED, Verdict.REJECTED, Verdict.RETURNED
 
 
 def in_lanes(recalled):
@@ -578,7 +578,7 @@ def test_the_row_sells_what_it_can_spare_and_then_all_there_is(lanes, quantity, 
     """100 units, of which 60 lie in lanes; the row must keep one of its 40."""
     lanes.list_and_lend()
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": quantity}))
-    assert [outcome.status for outcome in report.outcomes] == [status]
+    assert [outcome.verdict for outcome in report.outcomes] == [status]
     if left is None:
         assert (lanes.row().stock_count, lanes.row().status) == (1, ProductStatus.ACTIVE)
         assert sum(lanes.in_lanes().values()) == 60
@@ -591,7 +591,7 @@ def test_what_a_lane_sells_before_an_order_is_rejected_is_not_promised(lanes):
     lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 100}))
     (outcome,) = report.outcomes
-    assert (outcome.status, outcome.rejection.shortage.available) == (REJECTED, 99)
+    assert (outcome.verdict, outcome.rejection.shortage.available) == (REJECTED, 99)
     assert lanes.total() == 100
 
 
@@ -600,7 +600,7 @@ def fifo(number, product_id="p", quantity=1):
 
 
 def outcomes(report):
-    return [(outcome.status, outcome.cause) for outcome in report.outcomes]
+    return [(outcome.verdict, outcome.cause) for outcome in report.outcomes]
 
 
 def test_a_group_is_served_in_its_order_when_its_units_lie_in_lanes(lanes):

@@ -12,7 +12,7 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.events import EventType, of_order
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.store.rows import Table, decode, encode
 from operations import restore as restores
 from operations.errors import UserError
@@ -23,7 +23,7 @@ from tests.support.tables_in_memory import Tables, tables_in_memory
 THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 NOW = THEN + timedelta(hours=3)
 MOMENT = Moment(THEN, NOW)
-APPLIED = ChangeStatus.APPLIED
+APPLIED = Verdict.APPLIED
 
 
 class Shop:
@@ -47,7 +47,7 @@ class Shop:
         return {"Tags": self.tags} if operation == "ListTagsOfResource" else None
 
     def do(self, *changes):
-        return [o.status for o in self.tables.apply(self.worker, *changes).outcomes]
+        return [o.verdict for o in self.tables.apply(self.worker, *changes).outcomes]
 
     def place(self, order_id, **lines):
         assert self.do(Order.of(order_id, "u", list(lines.items()), hold_seconds=900)) == [APPLIED]
@@ -178,7 +178,7 @@ def test_environments_that_stayed_warm_sell_what_there_is(shop):
     for number in range(5):
         shop.place(f"after-{number}", tea=2, pot=1)
     sold_out = Order.of("too late", "u", [("pot", 1)])
-    assert shop.do(sold_out) == [ChangeStatus.REJECTED]
+    assert shop.do(sold_out) == [Verdict.REJECTED]
     assert set(shop.tables.unexplained().values()) == {0}
 
 

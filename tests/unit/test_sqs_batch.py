@@ -9,10 +9,10 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.invocation.sqs import QueueUrls, SourceQueues
 from inventory_orders.invocation.sqs_batch import (
-    Disposition,
     QueueRules,
     SqsBatch,
     UnsupportedEventError,
+    Verdict,
     read_messages,
     refuse_unsupported_events,
 )
@@ -70,12 +70,12 @@ class Bench(engine_bench.Bench):
         batch = SqsBatch.read(event, self.queues, lambda: self.seconds_left)
         orders = batch.parse(parse)
         report = self.apply(*orders, seconds=10)
-        batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED", may_be_early))
+        batch.settle(report.outcomes, QueueRules(may_be_early))
         return batch
 
 
 def ends(batch):
-    return [result.disposition for result in batch.results]
+    return [result.verdict for result in batch.results]
 
 
 def returned(batch):
@@ -94,11 +94,11 @@ def test_each_message_gets_its_own_answer():
         )
     )
     assert ends(batch) == [
-        Disposition.APPLIED,
-        Disposition.REJECTED,
-        Disposition.DEAD_LETTERED,
-        Disposition.REPLAYED,
-        Disposition.DEAD_LETTERED,
+        Verdict.APPLIED,
+        Verdict.REJECTED,
+        Verdict.POISON,
+        Verdict.REPLAYED,
+        Verdict.POISON,
     ]
     assert returned(batch) == []
 
@@ -155,7 +155,7 @@ def test_many_or_large_dead_letters_take_several_calls():
 def test_poison_that_cannot_be_dead_lettered_is_returned(sqs):
     bench = Bench(product("p", 5), sqs=sqs)
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
-    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
+    assert ends(batch) == [Verdict.RETURNED, Verdict.APPLIED]
     assert returned(batch) == ["m-0"]
     assert batch.queue_errors
 
@@ -186,7 +186,7 @@ def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
     event = sqs_event("bad", order_body("a", {"p": 1}), group="g")
     event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
     batch = bench.process(event)
-    assert ends(batch) == [Disposition.RETURNED, Disposition.RETURNED, Disposition.APPLIED]
+    assert ends(batch) == [Verdict.RETURNED, Verdict.RETURNED, Verdict.APPLIED]
     assert bench.stock("p") == 4, "what stands behind it was not committed"
 
 
@@ -242,7 +242,7 @@ def test_an_early_message_comes_back_as_a_copy_whose_deliveries_count_anew():
     bench = Bench()
     batch = deliver_early(bench, 30, messages=12)
     assert returned(batch) == []
-    assert ends(batch) == [Disposition.RETURNED] * 12
+    assert ends(batch) == [Verdict.RETURNED] * 12
     assert [result.message.body for result in batch.results] == [
         entry["MessageBody"] for _, entry in bench.sqs.sent
     ]
@@ -300,7 +300,7 @@ def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatc
         if stamp is not None:
             record["attributes"]["ApproximateFirstReceiveTimestamp"] = stamp
     batch = bench.process(event)
-    assert ends(batch) == [Disposition.APPLIED] * 2
+    assert ends(batch) == [Verdict.APPLIED] * 2
     assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
@@ -309,7 +309,7 @@ def test_poison_that_stays_in_its_queue_has_an_age_too(monkeypatch):
     event = sqs_event("poison", order_body("a", {"p": 1}))
     event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000001000"
     batch = Bench(product("p", 9), sqs=FakeSqs(fail=True)).process(event)
-    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
+    assert ends(batch) == [Verdict.RETURNED, Verdict.APPLIED]
     assert batch.age == 9
 
 
@@ -318,7 +318,7 @@ def test_messages_returned_together_get_the_same_delay():
     bench.faults.extend([Fault(error=THROTTLED)] * 50)
     bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
     batch = bench.process(sqs_event(*bodies, receive_count=6))
-    assert ends(batch) == [Disposition.RETURNED] * 30
+    assert ends(batch) == [Verdict.RETURNED] * 30
     assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
 
 
@@ -327,7 +327,7 @@ def test_a_returned_group_comes_back_together_when_its_first_message_does():
     bench.faults.extend([Fault(error=THROTTLED)] * 50)
     event = sqs_event(order_body("a", {"p": 1}), order_body("b", {"p": 1}), group="p")
     event["Records"][0]["attributes"]["ApproximateReceiveCount"] = "12"
-    assert ends(bench.process(event)) == [Disposition.RETURNED] * 2
+    assert ends(bench.process(event)) == [Verdict.RETURNED] * 2
     first, second = (bench.sqs.visibility[f"r-{number}"][1] for number in range(2))
     assert 450 <= first <= 900
     assert second == first
@@ -367,7 +367,7 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
     bench = Bench(product("p", 5))
     bench.seconds_left = 2.0
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
-    assert ends(batch) == [Disposition.RETURNED, Disposition.APPLIED]
+    assert ends(batch) == [Verdict.RETURNED, Verdict.APPLIED]
     assert bench.sqs.sent == []
     assert "no time was left" in batch.queue_errors[0]
 
@@ -378,7 +378,7 @@ def test_a_returned_duplicate_in_another_group_stops_that_group():
     event = sqs_event(order_body("a", {"p": 1}), group="g")
     behind = sqs_event("-", order_body("a", {"p": 1}), order_body("b", {"q": 1}), group="h")
     event["Records"] += behind["Records"][1:]
-    assert ends(bench.process(event)) == [Disposition.RETURNED] * 3
+    assert ends(bench.process(event)) == [Verdict.RETURNED] * 3
     assert bench.stock("q") == 5
 
 
@@ -397,7 +397,7 @@ def test_poison_behind_a_returned_message_of_its_group_is_dead_lettered():
     bench = Bench(product("p", 5))
     bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), "bad", group="g"))
-    assert ends(batch) == [Disposition.RETURNED, Disposition.DEAD_LETTERED]
+    assert ends(batch) == [Verdict.RETURNED, Verdict.POISON]
     assert len(bench.sqs.sent) == 1
 
 
@@ -424,9 +424,9 @@ def test_a_message_gets_its_disposition_once():
     bench = Bench(product("p", 5))
     batch = SqsBatch.read(sqs_event(order_body("a", {"p": 1})), bench.queues, lambda: 30.0)
     report = bench.apply(*batch.parse(parse), seconds=10)
-    batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
+    batch.settle(report.outcomes, QueueRules())
     with pytest.raises(ValueError, match="m-0 has ended before"):
-        batch.settle(report.outcomes, QueueRules("ORDER_ID_REUSED"))
+        batch.settle(report.outcomes, QueueRules())
 
 
 @pytest.mark.aws(

@@ -25,7 +25,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeStatus
+from inventory_orders.errors import Verdict
 from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import QueueUrls, SourceQueues, UndeliverableEvents
 from inventory_orders.invocation.telemetry import logger
@@ -155,7 +155,7 @@ class World:
         ]
         for changes in (orders, commands):
             report = engine.apply(changes, Deadline.after(60, engine.client.clock))
-            assert {outcome.status for outcome in report.outcomes} == {ChangeStatus.APPLIED}
+            assert {outcome.verdict for outcome in report.outcomes} == {Verdict.APPLIED}
 
     def invoke(self, name, event, *, sqs_fails=False):
         """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""

@@ -1,6 +1,24 @@
-"""What can go wrong, as types that say what the caller may conclude about the tables, and how it is worded for senders."""
+"""Errors, each with its verdict: what follows from it for the change, command or request that met it."""
 
 from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Verdict(Enum):
+    """What becomes of a change, a command, a request or a message."""
+
+    APPLIED = auto()
+    REPLAYED = auto()
+    """It was answered before: its record is there."""
+    REJECTED = auto()
+    """The business says no."""
+    POISON = auto()
+    """It can never succeed as it is. A message is dead-lettered."""
+    RETURNED = auto()
+    """It may yet succeed. A message goes back to its queue."""
+    UNAVAILABLE = auto()
+    """Nothing can succeed before an operator repairs access, tables or configuration."""
 
 
 class InventoryOrdersError(Exception):
@@ -11,14 +29,30 @@ class ConfigurationError(InventoryOrdersError):
     """An environment variable is missing or wrong."""
 
 
-class PoisonMessageError(InventoryOrdersError):
+class VerdictError(InventoryOrdersError):
+    """An error that is an answer.
+
+    Attributes:
+        verdict: What becomes of the change, command or request that met it.
+        code: Stable name of the cause, for machines.
+        retry_after: Seconds before a retry makes sense, where that is known; else 0.
+    """
+
+    verdict = Verdict.RETURNED
+    code = ""
+    retry_after = 0.0
+
+
+class PoisonMessageError(VerdictError):
     """A message that can never succeed, however often it is delivered.
 
     Attributes:
-        code: Stable name of the cause, for machines (`errorCode` of the dead letter).
+        code: Stable name of the cause (`errorCode` of the dead letter).
         message: What the sender has to fix (`errorMessage` of the dead letter).
         field: Path of the offending field, empty when it is the message as a whole.
     """
+
+    verdict = Verdict.POISON
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
         super().__init__(f"{code}: {message}")
@@ -27,11 +61,11 @@ class PoisonMessageError(InventoryOrdersError):
         self.field = field
 
 
-class CorruptItemError(InventoryOrdersError):
+class CorruptItemError(VerdictError):
     """A stored item breaks its table's contract, or contradicts what a change needs: nothing follows from it.
 
     Attributes:
-        code: Stable name of the cause: `CORRUPT_PRODUCT`, `CORRUPT_RECORD` or `CORRUPT_PAGE`.
+        code: `CORRUPT_PRODUCT`, `CORRUPT_RECORD` or `CORRUPT_PAGE`.
     """
 
     def __init__(self, message: str, code: str = "CORRUPT_RECORD") -> None:
@@ -39,8 +73,8 @@ class CorruptItemError(InventoryOrdersError):
         self.code = code
 
 
-class UnpublishableError(InventoryOrdersError):
-    """A row does not say what has happened to it: somebody else wrote it.
+class UnpublishableError(VerdictError):
+    """A row, written by another program, does not say what has happened to it.
 
     Attributes:
         code: `UNREADABLE_ROW` or `UNKNOWN_ORDER_STATUS`.
@@ -51,7 +85,7 @@ class UnpublishableError(InventoryOrdersError):
         self.code = code
 
 
-class StoreError(InventoryOrdersError):
+class StoreError(VerdictError):
     """A request to DynamoDB failed.
 
     Attributes:
@@ -77,41 +111,61 @@ class OutcomeUnknownError(StoreError):
 class RequestInvalidError(StoreError):
     """DynamoDB will never accept this request; nothing was applied."""
 
+    verdict = Verdict.POISON
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.code = "REFUSED_BY_DYNAMODB"
+
 
 class StoreUnavailableError(StoreError):
-    """No request can succeed before somebody repairs access, tables or configuration; nothing was applied."""
+    """Access, tables or configuration need repair; nothing was applied."""
+
+    verdict = Verdict.UNAVAILABLE
 
 
-class ContentionError(InventoryOrdersError):
+class ContentionError(VerdictError):
     """Rivals were faster in every attempt, or no time was left for another one; nothing was applied."""
 
+    code = "CONTENTION"
 
-class ProductNotFoundError(InventoryOrdersError):
+
+class ProductNotFoundError(VerdictError):
     """There is no such product, or the incarnation that was meant is gone; nothing was applied."""
 
+    verdict = Verdict.REJECTED
+    code = "UNKNOWN_PRODUCT"
 
-class LeaseHeldError(InventoryOrdersError):
-    """Somebody else holds a lease on the product; nothing was applied.
+
+class LeaseHeldError(VerdictError):
+    """Another holds a lease on the product; nothing was applied.
 
     Attributes:
-        seconds_left: How long it still lasts, unless it is released early or renewed.
+        retry_after: How long it still lasts, unless it is released early or renewed.
     """
+
+    code = "LEASED"
 
     def __init__(self, product_id: str, seconds_left: float) -> None:
         super().__init__(f"{product_id} is under a lease for another {seconds_left:.1f} s")
-        self.seconds_left = seconds_left
+        self.retry_after = seconds_left
 
 
-class LeaseLostError(InventoryOrdersError):
-    """The lease has expired or passed on to somebody else: its owner may no longer write. Nothing was applied."""
+class LeaseLostError(VerdictError):
+    """The lease has expired or passed on to another: its owner may no longer write. Nothing was applied."""
+
+    verdict = Verdict.REJECTED
+    code = "LEASE_LOST"
 
 
-class RejectedError(InventoryOrdersError):
+class RejectedError(VerdictError):
     """The business says no: an answer, not a failure. Nothing was applied.
 
     Attributes:
         code: Stable name of the reason.
     """
+
+    verdict = Verdict.REJECTED
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -119,7 +173,7 @@ class RejectedError(InventoryOrdersError):
 
 
 def id_reused_error(code: str) -> PoisonMessageError:
-    """An id that belongs to another request."""
+    """The error for an id that belongs to another request."""
     return PoisonMessageError(
         code,
         "another request was sent under this id before and keeps it; send this one under an id of its own",

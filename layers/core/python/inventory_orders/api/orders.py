@@ -10,9 +10,9 @@ from typing import Any
 from inventory_orders.api.access import Caller
 from inventory_orders.api.cursor import decode_cursor, encode_cursor
 from inventory_orders.api.problems import (
-    UNREADABLE,
     ProblemError,
     malformed,
+    problem_of,
     retry_later,
     unknown_order,
 )
@@ -29,14 +29,14 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
+from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
-    PoisonMessageError,
     StoreError,
+    Verdict,
     id_reused_error,
 )
 from inventory_orders.invocation import direct, order_commands, runtime
@@ -89,12 +89,12 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
         # What has just been written need not be read.
         written = order.placed(outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
-    if outcome.status is ChangeStatus.RETURNED:
+    if outcome.verdict is Verdict.RETURNED:
         _send(runtime.order_queue(), body)
     stored = _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
-    is_new = outcome.status is not ChangeStatus.REPLAYED
+    is_new = outcome.verdict is not Verdict.REPLAYED
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
 
@@ -102,16 +102,14 @@ def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutco
     """Try to place an order in a transaction of its own.
 
     Raises:
-        PoisonMessageError: It can never be placed.
+        ProblemError: It can never be placed.
     """
     report = engine.apply([order], deadline)
     # Who goes to the queue has not given up.
     emit_orders(replace(report, exhausted=()))
     (outcome,) = report.outcomes
-    if outcome.status is ChangeStatus.ID_REUSED:
-        raise id_reused_error("ORDER_ID_REUSED")
-    if outcome.status is ChangeStatus.INVALID:
-        raise PoisonMessageError(outcome.cause, "DynamoDB does not take the order as it is")
+    if outcome.verdict is Verdict.POISON:
+        raise problem_of(outcome)
     return outcome
 
 
@@ -300,19 +298,12 @@ def change_order(
         request.check_no_body()
     document = parse_command({"action": action, "orderId": order_id, **said}, "change_orders")
     command = order_command(document)
-    answer = order_commands.carry_out(command, context)
-    match answer.get("result"):
-        case "REFUSED" if answer["reason"] == RejectionReason.UNKNOWN_ORDER:
-            raise unknown_order(order_id)
-        case "REFUSED":
-            raise ProblemError(409, answer["reason"], answer["message"])
-        case "RETRY_LATER" if answer["reason"].startswith("CORRUPT"):
-            raise ProblemError(500, answer["reason"], UNREADABLE)
-        case "RETRY_LATER":
-            seconds = answer.get("retryAfterSeconds", 0.0)
-            raise retry_later(answer["reason"], "nothing is changed; send the same again", seconds)
+    outcome = order_commands.carry_out(command, context)
+    if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
+        raise problem_of(outcome)
     client = runtime.committer().client
-    return HttpAnswer(200, answer | direct.of_row(order_id, client, read_deadline(client.clock)))
+    row = direct.of_row(order_id, client, read_deadline(client.clock))
+    return HttpAnswer(200, order_commands.answer(command, outcome) | row)
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

@@ -6,14 +6,8 @@ import math
 from http import HTTPStatus
 from typing import Any
 
-from inventory_orders.errors import (
-    CorruptItemError,
-    InventoryOrdersError,
-    OutcomeUnknownError,
-    PoisonMessageError,
-    ThrottledError,
-    UnpublishableError,
-)
+from inventory_orders.engine.outcomes import ChangeOutcome
+from inventory_orders.errors import InventoryOrdersError, Verdict
 
 SHORT_WAIT_SECONDS = 1
 """After which to ask again, where nothing better is known."""
@@ -74,20 +68,24 @@ def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
     return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or SHORT_WAIT_SECONDS)
 
 
-def problem_of(error: InventoryOrdersError) -> ProblemError:
-    """What an error of the service means for the sender of a request."""
-    match error:
-        case ProblemError():
-            return error
-        case PoisonMessageError(code=code) if code.endswith("ID_REUSED"):
-            return ProblemError(409, code, error.message)
-        case PoisonMessageError():
-            return malformed(error.message, error.field, error.code)
-        case ThrottledError() | OutcomeUnknownError():
+def problem_of(outcome: ChangeOutcome) -> ProblemError:
+    """The answer to a request that does not succeed."""
+    code, detail = outcome.cause, outcome.detail
+    match outcome.verdict:
+        case Verdict.POISON if code.endswith("ID_REUSED"):
+            return ProblemError(409, code, detail)
+        case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
+            return malformed("DynamoDB does not take the order as it is", code=code)
+        case Verdict.POISON:
+            return malformed(detail, outcome.field_path, code)
+        case Verdict.REJECTED:
+            return ProblemError(404 if code == "UNKNOWN_ORDER" else 409, code, detail)
+        case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
+            return ProblemError(500, code, UNREADABLE)
+        case Verdict.RETURNED:
             # What DynamoDB says is nothing to a caller.
-            return retry_later(error.code, "the tables did not answer in time; send the same again")
-        case CorruptItemError() | UnpublishableError():
-            return ProblemError(500, error.code, UNREADABLE)
+            detail = "the service could not answer in time; send the same again"
+            return retry_later(code, detail, outcome.retry_after)
     return ProblemError(
         500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from inventory_orders.domain.change import (
     AdjustmentKey,
@@ -35,6 +36,8 @@ class Adjustment:
     delta: int
     reason: str
     group: str | None = None
+
+    id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
 
     @property
     def record_key(self) -> AdjustmentKey:

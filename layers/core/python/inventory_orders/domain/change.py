@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.errors import CorruptItemError, PoisonMessageError
+from inventory_orders.errors import CorruptItemError
 
 
 class OrderStatus(StrEnum):
@@ -100,15 +100,15 @@ class Rejection:
     subject: str = ""
     shortage: Shortage | None = None
 
-    def error(self) -> PoisonMessageError:
-        """The rejection in words, for a sender who gets no other answer than a dead letter or a direct one."""
+    @property
+    def words(self) -> str:
+        """The rejection in words, for its sender."""
         shortage = self.shortage
-        words = _REJECTIONS[self.reason].format(
+        return _REJECTIONS[self.reason].format(
             subject=self.subject,
             wanted=shortage.wanted if shortage is not None else 0,
             available=shortage.available if shortage is not None else 0,
         )
-        return PoisonMessageError(self.reason.value, words)
 
     @classmethod
     def for_want_of_stock(cls, reason: RejectionReason, product: Stock, wanted: int) -> Rejection:
@@ -330,6 +330,9 @@ class IdempotencyMatch(Enum):
 
 class Change(Protocol):
     """A set of product deltas, and one record that makes them exactly-once."""
+
+    id_reused_code: ClassVar[str]
+    """`errorCode` of a change whose record belongs to another request."""
 
     @property
     def record_key(self) -> RecordKey:

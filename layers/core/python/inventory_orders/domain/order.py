@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
     MAX_ATTRIBUTES_SIZE,
@@ -46,6 +46,8 @@ class Order:
     hold_seconds: int | None = None
     default_hold: int | None = None
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
+
+    id_reused_code: ClassVar = "ORDER_ID_REUSED"
 
     @classmethod
     def of(
@@ -183,6 +185,8 @@ class CancelledBeforehand(RecordOnlyChange):
 
     order: Order
     tombstone: OrderRecord
+
+    id_reused_code: ClassVar = Order.id_reused_code
 
     @property
     def record_key(self) -> OrderKey:

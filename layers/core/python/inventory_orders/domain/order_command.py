@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
     Change,
@@ -88,6 +88,8 @@ class OrderCommand(RecordOnlyChange):
     ended_by: str = field(default="", compare=False)
     returned: Return | None = None
     group: str | None = None
+
+    id_reused_code: ClassVar = "RETURN_ID_REUSED"
 
     @property
     def record_key(self) -> OrderKey:
@@ -250,6 +252,8 @@ class Transition:
     status: str
     gives_back: Mapping[str, int] = field(default_factory=dict, hash=False)
     rejected: Rejection | None = None
+
+    id_reused_code: ClassVar = OrderCommand.id_reused_code
 
     @property
     def record_key(self) -> OrderKey:

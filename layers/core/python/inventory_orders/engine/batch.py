@@ -16,9 +16,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
-    OutcomeUnknownError,
     StoreError,
-    ThrottledError,
 )
 
 
@@ -121,9 +119,6 @@ class Batch:
             snapshot = read(
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records
             )
-        except (ThrottledError, OutcomeUnknownError) as error:
-            pending.give_up_all(error.code, str(error))
-            return
         except StoreError as error:
             pending.fail(error)
             return

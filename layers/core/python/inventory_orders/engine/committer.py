@@ -31,9 +31,9 @@ from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
-    ChangeStatus,
     CommitReport,
     merge_reports,
+    rejected,
     returned,
     split_into_turns,
 )
@@ -41,8 +41,8 @@ from inventory_orders.engine.pending import PendingChanges
 from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.transactions import Attempt, Failure, FailureKind, classify, send
-from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.engine.transactions import Attempt, Failure, classify, send
+from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.lanes.lane import Lanes
 from inventory_orders.lanes.supply import end_visit, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
@@ -178,8 +178,6 @@ class Committer:
                 attempts = self._send(batch, planned.chains)
                 has_lost = self._apply_results(batch, attempts)
                 batch.return_undecidable(planned.deferred)
-        except (ThrottledError, OutcomeUnknownError) as error:
-            pending.give_up_all(error.code, str(error))
         except StoreError as error:
             pending.fail(error)
         finally:
@@ -282,14 +280,10 @@ class Committer:
         for decision in committed.decisions:
             change = decision.change
             if decision.rejection is not None:
-                outcome = ChangeOutcome(
-                    ChangeStatus.REJECTED,
-                    decision.rejection,
-                    is_written_rejection=decision.has_record,
-                )
+                outcome = rejected(decision.rejection, is_written=decision.has_record)
             else:
                 changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
-                outcome = ChangeOutcome(ChangeStatus.APPLIED, applied=change, after=changed, at=at)
+                outcome = ChangeOutcome(Verdict.APPLIED, applied=change, after=changed, at=at)
                 if self.lanes.most:
                     own = (
                         isinstance(s, PageStock) and s.page.lane != DEPOT for s in changed.values()
@@ -316,24 +310,22 @@ class Committer:
         batch.throttled.update(failure.throttled)
         replaced = [pending.match(change, record) for change, record in failure.found_records]
         undecided = pending.still_pending(decision.change for decision in failed.decisions)
-        if failure.kind is FailureKind.EXHAUSTED:
+        if failure.verdict is Verdict.RETURNED:
             pending.give_up(undecided, failure.code, str(failure.error))
             return False
-        if failure.kind is FailureKind.UNAVAILABLE:
+        if failure.verdict is Verdict.UNAVAILABLE:
             pending.fail(failure.error)
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if failure.kind is FailureKind.INVALID:
+        if failure.verdict is Verdict.POISON:
             self._isolate(batch, undecided, failure)
         return failure.contended or any(replaced)
 
     def _isolate(self, batch: Batch, changes: Sequence[Change], failure: Failure) -> None:
         """Halve the transactions until the offending change stands alone."""
         if len(changes) == 1:
-            outcome = ChangeOutcome(
-                ChangeStatus.INVALID, cause=failure.code, detail=str(failure.error)
-            )
+            outcome = ChangeOutcome(Verdict.POISON, cause=failure.code, detail=str(failure.error))
             batch.pending.settle(changes[0], outcome)
         elif changes:
             batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)

@@ -1,10 +1,9 @@
-"""What became of changes: the answer of the engine."""
+"""What became of changes: the answers of the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 
 from inventory_orders.domain.change import (
     Change,
@@ -16,23 +15,14 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.product import Stock
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import StoreError
-
-
-class ChangeStatus(Enum):
-    """Where a change ended."""
-
-    APPLIED = auto()
-    REJECTED = auto()
-    """The business says no."""
-    REPLAYED = auto()
-    """It was answered before: its record is there."""
-    ID_REUSED = auto()
-    """Its record is there, but of another request: this one changes nothing, ever."""
-    INVALID = auto()
-    """DynamoDB will never accept it."""
-    RETURNED = auto()
-    """It may yet succeed."""
+from inventory_orders.errors import (
+    PoisonMessageError,
+    StoreError,
+    Verdict,
+    VerdictError,
+    id_reused_error,
+)
+from inventory_orders.store.actions import TransactionCancelledError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +30,20 @@ class ChangeOutcome:
     """What became of one change.
 
     Attributes:
-        status: Where it ended.
-        rejection: Why it was rejected.
+        verdict: Where it ended.
+        rejection: Why the engine rejected it.
         record: The record that answered it before.
         applied: The change that was written in the end: another one may have taken its place.
         after: The products that it changed, as its transaction left them.
         at: When it was written, as its record says; empty if it was not.
-        cause: Why it was returned or found invalid, as a stable code; of a replay, why it changed nothing.
+        cause: Why it was rejected, returned or found to be poison, as a stable code; of a replay, why it changed nothing.
         detail: The same in words.
+        field_path: Of poison: the offending field; empty if there is none.
         retry_after: Seconds before a retry makes sense, where that is known; else 0.
         is_written_rejection: Whether a rejection was written just now, for this change and not for its duplicate.
     """
 
-    status: ChangeStatus
+    verdict: Verdict
     rejection: Rejection | None = None
     record: Record | None = None
     applied: Change | None = None
@@ -60,21 +51,52 @@ class ChangeOutcome:
     at: str = ""
     cause: str = ""
     detail: str = ""
+    field_path: str = ""
     retry_after: float = 0.0
     is_written_rejection: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether the same change may yet end otherwise: it is returned, or what it is about is not there yet."""
-        unknown = self.rejection is not None and (
-            self.rejection.reason is RejectionReason.UNKNOWN_ORDER
-        )
-        return self.status is ChangeStatus.RETURNED or unknown
+        return self.verdict is Verdict.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
 
 
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
     """The outcome of a change that may yet succeed."""
-    return ChangeOutcome(ChangeStatus.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
+    return ChangeOutcome(Verdict.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
+
+
+def rejected(
+    rejection: Rejection, record: Record | None = None, *, is_written: bool = False
+) -> ChangeOutcome:
+    """The outcome of a change that the business rejects: just now, or in an existing record."""
+    return ChangeOutcome(
+        Verdict.REJECTED,
+        rejection,
+        record,
+        cause=rejection.reason.value,
+        detail=rejection.words,
+        is_written_rejection=is_written,
+    )
+
+
+def answered_before(change: Change, record: Record | None, *, same: bool) -> ChangeOutcome:
+    """The outcome of a change whose record exists: of the same request, or of another one under its id."""
+    if same:
+        return ChangeOutcome(Verdict.REPLAYED, record=record)
+    return replace(outcome_of(id_reused_error(change.id_reused_code)), record=record)
+
+
+def outcome_of(error: VerdictError) -> ChangeOutcome:
+    """The outcome of what met an error."""
+    outcome = ChangeOutcome(
+        error.verdict, cause=error.code, detail=str(error), retry_after=error.retry_after
+    )
+    if isinstance(error, PoisonMessageError):
+        return replace(outcome, detail=error.message, field_path=error.field)
+    if isinstance(error, TransactionCancelledError):
+        return replace(outcome, cause="CONTENTION")
+    return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +108,7 @@ class CommitReport:
         retries: One for each distinct change that was tried: how often its transaction was repeated.
         exhausted: One for each change that was retried: whether it was given up.
         stats: What it took.
-        failure: The error for which every request fails until somebody repairs something; None if there was none.
+        failure: The error for which every request fails until an operator repairs it; None if there was none.
     """
 
     outcomes: tuple[ChangeOutcome, ...]
@@ -181,18 +203,17 @@ class Duplicates:
     def _answer(self, change: Change, outcome: ChangeOutcome) -> ChangeOutcome:
         """The outcome of a duplicate, from that of the first one."""
         first = self.first_by_key[change.record_key]
-        if outcome.status is ChangeStatus.RETURNED:
+        if outcome.verdict is Verdict.RETURNED:
             return outcome
-        if outcome.status is ChangeStatus.ID_REUSED and outcome.record is not None:
+        is_poison = outcome.verdict is Verdict.POISON
+        if is_poison and outcome.record is not None:
             # Readable: the first one was compared with it.
             same = change.match(outcome.record) is IdempotencyMatch.SAME_REQUEST
         else:
             same = first.is_same_request(change)
-        rejected = outcome.status is ChangeStatus.REJECTED and outcome.record is None
-        leaves_no_record = rejected and not first.stores_rejection
-        if outcome.status is ChangeStatus.INVALID or leaves_no_record:
+        is_rejected = outcome.verdict is Verdict.REJECTED and not first.stores_rejection
+        if (is_poison or is_rejected) and outcome.record is None:
             # The id is still free: another body gets a delivery of its own, without this neighbour.
             once = replace(outcome, is_written_rejection=False)
             return once if same else returned("BEHIND_A_DUPLICATE")
-        status = ChangeStatus.REPLAYED if same else ChangeStatus.ID_REUSED
-        return ChangeOutcome(status, record=outcome.record)
+        return answered_before(change, outcome.record, same=same)

@@ -7,14 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inventory_orders.domain.change import Change, IdempotencyMatch, Record, RecordKey, Rejection
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
-    ChangeStatus,
     CommitReport,
     Duplicates,
+    answered_before,
+    rejected,
     returned,
 )
 from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, StoreError
+from inventory_orders.errors import (
+    CorruptItemError,
+    OutcomeUnknownError,
+    StoreError,
+    ThrottledError,
+    Verdict,
+)
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
 
@@ -106,10 +113,9 @@ class PendingChanges:
         if isinstance(meaning, IdempotencyMatch):
             self._replays.observe_replay()
             same = meaning is IdempotencyMatch.SAME_REQUEST
-            status = ChangeStatus.REPLAYED if same else ChangeStatus.ID_REUSED
-            self.settle(change, ChangeOutcome(status, record=record))
+            self.settle(change, answered_before(change, record, same=same))
         elif isinstance(meaning, Rejection):
-            self.settle(change, ChangeOutcome(ChangeStatus.REJECTED, meaning, record=record))
+            self.settle(change, rejected(meaning, record))
         elif meaning == change:
             # Planned from this very record, it failed: planned again it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")
@@ -139,8 +145,9 @@ class PendingChanges:
         self.give_up(self._pending.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
-        """No request can succeed: return all that is left, loudly."""
-        self._failure = error
+        """Return all that is left; loudly, unless the error may pass."""
+        if not isinstance(error, ThrottledError | OutcomeUnknownError):
+            self._failure = error
         self.give_up_all(error.code, str(error))
 
     def count_retries(self, change: Change, retries: int) -> None:
@@ -160,14 +167,14 @@ class PendingChanges:
     def report(self, stats: CommitStats) -> CommitReport:
         """What became of every change, once nothing is pending; and what it took."""
         keys = list(self.first_by_key)
-        decided = (ChangeStatus.APPLIED, ChangeStatus.REJECTED)
+        decided = (Verdict.APPLIED, Verdict.REJECTED)
         tried = [
             self._retries.get(key, 0)
             for key in keys
-            if key in self._retries or self._outcomes[key].status in decided
+            if key in self._retries or self._outcomes[key].verdict in decided
         ]
         exhausted = [
-            self._outcomes[key].status is ChangeStatus.RETURNED
+            self._outcomes[key].verdict is Verdict.RETURNED
             for key in keys
             if self._retries.get(key)
         ]

@@ -1,10 +1,9 @@
-"""Sends the transactions of a plan, and says what an answer of DynamoDB means; `committer.py` draws the consequences."""
+"""Sends the transactions of a plan, and classifies those that failed; `committer.py` applies the results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import Change, Record
@@ -13,13 +12,7 @@ from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import (
-    CorruptItemError,
-    OutcomeUnknownError,
-    RequestInvalidError,
-    StoreError,
-    ThrottledError,
-)
+from inventory_orders.errors import CorruptItemError, StoreError, Verdict
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
@@ -117,25 +110,13 @@ def _send(
     ]
 
 
-class FailureKind(Enum):
-    """What has to follow from a transaction that was not applied."""
-
-    OVERTAKEN = auto()
-    """Something was written since it was planned: plan again from what came back."""
-    INVALID = auto()
-    """DynamoDB will never accept one of its changes: find that one."""
-    EXHAUSTED = auto()
-    """It may succeed, but not in this invocation: return its changes."""
-    UNAVAILABLE = auto()
-    """Nothing can be written before somebody repairs something: return all changes, loudly."""
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a transaction was not applied.
 
     Attributes:
-        kind: What has to follow.
+        verdict: What becomes of its changes; None if they are to be planned again from what came back. Poison is one of
+            them, which has to be found.
         code: Why, as a stable code.
         error: The error itself.
         found_products: Of the products whose condition failed, what is stored: None if there is no product, and an
@@ -147,7 +128,7 @@ class Failure:
         contended: Whether rivals or throttles were met at all, so that a wait makes sense before the next attempt.
     """
 
-    kind: FailureKind
+    verdict: Verdict | None
     code: str
     error: StoreError
     found_products: tuple[tuple[str, Product | CorruptItemError | None], ...] = ()
@@ -162,11 +143,7 @@ def classify(failed: Transaction, error: StoreError) -> Failure:
     """Say what an error means for the transaction that it answers."""
     if isinstance(error, TransactionCancelledError):
         return _cancelled(failed, error)
-    if isinstance(error, RequestInvalidError):
-        return Failure(FailureKind.INVALID, "REFUSED_BY_DYNAMODB", error)
-    if isinstance(error, ThrottledError | OutcomeUnknownError):
-        return Failure(FailureKind.EXHAUSTED, error.code, error)
-    return Failure(FailureKind.UNAVAILABLE, error.code, error)
+    return Failure(error.verdict, error.code, error)
 
 
 def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure:
@@ -175,23 +152,23 @@ def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure
     lost_pages = any(reason.code in (CONDITION_FAILED, RIVAL) for reason in of_lanes)
     if any(reason.code in INVALID for reason in of_lanes):
         # None of the changes is to blame.
-        return Failure(FailureKind.EXHAUSTED, "CORRUPT_PAGE", error)
+        return Failure(Verdict.RETURNED, "CORRUPT_PAGE", error)
     of_products = error.of(ActionKind.PRODUCT)
     rivals = tuple(r.product_id for r in of_products if r.code in (CONDITION_FAILED, RIVAL))
     throttled = tuple(r.product_id for r in of_products if r.code in THROTTLED)
     if codes <= TRANSIENT and not rivals and not throttled and not lost_pages:
-        return Failure(FailureKind.EXHAUSTED, "CONTENTION", error)
+        return Failure(Verdict.RETURNED, "CONTENTION", error)
     changes = {decision.change.record_key: decision.change for decision in failed.decisions}
     refused = tuple((r.product_id, r.message) for r in of_products if r.code in INVALID)
+    verdict: Verdict | None = None
+    code = "CONTENTION"
     if codes & INVALID and not refused:
-        kind, code = FailureKind.INVALID, "REFUSED_BY_DYNAMODB"
-    elif codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
-        kind, code = FailureKind.OVERTAKEN, "CONTENTION"
-    else:
-        # Access denied, or something newer than this code: somebody has to look at it.
-        kind, code = FailureKind.UNAVAILABLE, error.code
+        verdict, code = Verdict.POISON, "REFUSED_BY_DYNAMODB"
+    elif not codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
+        # Access denied, or something newer than this code: an operator has to look at it.
+        verdict, code = Verdict.UNAVAILABLE, error.code
     return Failure(
-        kind,
+        verdict,
         code,
         error,
         found_products=tuple(

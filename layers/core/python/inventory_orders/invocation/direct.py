@@ -8,24 +8,10 @@ from typing import Any
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
+from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import (
-    ContentionError,
-    CorruptItemError,
-    LeaseHeldError,
-    LeaseLostError,
-    OutcomeUnknownError,
-    PoisonMessageError,
-    ProductNotFoundError,
-    RejectedError,
-    RequestInvalidError,
-    StoreError,
-    ThrottledError,
-    id_reused_error,
-)
+from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.store.actions import TransactionCancelledError
 
 Answer = dict[str, Any]
 
@@ -45,61 +31,34 @@ def answer(work: Callable[[], Answer]) -> Answer:
     """
     try:
         return work()
-    except PoisonMessageError as error:
-        return {"errorCode": error.code, "errorMessage": error.message, "field": error.field}
-    except RejectedError as error:
-        return rejected(error.code, str(error))
-    except ProductNotFoundError as error:
-        return rejected("UNKNOWN_PRODUCT", str(error))
-    except LeaseLostError as error:
-        return rejected("LEASE_LOST", str(error))
-    except LeaseHeldError as error:
-        return retry_later("LEASED", str(error), error.seconds_left)
-    except ContentionError as error:
-        return retry_later("CONTENTION", str(error))
-    except (ThrottledError, OutcomeUnknownError) as error:
-        return retry_later(error.code, str(error))
-    except RequestInvalidError as error:
-        return {"errorCode": "REFUSED_BY_DYNAMODB", "errorMessage": str(error), "field": ""}
-    except TransactionCancelledError as error:
-        return retry_later("CONTENTION", str(error))
-    except CorruptItemError as error:
-        return retry_later(error.code, str(error))
-    except StoreError as error:
-        logger.critical("the tables cannot be used", extra={"error": str(error)})
-        return {"errorCode": error.code, "errorMessage": str(error), "field": ""}
+    except VerdictError as error:
+        if error.verdict is Verdict.UNAVAILABLE:
+            logger.critical("the tables cannot be used", extra={"error": str(error)})
+        return of_outcome(outcome_of(error))
 
 
 def rejected(reason: str, message: str) -> Answer:
-    """The business says no."""
+    """The answer to a command that the business rejects."""
     return {"result": "REFUSED", "reason": reason, "message": message}
 
 
-def retry_later(reason: str, message: str, seconds: float = 0.0) -> Answer:
-    """Nothing is decided; the same command may succeed later, and is safe to repeat."""
-    result: Answer = {"result": "RETRY_LATER", "reason": reason, "message": message}
-    if seconds:
-        result["retryAfterSeconds"] = round(seconds, 3)
-    return result
-
-
-def of_outcome(outcome: ChangeOutcome, id_reused_code: str) -> Answer:
-    """The engine's answer to one change.
-
-    Raises:
-        PoisonMessageError: The change can never succeed as it is.
-    """
-    match outcome.status:
-        case ChangeStatus.REJECTED if outcome.rejection is not None:
-            error = outcome.rejection.error()
-            return rejected(error.code, error.message)
-        case ChangeStatus.RETURNED:
-            return retry_later(outcome.cause, outcome.detail, outcome.retry_after)
-        case ChangeStatus.ID_REUSED:
-            raise id_reused_error(id_reused_code)
-        case ChangeStatus.INVALID:
-            raise PoisonMessageError(outcome.cause, outcome.detail)
-    return {"result": outcome.status.name}
+def of_outcome(outcome: ChangeOutcome) -> Answer:
+    """The answer to a command, from its outcome."""
+    match outcome.verdict:
+        case Verdict.APPLIED | Verdict.REPLAYED:
+            return {"result": outcome.verdict.name}
+        case Verdict.REJECTED:
+            return rejected(outcome.cause, outcome.detail)
+        case Verdict.RETURNED:
+            later = {"result": "RETRY_LATER", "reason": outcome.cause, "message": outcome.detail}
+            wait = round(outcome.retry_after, 3)
+            return later | ({"retryAfterSeconds": wait} if outcome.retry_after else {})
+        case Verdict.POISON | Verdict.UNAVAILABLE:
+            return {
+                "errorCode": outcome.cause,
+                "errorMessage": outcome.detail,
+                "field": outcome.field_path,
+            }
 
 
 def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:

@@ -7,12 +7,13 @@ from typing import Any
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderKey, RejectionReason
 from inventory_orders.domain.order_command import OrderAction, OrderCommand, Transition
+from inventory_orders.engine.outcomes import ChangeOutcome
+from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import QueueRules
 from inventory_orders.invocation.telemetry import emit_commands
 
 RULES = QueueRules(
-    id_reused_code="RETURN_ID_REUSED",
     # The order may be on its way; the hold ends soon.
     may_be_early=frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED}),
     # Acknowledged, the command would be lost; returned, it would come back in vain.
@@ -20,32 +21,38 @@ RULES = QueueRules(
 )
 
 
-def carry_out(command: OrderCommand, context: Any) -> direct.Answer:
+def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     """Carry out one command at once. Only the queue cancels an order that is not there yet.
 
     Args:
         command: The command.
         context: Of the invocation.
 
-    Returns:
-        An answer with `result`, the `orderId`, and what went back into stock; or with what to do.
-
     Raises:
-        InventoryOrdersError: For `direct.answer`.
+        VerdictError: Why it was not carried out.
     """
     engine, deadline = runtime.committer(), runtime.deadline(context)
     client, key = engine.client, OrderKey(command.order_id)
     cancels = command.action is OrderAction.CANCEL
     if cancels and client.call(lambda: client.store.get_record(key), deadline) is None:
         hint = "sent to OrderCommandQueue, the command cancels it before it arrives"
-        return {"orderId": command.order_id} | direct.rejected(
-            "UNKNOWN_ORDER", f"there is no order {command.order_id}; {hint}"
+        return ChangeOutcome(
+            Verdict.REJECTED,
+            cause=RejectionReason.UNKNOWN_ORDER.value,
+            detail=f"there is no order {command.order_id}; {hint}",
         )
     report = engine.apply([command], deadline)
     emit_commands([command], report, SystemClock().now())
     (outcome,) = report.outcomes
-    result: direct.Answer = {"orderId": command.order_id}
-    result |= direct.of_outcome(outcome, RULES.id_reused_code)
+    return outcome
+
+
+def answer(command: OrderCommand, outcome: ChangeOutcome) -> direct.Answer:
+    """The answer to a command: `result`, the `orderId`, and what went back into stock; or what to do."""
+    result = direct.of_outcome(outcome)
+    if outcome.verdict is Verdict.POISON:
+        return result
+    result["orderId"] = command.order_id
     if isinstance(outcome.applied, Transition):
         gives_back = outcome.applied.gives_back
         result["status"] = outcome.applied.status

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
-from inventory_orders.errors import PoisonMessageError
-
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import (
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
         SendMessageBatchRequestEntryTypeDef,
     )
 
+    from inventory_orders.engine.outcomes import ChangeOutcome
     from inventory_orders.publishing.publisher import Undeliverable
 
 # What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
@@ -134,7 +133,7 @@ class SqsCalls:
             return inf
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
-    def send_dead_letters(self, poison: Mapping[Message, PoisonMessageError]) -> set[Message]:
+    def send_dead_letters(self, poison: Mapping[Message, ChangeOutcome]) -> set[Message]:
         """Send messages to their dead-letter queues, unchanged. Returns those that were not sent."""
         sent: set[Message] = set()
         for url, messages in self._by_queue(poison, lambda queue: queue.dead_letter_url):
@@ -321,12 +320,12 @@ def _text_attribute(text: str) -> MessageAttributeValueTypeDef:
 
 
 def _dead_letter_entry(
-    entry_id: str, message: Message, error: PoisonMessageError
+    entry_id: str, message: Message, outcome: ChangeOutcome
 ) -> SendMessageBatchRequestEntryTypeDef:
     entry: SendMessageBatchRequestEntryTypeDef = {
         "Id": entry_id,
         "MessageBody": message.body,
-        "MessageAttributes": _attributes(error.code, error.message, message.original_id),
+        "MessageAttributes": _attributes(outcome.cause, outcome.detail, message.original_id),
     }
     if message.group is not None:
         entry["MessageGroupId"] = message.group

@@ -11,17 +11,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum, auto
 from math import ceil, inf
 from typing import Any, Generic, TypeVar
 
-from inventory_orders.domain.change import RejectionReason
-from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus
-from inventory_orders.errors import (
-    InventoryOrdersError,
-    PoisonMessageError,
-    id_reused_error,
-)
+from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, returned
+from inventory_orders.errors import InventoryOrdersError, PoisonMessageError, Verdict
 from inventory_orders.invocation.sqs import Message, SourceQueues, SqsCalls
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS, redelivery_delay
 
@@ -34,17 +28,7 @@ class UnsupportedEventError(InventoryOrdersError):
     """The handler was invoked with something that is not a batch of what it takes."""
 
 
-class Disposition(Enum):
-    """Where a message ended."""
-
-    APPLIED = auto()
-    REPLAYED = auto()
-    REJECTED = auto()
-    DEAD_LETTERED = auto()
-    RETURNED = auto()
-
-
-RETURNED = Disposition.RETURNED
+_BEHIND = returned("BEHIND_A_RETURNED_MESSAGE")
 
 # SQS keeps no message for longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 LONGEST_RETENTION_SECONDS = 14 * 86400
@@ -56,45 +40,42 @@ class MessageResult(Generic[T]):
 
     Attributes:
         message: The message.
-        disposition: Where it ended.
+        verdict: Where it ended.
+        outcome: What became of what it asked for.
         content: What it asked for; None if it is unreadable.
-        outcome: The engine's answer, if it was asked.
-        error: Why it is poison; also of one that was returned because its dead letter could not be sent.
-        cause: Why, as a stable code: of a returned one, and of a replay that changed nothing.
-        detail: The same in words.
-        is_early: Whether it was returned because what it lacks may yet come.
     """
 
     message: Message
-    disposition: Disposition
+    verdict: Verdict
+    outcome: ChangeOutcome
     content: T | None = None
-    outcome: ChangeOutcome | None = None
-    error: PoisonMessageError | None = None
-    cause: str = ""
-    detail: str = ""
-    is_early: bool = False
-
-    @property
-    def retry_after(self) -> float:
-        """Seconds before a retry makes sense, where that is known; else 0."""
-        return self.outcome.retry_after if self.outcome is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """What the outcomes of changes mean for the messages of one kind of queue.
+    """Which rejections are no answers to the messages of one kind of queue.
 
     Attributes:
-        id_reused_code: `errorCode` of a message whose id belongs to another request.
-        may_be_early: Rejections that are no answer: what the message lacks may yet come. It is returned, sent again at
-            delivery `EARLY_DELIVERIES`, and dead-lettered at that delivery of the copy. Not for FIFO queues.
-        poison: Rejections that are no answer, and for which somebody has to do something: the message is
-            dead-lettered at once.
+        may_be_early: What the message lacks may yet come. It is returned, sent again at delivery `EARLY_DELIVERIES`, and
+            dead-lettered at that delivery of the copy. Not for FIFO queues.
+        poison: The sender or an operator has to act: the message is dead-lettered at once.
     """
 
-    id_reused_code: str
-    may_be_early: frozenset[RejectionReason] = frozenset()
-    poison: frozenset[RejectionReason] = frozenset()
+    may_be_early: frozenset[str] = frozenset()
+    poison: frozenset[str] = frozenset()
+
+    def verdict(self, message: Message, outcome: ChangeOutcome) -> Verdict:
+        """Where a message ends, if its dead letter can be sent and no earlier message of its group is returned."""
+        if outcome.verdict is Verdict.UNAVAILABLE:
+            return Verdict.RETURNED
+        if outcome.verdict is not Verdict.REJECTED:
+            return outcome.verdict
+        if outcome.cause in self.poison:
+            return Verdict.POISON
+        if outcome.cause not in self.may_be_early:
+            return Verdict.REJECTED
+        is_last = message.copy_of is not None and _uses_up_count(message)
+        return Verdict.POISON if is_last else Verdict.RETURNED
 
 
 class SqsBatch(Generic[T]):
@@ -136,24 +117,23 @@ class SqsBatch(Generic[T]):
             What the other messages ask for, in their order.
         """
         contents: dict[Message, T] = {}
-        poison: dict[Message, PoisonMessageError] = {}
+        poison: dict[Message, ChangeOutcome] = {}
         for message in self._messages:
             try:
                 contents[message] = parse(message)
             except PoisonMessageError as error:
-                poison[message] = error
+                poison[message] = outcome_of(error)
         unsent = self._send_dead_letters(poison)
         groups = _Groups()
         for message in self._messages:
             if groups.is_stopped(message):
-                self._end(_behind(MessageResult(message, RETURNED, contents.get(message))))
+                behind = MessageResult(message, Verdict.RETURNED, _BEHIND, contents.get(message))
+                self._end(behind, groups)
             elif message in contents:
                 self._contents[message] = contents[message]
-            elif message in unsent:
-                self._end(MessageResult(message, RETURNED, error=poison[message]))
-                groups.stop(message)
             else:
-                self._end(MessageResult(message, Disposition.DEAD_LETTERED, error=poison[message]))
+                verdict = Verdict.RETURNED if message in unsent else Verdict.POISON
+                self._end(MessageResult(message, verdict, poison[message]), groups)
         return list(self._contents.values())
 
     @property
@@ -170,53 +150,28 @@ class SqsBatch(Generic[T]):
             outcomes: What became of what `parse` returned, one for each.
             rules: What that means for a message.
         """
-        intended = [
-            self._intend(MessageResult(message, RETURNED, content, outcome), outcome, rules)
+        results = [
+            MessageResult(message, rules.verdict(message, outcome), outcome, content)
             for (message, content), outcome in zip(self._contents.items(), outcomes, strict=True)
         ]
         unsent = self._send_dead_letters(
-            {result.message: result.error for result in intended if result.error is not None},
-            {result.message for result in intended if result.disposition is RETURNED},
+            {r.message: r.outcome for r in results if r.verdict is Verdict.POISON},
+            {r.message for r in results if r.verdict is Verdict.RETURNED},
         )
         groups = _Groups()
-        for result in intended:
+        for result in results:
+            verdict, outcome = result.verdict, result.outcome
             if groups.is_stopped(result.message):
-                self._end(_behind(result))
-                continue
-            if result.message in unsent:
-                result = replace(result, disposition=RETURNED)  # noqa: PLW2901 - its end, at last
-            self._end(result)
-            if result.disposition is RETURNED:
-                groups.stop(result.message)
+                is_done = verdict in (Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED)
+                verdict, outcome = Verdict.RETURNED, _BEHIND if is_done else outcome
+            elif result.message in unsent:
+                verdict = Verdict.RETURNED
+            self._end(replace(result, verdict=verdict, outcome=outcome), groups)
         self._delay_returned()
-
-    def _intend(
-        self, result: MessageResult[T], outcome: ChangeOutcome, rules: QueueRules
-    ) -> MessageResult[T]:
-        """The end that an outcome calls for, if its dead letter can be sent and nothing before it is returned."""
-        match outcome.status:
-            case ChangeStatus.APPLIED:
-                return replace(result, disposition=Disposition.APPLIED)
-            case ChangeStatus.REPLAYED:
-                return replace(result, disposition=Disposition.REPLAYED, cause=outcome.cause)
-            case ChangeStatus.RETURNED:
-                return replace(result, cause=outcome.cause, detail=outcome.detail)
-            case ChangeStatus.ID_REUSED:
-                return _dead_letter(result, id_reused_error(rules.id_reused_code))
-            case ChangeStatus.INVALID:
-                return _dead_letter(result, PoisonMessageError(outcome.cause, outcome.detail))
-        rejection = outcome.rejection
-        if rejection is None or rejection.reason not in rules.may_be_early | rules.poison:
-            return replace(result, disposition=Disposition.REJECTED)
-        error = rejection.error()
-        is_copy = result.message.copy_of is not None
-        if rejection.reason in rules.poison or (is_copy and _uses_up_count(result.message)):
-            return _dead_letter(result, error)
-        return replace(result, cause=error.code, detail=error.message, is_early=True)
 
     def _send_dead_letters(
         self,
-        poison: Mapping[Message, PoisonMessageError],
+        poison: Mapping[Message, ChangeOutcome],
         returned: Collection[Message] = (),
     ) -> set[Message]:
         """Dead-letter messages, but none that is behind a returned one of its group. Returns those that were not sent.
@@ -243,11 +198,13 @@ class SqsBatch(Generic[T]):
             }
         return unsent
 
-    def _end(self, result: MessageResult[T]) -> None:
-        """A message gets its end, once."""
+    def _end(self, result: MessageResult[T], groups: _Groups) -> None:
+        """Give a message its end, once. A returned one stops its group."""
         if result.message in self._results:
             raise ValueError(f"message {result.message.message_id} has ended before")
         self._results[result.message] = result
+        if result.verdict is Verdict.RETURNED:
+            groups.stop(result.message)
 
     def _delay_returned(self) -> None:
         """Hide returned messages for a backoff, at least for what a lease has left. What came together comes back together.
@@ -260,13 +217,14 @@ class SqsBatch(Generic[T]):
         again: dict[Message, int] = {}
         of_group: dict[str, int] = {}
         for result in self.results:
-            if result.disposition is RETURNED:
-                message = result.message
-                delay = max(ceil(result.retry_after), backoff(message.receive_count))
+            if result.verdict is Verdict.RETURNED:
+                message, outcome = result.message, result.outcome
+                delay = max(ceil(outcome.retry_after), backoff(message.receive_count))
                 delay = min(LONGEST_DELAY_SECONDS, delay)
                 if message.group is not None:
                     delay = of_group.setdefault(message.group, delay)
-                is_due = result.is_early and _uses_up_count(message)
+                is_early = outcome.verdict is Verdict.REJECTED
+                is_due = is_early and _uses_up_count(message)
                 (again if is_due else seconds)[message] = delay
         self._copied = self._calls.send_copies(again)
         self._calls.delay(seconds | {m: again[m] for m in again if m not in self._copied})
@@ -288,7 +246,7 @@ class SqsBatch(Generic[T]):
             "batchItemFailures": [
                 {"itemIdentifier": result.message.message_id}
                 for result in self.results
-                if result.disposition is RETURNED and result.message not in self._copied
+                if result.verdict is Verdict.RETURNED and result.message not in self._copied
             ]
         }
 
@@ -310,16 +268,6 @@ class _Groups:
 def _uses_up_count(message: Message) -> bool:
     """Whether an early message was delivered as often as one may be."""
     return message.receive_count >= EARLY_DELIVERIES
-
-
-def _dead_letter(result: MessageResult[T], error: PoisonMessageError) -> MessageResult[T]:
-    return replace(result, disposition=Disposition.DEAD_LETTERED, error=error)
-
-
-def _behind(result: MessageResult[T]) -> MessageResult[T]:
-    """The result of a message that stands behind a returned one of its group."""
-    cause = result.cause or "BEHIND_A_RETURNED_MESSAGE"
-    return replace(result, disposition=RETURNED, cause=cause)
 
 
 def read_messages(event: object) -> list[Message]:

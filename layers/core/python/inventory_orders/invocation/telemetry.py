@@ -19,9 +19,10 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand, Transition
-from inventory_orders.engine.outcomes import ChangeStatus, CommitReport
+from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.invocation.sqs_batch import Disposition, MessageResult, SqsBatch
+from inventory_orders.errors import Verdict
+from inventory_orders.invocation.sqs_batch import MessageResult, SqsBatch
 
 if TYPE_CHECKING:
     from inventory_orders.publishing.publisher import PublishReport
@@ -158,7 +159,7 @@ def emit_orders(report: CommitReport) -> None:
     """Count what became of orders."""
     outcomes = report.outcomes
     _add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
-    _add("OrdersReplayed", sum(outcome.status is ChangeStatus.REPLAYED for outcome in outcomes))
+    _add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
     )
@@ -205,19 +206,19 @@ def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: d
 
 def emit_messages(batch: SqsBatch[T]) -> None:
     """Count where the messages of any queue ended, say how old they are, and log every one that did not go through."""
-    ends = Counter(result.disposition for result in batch.results)
-    _add("MessagesDeadLettered", ends[Disposition.DEAD_LETTERED])
-    _add("MessagesReturned", ends[Disposition.RETURNED])
-    corrupt = sum(result.cause == CORRUPT_PAGE for result in batch.results)
+    ends = Counter(result.verdict for result in batch.results)
+    _add("MessagesDeadLettered", ends[Verdict.POISON])
+    _add("MessagesReturned", ends[Verdict.RETURNED])
+    corrupt = sum(result.outcome.cause == CORRUPT_PAGE for result in batch.results)
     if corrupt:
         _add("CorruptPage", corrupt)
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
     _add("TimeSinceFirstReceive", batch.age)
     for result in batch.results:
-        if result.cause == STALE:
+        if result.outcome.cause == STALE:
             product_id = getattr(result.content, "product_id", "")
             emit_stale_event(product_id, result.message.message_id)
-        elif result.disposition not in (Disposition.APPLIED, Disposition.REPLAYED):
+        elif result.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
             _log_message(result)
     if batch.queue_errors:
         logger.error("SQS did not carry out requests", extra={"errors": batch.queue_errors})
@@ -226,7 +227,7 @@ def emit_messages(batch: SqsBatch[T]) -> None:
         extra={
             "messages": len(batch.results),
             "correlation_ids": [result.message.message_id for result in batch.results],
-            "ends": {disposition.name: count for disposition, count in ends.items()},
+            "ends": {verdict.name: count for verdict, count in ends.items()},
         },
     )
 
@@ -336,18 +337,19 @@ def _log_message(result: MessageResult[T]) -> None:
         if value is not None:
             first, *rest = attribute.split("_")
             fields[first + "".join(word.capitalize() for word in rest)] = value
-    if result.disposition is Disposition.REJECTED:
-        if result.outcome is not None and result.outcome.rejection is not None:
-            fields["reason"] = result.outcome.rejection.reason.value
-            fields["subject"] = result.outcome.rejection.subject
+    outcome = result.outcome
+    if result.verdict is Verdict.REJECTED:
+        fields["reason"] = outcome.cause
+        if outcome.rejection is not None:
+            fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
-    # The error's own message quotes the body, so it stays out of the log.
-    if result.error is not None:
-        fields |= {"errorCode": result.error.code, "field": result.error.field}
+    if Verdict.POISON in (result.verdict, outcome.verdict):
+        # What is wrong in words quotes the body, so it stays out of the log.
+        fields |= {"errorCode": outcome.cause, "field": outcome.field_path}
     else:
-        fields |= {"cause": result.cause, "detail": result.detail}
-    if result.disposition is Disposition.DEAD_LETTERED:
+        fields |= {"cause": outcome.cause, "detail": outcome.detail}
+    if result.verdict is Verdict.POISON:
         logger.warning("dead-lettered", extra=fields)
     else:
         logger.warning("returned to the queue", extra=fields)

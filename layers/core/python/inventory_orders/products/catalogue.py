@@ -27,7 +27,6 @@ from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
-    InventoryOrdersError,
     LeaseHeldError,
     OutcomeUnknownError,
     ProductNotFoundError,
@@ -35,6 +34,7 @@ from inventory_orders.errors import (
     RequestInvalidError,
     StoreError,
     ThrottledError,
+    VerdictError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
@@ -96,7 +96,7 @@ class Creation:
 
     created: bool
     product: Product | None = None
-    error: InventoryOrdersError | None = None
+    error: VerdictError | None = None
 
 
 @dataclass

@@ -10,9 +10,9 @@ from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.bounded_dict import BoundedDict
 from inventory_orders.engine.committer import Committer
-from inventory_orders.engine.outcomes import ChangeOutcome, ChangeStatus, CommitReport, returned
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, StoreError
+from inventory_orders.errors import CorruptItemError, StoreError, Verdict
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.dynamodb import NO_LIVE_LEASE, unix
 
@@ -103,7 +103,7 @@ class AtomicDecrement:
                         self._remember(found)
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
-        if in_doubt and report.outcomes[0].status is ChangeStatus.REJECTED:
+        if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
             report = replace(report, outcomes=(_ask_again(),))
         return Decrement(report, stats, len(stats.backoffs))
 
