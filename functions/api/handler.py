@@ -10,11 +10,10 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from inventory_orders.api import orders, products
 from inventory_orders.api.access import Caller
-from inventory_orders.api.problems import ProblemError, problem_of
+from inventory_orders.api.problems import ProblemError, problem_of_error
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.events import plain_number
-from inventory_orders.engine.outcomes import outcome_of
 from inventory_orders.errors import PoisonMessageError, VerdictError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import logger, metrics
@@ -123,7 +122,7 @@ def _serve(work: Callable[[Request, Caller], HttpAnswer]) -> Response[str]:
     try:
         answer = work(request, Caller.of(request.authorizer, settings))
     except (ProblemError, VerdictError) as error:
-        problem = error if isinstance(error, ProblemError) else problem_of(outcome_of(error))
+        problem = problem_of_error(error)
         fields: dict[str, object] = {"status": problem.status.value, "code": problem.code}
         if problem.status >= 500:
             logger.error("request failed", extra=fields | {"error": str(error)})

@@ -679,7 +679,7 @@ def test_an_acquisition_is_decided_again_after_each_write_of_others(bench, rival
 
     def after_a_sale(*request):
         if len(sold) < rivals:
-            sold.append(bench.order(len(sold)).status)
+            sold.append(bench.order(len(sold)).verdict)
         return update(*request)
 
     bench.store.update_product = after_a_sale

@@ -6,8 +6,8 @@ import math
 from http import HTTPStatus
 from typing import Any
 
-from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.errors import InventoryOrdersError, Verdict
+from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
+from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 
 SHORT_WAIT_SECONDS = 1
 """After which to ask again, where nothing better is known."""
@@ -89,3 +89,8 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
     return ProblemError(
         500, "UNAVAILABLE", "the service cannot use its tables; an operator has to repair that"
     )
+
+
+def problem_of_error(error: ProblemError | VerdictError) -> ProblemError:
+    """The answer to a request that an error ended."""
+    return error if isinstance(error, ProblemError) else problem_of(outcome_of(error))
