@@ -1,4 +1,4 @@
-"""Who may do what, by what API Gateway has verified of a caller."""
+"""Permissions of a caller, from what API Gateway has verified."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from inventory_orders.domain.change import OrderRecord
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
-        customer: The customer's user id; None for an operator, who may do all.
+        customer: The customer's user id; None for an operator, which may call every route.
         sees_numbers: Whether a rejection says how many units there are.
     """
 
@@ -29,7 +29,7 @@ class Caller:
         """The caller, from what API Gateway has verified.
 
         Raises:
-            ProblemError: It is not known who that is.
+            ProblemError: The token names no user.
         """
         if not settings.customers:
             return cls(None)
@@ -44,10 +44,10 @@ class Caller:
         return cls(subject, settings.shows_numbers)
 
     def check_may_place(self, user_id: str) -> None:
-        """Check that an order may be placed for somebody.
+        """Check that the caller may place an order for a user.
 
         Raises:
-            ProblemError: The caller is somebody else.
+            ProblemError: The caller is another customer.
         """
         if self.customer not in (None, user_id):
             raise ProblemError(
@@ -55,10 +55,10 @@ class Caller:
             )
 
     def check_may_list(self, user_id: str) -> None:
-        """Check that somebody's orders may be listed.
+        """Check that the caller may list a user's orders.
 
         Raises:
-            ProblemError: The caller is somebody else. Whether there is such a user is not said.
+            ProblemError: The caller is another customer. The answer does not tell whether the user exists.
         """
         if self.customer not in (None, user_id):
             raise ProblemError(

@@ -59,7 +59,7 @@ _LAST_LOOK = 0.25
 
 
 def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
-    """Send an order to its queue; or, if the caller prefers to wait, place it at once where that disturbs nobody.
+    """Send an order to its queue; or, if the caller prefers to wait, place it at once where no rivals are met.
 
     Raises:
         InventoryOrdersError: Why it is not placed.
@@ -105,7 +105,7 @@ def _attempt(engine: Committer, order: Order, deadline: Deadline) -> ChangeOutco
         ProblemError: It can never be placed.
     """
     report = engine.apply([order], deadline)
-    # Who goes to the queue has not given up.
+    # An order that goes on to the queue was not given up.
     emit_orders(replace(report, exhausted=()))
     (outcome,) = report.outcomes
     if outcome.verdict is Verdict.POISON:
@@ -166,7 +166,7 @@ def _answer_of(
 
     Args:
         record: The order as it is stored.
-        caller: Who asks.
+        caller: The sender of the request.
         rejection: Why it was rejected, if that was decided just now.
         is_new: Whether it was placed just now.
     """

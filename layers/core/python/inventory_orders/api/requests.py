@@ -191,5 +191,5 @@ def checked_id(name: str, value: str) -> str:
 
 
 def read_deadline(clock: Clock) -> Deadline:
-    """When to give up a read: who asks would rather ask again than wait."""
+    """The deadline of a read: after a few seconds a caller had better ask again."""
     return Deadline.after(_READ_SECONDS, clock)

@@ -16,8 +16,8 @@ class ApiSettings:
     Attributes:
         customers: `CALLERS`: whether callers are customers with a token (`jwt`), and not callers with a signature
             (`iam`), who may do all.
-        operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: what a token says of somebody who may do
-            all; None where nobody with a token may.
+        operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: the claim of a token that may call
+            every route; None where no token may.
         shows_numbers: `SHOW_STOCK`: whether products are shown with their units (`numbers`), and not only whether
             they are to be had (`availability`).
     """
@@ -31,7 +31,7 @@ class ApiSettings:
         """Read the settings.
 
         Raises:
-            ConfigurationError: One is missing or wrong. Nobody is let in on a guess.
+            ConfigurationError: One is missing or wrong.
         """
         values = os.environ if environment is None else environment
 

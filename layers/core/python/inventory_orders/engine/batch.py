@@ -80,7 +80,7 @@ class Batch:
 
     @property
     def rests_on_cache(self) -> bool:
-        """Whether nobody has looked at some of the products since they were taken from the cache."""
+        """Whether some of the products are known from the cache alone."""
         return bool(self._from_cache)
 
     def take_from_cache(self, product_ids: Iterable[str]) -> None:
@@ -92,14 +92,14 @@ class Batch:
                 self._from_cache.add(product_id)
 
     def read_cached(self) -> None:
-        """Read what was taken from the cache."""
+        """Read the products that were taken from the cache."""
         cached, self._from_cache = sorted(self._from_cache), set()
         self.read(cached)
 
     # ------------------------------------------------------------------ reading
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
-        """Read products that are not known yet; the first time with the records, as a hint which changes are replays."""
+        """Read products that are not known yet. The first read includes the records, as a hint which changes are replays."""
         known = self.rows.keys() | self.unreadable.keys()
         unknown = [product_id for product_id in product_ids if product_id not in known]
         if unknown and self._has_read_records:
@@ -108,7 +108,7 @@ class Batch:
             self.read([*unknown, *(change.record_key for change in self.pending)])
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
-        """Read products and records, and take over what was found. What cannot be read returns its changes.
+        """Read products and records, and take them over. Returns the changes of products that cannot be read.
 
         Args:
             keys: What to read.
@@ -154,14 +154,14 @@ class Batch:
             self.rows[product_id] = found
 
     def forget(self, product_id: str) -> None:
-        """A rival is writing the product: read it again before the next plan."""
+        """Forget a product that a rival is writing: the next plan reads it again."""
         self.rows.pop(product_id, None)
         self._from_cache.discard(product_id)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
-        """DynamoDB does not take the row of a product: return its changes.
+        """Return the changes of a product whose row DynamoDB does not take.
 
-        Noted, too: a draw from a row that nothing here wants would else be tried again and again.
+        The note also keeps the depot from drawing from that row again and again.
         """
         self.unreadable[product_id] = (
             f"DynamoDB does not take the row of product {product_id} ({why}); repair the item"

@@ -1,4 +1,4 @@
-"""A dictionary of bounded size that forgets what was not used for longest."""
+"""A dictionary of bounded size: it drops the entry that was written longest ago."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(Generic[K, V]):
-    """What a warm process remembers.
+    """Memory of a warm process, of bounded size.
 
     Args:
         most: Entries at the most.
@@ -21,11 +21,11 @@ class BoundedDict(Generic[K, V]):
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The entry, if there is one. Looking at it is not using it."""
+        """The entry, if there is one."""
         return self._entries.get(key)
 
     def set(self, key: K, value: V) -> V:
-        """Use an entry: write it, and forget the oldest if there are too many. Returns the value."""
+        """Write an entry, and drop the oldest one if there are too many. Returns the value."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) > self._most:

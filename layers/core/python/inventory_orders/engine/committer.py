@@ -1,4 +1,4 @@
-"""The engine: makes changes of stock durable, each exactly once, and plans again where a rival was faster.
+"""The engine: makes changes of stock durable, each exactly once, and plans again after a lost race.
 
 One loop, until each change of a batch has its outcome:
 
@@ -48,7 +48,7 @@ from inventory_orders.lanes.supply import end_visit, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.dynamodb import Store
 
-# For so long who makes one attempt stays away from a product on which it has met rivals.
+# How long a committer that makes one attempt avoids a product on which it met rivals.
 _AVOIDED_SECONDS = 5.0
 
 
@@ -93,12 +93,12 @@ class Committer:
     def apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0
     ) -> CommitReport:
-        """Apply each change once, or say why not.
+        """Apply each change once, or report why not.
 
         Args:
             changes: In the order in which they arrived. Of several with one record key the first counts.
             deadline: No request begins after it.
-            age: Seconds for which the first of them has been waiting: what has waited longer comes first.
+            age: Seconds for which the first of them has been waiting; the longer, the sooner it gets the depot.
 
         Returns:
             What became of each. Never raises; DynamoDB errors become outcomes in the report.
@@ -113,7 +113,7 @@ class Committer:
             now = []
             for number in turn:
                 change = changes[number]
-                # A delivery must not be refused because the payment before it is to come again.
+                # Do not reject a delivery whose confirmation is still to come again.
                 if change.record_key in is_open and change.rejection({}) is not None:
                     outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
                 else:
@@ -137,7 +137,7 @@ class Committer:
         return pending.report(batch.stats)
 
     def _begin(self, batch: Batch) -> None:
-        """Take over what is known already, and read records where they decide what is to be done."""
+        """Take products from the cache, and read records where they decide what is to be done."""
         pending, changes = batch.pending, batch.pending.first_by_key
         if not self._patient:
             rivals = self.client.rivals
@@ -150,19 +150,19 @@ class Committer:
         if self.lanes.most:
             self.lanes.demand.observe_orders(change.decrements for change in changes.values())
         batch.take_from_cache(pending.product_ids)
-        # What a command may do hangs on where its order stands, so it must not be told by a stale copy.
+        # A command depends on the status of its order, so it must not see a stale copy.
         about_records_alone = not all(change.product_ids for change in changes.values())
         if about_records_alone or pending.may_be_replays:
             batch.read([*changes], consistent_records=about_records_alone)
 
     def _round(self, batch: Batch) -> None:
-        """Plan what is pending with what there is, commit it, and learn from the answers."""
+        """Plan the pending changes, commit the plan, and apply the results."""
         pending = batch.pending
         if not self._keep_pace(batch):
             pending.give_up_all("OUT_OF_TIME", "no time was left for another round")
             return
         if not any(batch.throttled.isdisjoint(change.product_ids) for change in pending):
-            # All others are through.
+            # All other changes have their outcomes.
             batch.throttled.clear()
         planned, attempts, has_lost = None, list[Attempt](), True
         try:
@@ -212,11 +212,11 @@ class Committer:
             self._back_off(batch)
 
     def _wait_for_lease(self, batch: Batch, leased: set[str]) -> None:
-        """Wait until a lease is over. Looks at the rows alone: another visit of the depot would find no more."""
+        """Wait until a lease is over. Reads only rows: the depot has no more of the product."""
         while leased <= batch.leased:
             waits = [left for change in batch.pending if (left := batch.lease_left(change)) > 0]
             if not waits or max(waits) > batch.deadline.remaining():
-                # What waits for a lease that was renewed is returned by the next plan.
+                # The next plan returns changes that wait for a renewed lease.
                 return
             delay = min(*waits, LEASE_POLL_SECONDS)
             if not self.client.pause(delay, batch.deadline):
@@ -226,7 +226,7 @@ class Committer:
             batch.read(sorted(leased))
 
     def _back_off(self, batch: Batch) -> None:
-        """Wait after a round that came to nothing, the longer the more did. What was tried too often is returned."""
+        """Wait after a lost round, longer each time. Returns changes that were tried too often to their sender."""
         batch.losses += 1
         batch.pending.return_out_of_attempts(self.client.policy.max_attempts)
         if not batch.pending:
@@ -256,8 +256,8 @@ class Committer:
         return all(attempt.error is None for attempt in attempts)
 
     def _apply_results(self, batch: Batch, attempts: Sequence[Attempt]) -> bool:
-        """Take over what was committed, and act on what was not. Returns whether something lost against rivals."""
-        # First what is durable: an error of one chain must not be taken for the end of another's changes.
+        """Apply the results of all attempts. Returns whether one of them lost against rivals."""
+        # First the durable ones: an error of one chain must not return changes that another has applied.
         for attempt in attempts:
             if attempt.error is None:
                 self._apply_success(batch, attempt.transaction, attempt.at)
@@ -271,7 +271,7 @@ class Committer:
         return any(lost)
 
     def _apply_success(self, batch: Batch, committed: Transaction, at: str) -> None:
-        """Take over what was committed."""
+        """Take over the products of an applied transaction, and settle its changes."""
         stock_after = committed.stock_after
         self.lanes.observe_commit(committed)
         for product_id, product in committed.after.items():
@@ -292,12 +292,12 @@ class Committer:
             batch.pending.settle(change, outcome)
 
     def _apply_failure(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
-        """Act on a failure. Returns whether it lost against rivals, and so should wait."""
+        """Take over what a failed transaction tells. Returns whether it lost against rivals, and so should wait."""
         pending = batch.pending
         for product_id in failed.after:
             self._cache.forget(product_id)
         if failed.pages:
-            # Another has written a page, or it is not known whether this transaction has.
+            # A rival has written a page, or the outcome of this write is unknown.
             self.lanes.forget()
         for product_id in (*failure.rivals, *failure.throttled):
             self.client.rivals.observe(product_id)

@@ -1,6 +1,6 @@
-"""What a warm process has seen of its rivals: on the rows of products, in the line at the depot, and as throttles.
+"""Observations of rivals, kept by a warm process: on rows of products, in the line at the depot, and as throttles.
 
-Guesses: every write is conditioned on what was read, so they may be wrong.
+They may be wrong: every write is conditioned on what was read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIRST_WAIT = 0.02
 # How long a product counts as contested after a write of its row was lost.
 _CONTESTED_SECONDS = 10.0
 
-# How long the line at the depot is remembered after somebody stood in it.
+# How long the last observed wait at the depot counts.
 _LINE_SECONDS = 5.0
 
 # Requests for one visit, of all that wait together. While the depot lies idle, all of them do.
@@ -62,7 +62,7 @@ class Rivals:
         self._met_at: BoundedDict[str, float] = BoundedDict()
 
     def observe(self, product_id: str) -> None:
-        """A write of the product's row was lost, or throttled."""
+        """Take note of a lost or throttled write of the product's row."""
         self._met_at.set(product_id, self._clock.monotonic())
 
     def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
@@ -91,14 +91,14 @@ class DepotLine:
         self._wait = 0.0
 
     def observe(self, wait: float) -> None:
-        """Somebody, this process too, got the depot after so many seconds in line."""
+        """Take note that a process, perhaps this one, got the depot after so many seconds in line."""
         average = self.average_wait or FIRST_WAIT
         weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
         self._wait, self._seen_at = average + weight * (wait - average), self._clock.monotonic()
 
     @property
     def average_wait(self) -> float:
-        """Seconds for which those before have waited; 0 if nobody stood in line lately."""
+        """Average wait in seconds; 0 if no process waited lately."""
         is_known = self._clock.monotonic() - self._seen_at <= _LINE_SECONDS
         return self._wait if is_known else 0.0
 
@@ -141,11 +141,11 @@ class Pace:
         return seconds * (1 + self._random()) / 2 if seconds else 0.0
 
     def observe_throttle(self) -> None:
-        """A write was throttled for want of capacity."""
+        """Take note of a write that was throttled for want of capacity."""
         self._set(min(_MAX, max(_MIN, _GROWTH * self._now())))
 
     def observe_success(self) -> None:
-        """A transaction was applied."""
+        """Take note of an applied transaction."""
         if self._seconds:
             self._set(self._now() * _DECAY)
 

@@ -119,7 +119,7 @@ class CommitReport:
 
 
 def split_into_turns(changes: Sequence[Change]) -> list[list[int]]:
-    """Of several changes with one record key that ask for different things, each gets a turn of its own.
+    """Give each of several different changes of one record a turn of its own.
 
     Returns:
         For each turn the numbers of its changes. There is one turn, unless `shares_record` says otherwise.
@@ -143,7 +143,7 @@ def split_into_turns(changes: Sequence[Change]) -> list[list[int]]:
 def merge_reports(
     outcomes: Mapping[int, ChangeOutcome], reports: Sequence[CommitReport]
 ) -> CommitReport:
-    """The answer to all changes of several turns, from their outcomes by number."""
+    """Merge the reports of several turns; outcomes by the numbers of their changes."""
     stats = CommitStats()
     for report in reports:
         stats.add(report.stats)
@@ -157,7 +157,7 @@ def merge_reports(
 
 
 class Duplicates:
-    """Of several changes of a batch with one record key the first counts; the others follow from it.
+    """Changes of a batch with one record key: the first counts, and the others follow from it.
 
     A duplicate in another group would have to wait for the first one's group, and all behind it in its own group with
     it. They are deferred to their next delivery, by which time the first one is durable.

@@ -27,11 +27,11 @@ _REPAIR = "it fails a condition on what was read from it; repair the item"
 
 
 class PendingChanges:
-    """What a batch has yet to decide, in the order of arrival. An outcome is for good: the first one stands.
+    """Changes without an outcome, in the order of arrival. An outcome is final: the first one stands.
 
     Args:
         changes: In the order in which they arrived. Of several with one record key the first counts.
-        replays: Is told of each replay.
+        replays: Takes note of each replay.
     """
 
     def __init__(self, changes: Sequence[Change], replays: RecentReplays) -> None:
@@ -57,20 +57,20 @@ class PendingChanges:
 
     @property
     def product_ids(self) -> list[str]:
-        """The products of everything that is pending."""
+        """The products of all pending changes."""
         ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
         return list(dict.fromkeys(ids))
 
     @property
     def is_about_one_product(self) -> bool:
-        """Whether all that is pending is about one product: then nothing gains by going on without it."""
+        """Whether all pending changes are about one product: then none can go on without it."""
         return len({p for change in self._pending.values() for p in change.product_ids}) == 1
 
     @property
     def need(self) -> dict[str, int]:
-        """Units of each product that the pending changes want, and that may be sold from lanes.
+        """Units of each product that pending changes take, and that may be sold from lanes.
 
-        What a change for the rows is about is sold from its row alone: in one round a product has one source.
+        A product of a change that needs its row is left out: in one round a product has one source.
         """
         need: dict[str, int] = {}
         by_row: set[str] = set()
@@ -87,19 +87,19 @@ class PendingChanges:
         return self._replays.are_expected
 
     def still_pending(self, changes: Iterable[Change]) -> list[Change]:
-        """Those of some changes that have no outcome yet."""
+        """The changes among these that have no outcome yet."""
         return [change for change in changes if change.record_key in self._pending]
 
     # ------------------------------------------------------------------ deciding
 
     def settle(self, change: Change, outcome: ChangeOutcome) -> None:
-        """Decide a change for good: the first outcome stands."""
+        """Give a change its outcome, unless it has one."""
         key = change.record_key
         if self._pending.pop(key, None) is not None:
             self._outcomes[key] = outcome
 
     def match(self, change: Change, record: Record | CorruptItemError | None) -> bool:
-        """Answer a change by its record. Returns whether it, or one that takes its place, has to be planned again."""
+        """Match a change with its record. Returns whether it, or one that takes its place, has to be planned again."""
         if record is None:
             return True
         if isinstance(record, CorruptItemError):
@@ -151,7 +151,7 @@ class PendingChanges:
         self.give_up_all(error.code, str(error))
 
     def count_retries(self, change: Change, retries: int) -> None:
-        """A change was planned or sent again, so many times."""
+        """Count how often a change was planned or sent again."""
         self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
 
     def return_out_of_attempts(self, most: int) -> None:
@@ -165,7 +165,7 @@ class PendingChanges:
     # ------------------------------------------------------------------ the answer
 
     def report(self, stats: CommitStats) -> CommitReport:
-        """What became of every change, once nothing is pending; and what it took."""
+        """The outcome of every change, once nothing is pending."""
         keys = list(self.first_by_key)
         decided = (Verdict.APPLIED, Verdict.REJECTED)
         tried = [

@@ -1,6 +1,6 @@
-"""Products as this process left them, for as long as nobody else seems to write them.
+"""Products as this process left them, kept while it seems to be their only writer.
 
-Every write is conditioned on what the cache says, so a stale entry costs a retry and never a wrong result.
+Every write is conditioned on the cached version, so a stale entry costs a retry and never a wrong result.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from inventory_orders.clock import Clock
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.bounded_dict import BoundedDict
 
-# How long it is believed, without another sign of it, that nobody else writes a product.
+# How long this process counts as the only writer of a product after its last write.
 _SOLE_WRITER_SECONDS = 5.0
 
-# What is remembered is bounded in number, so not in memory: of a row that others have made this large, nothing is.
+# The cache is bounded by number of entries. Larger rows, made so by other programs, are not kept.
 _LARGEST = 4096
 
 
@@ -25,7 +25,7 @@ class _Entry:
     Attributes:
         product: Its state; None if that is not known.
         written_at: When, on the clock's monotonic scale.
-        sole_writer: Whether nobody else seemed to write it since.
+        sole_writer: Whether no other process seems to write it.
     """
 
     product: Product | None
@@ -34,7 +34,7 @@ class _Entry:
 
 
 class ProductCache:
-    """What this process knows of products without a read.
+    """Products that this process knows without a read.
 
     Args:
         clock: Source of time.
@@ -45,7 +45,7 @@ class ProductCache:
         self._entries: BoundedDict[str, _Entry] = BoundedDict()
 
     def get(self, product_id: str) -> Product | None:
-        """The product as this process left it, if nobody else seems to write it: good for a plan, not for a rejection."""
+        """The product as this process left it, if no other seems to write it. It may decide a plan, but no rejection."""
         entry = self._entries.get(product_id)
         if (
             entry is None
@@ -56,7 +56,7 @@ class ProductCache:
         return entry.product
 
     def observe_read(self, product: Product) -> bool:
-        """A fresh read tells whether somebody else wrote since this process did. Returns whether nobody has."""
+        """Compare a fresh read with the entry. Returns whether this process is still the only writer."""
         entry = self._entries.get(product.product_id)
         if entry is None:
             return False
@@ -64,7 +64,7 @@ class ProductCache:
         return entry.sole_writer
 
     def observe_write(self, product: Product) -> None:
-        """This process has just written the product."""
+        """Keep a product that this process has just written."""
         if product.size > _LARGEST:
             self.forget(product.product_id)
             return
@@ -76,7 +76,7 @@ class ProductCache:
         self._entries.set(product.product_id, entry)
 
     def forget(self, product_id: str) -> None:
-        """Somebody else wrote the product, or it is not known how this process left it."""
+        """Forget a product that another process wrote, or whose write has an unknown outcome."""
         entry = self._entries.get(product_id)
         if entry is not None:
             entry.product, entry.sole_writer = None, False

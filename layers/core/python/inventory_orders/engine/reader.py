@@ -1,4 +1,4 @@
-"""Reads what a batch is about: products, and the records that tell which of its changes were answered before."""
+"""Reads products, pages, and records, again and again until DynamoDB has answered for each key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from inventory_orders.store.rows import Key
 A = TypeVar("A")
 B = TypeVar("B")
 
-# How often is asked for what DynamoDB leaves out: 16 MB are read at a time, and a throttled product holds up the others.
+# Requests for keys that DynamoDB leaves out: it reads 16 MB at a time, and a throttled product holds up the others.
 _ANSWERS = 8
 
 # For how many batches after a replay another one is expected.
@@ -67,7 +67,7 @@ def read(
             try:
                 answer = client.store.read(missing, consistent_records=consistent_records)
             except ThrottledError:
-                # If nothing but what is throttled is left to ask for, this is how DynamoDB leaves it out.
+                # DynamoDB leaves keys out in this way, too, if all that are left are throttled.
                 if not answers:
                     raise
             else:
@@ -102,9 +102,9 @@ class RecentReplays:
         return self._batches_left > 0
 
     def observe_batch(self) -> None:
-        """Another batch begins."""
+        """Count a batch."""
         self._batches_left = max(0, self._batches_left - 1)
 
     def observe_replay(self) -> None:
-        """A change was met that had been answered before."""
+        """Take note of a replay."""
         self._batches_left = _REPLAYS_EXPECTED_FOR

@@ -224,7 +224,7 @@ class _Attempts:
         return self._client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_short_of_capacity(self, error: StoreError) -> bool:
-        """Whether a table was throttled. A throttled product's row is a hot one: it is set aside."""
+        """Whether a table was throttled, and not only a hot row, which is set aside."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
         return any(
@@ -252,7 +252,7 @@ class _Attempts:
 
 
 def _is_of_hot_row(reason: CancellationReason) -> bool:
-    """Whether it is of the row of a product that was read, which a throttle says is popular."""
+    """Whether a reason is about a product's row that was read: if it is throttled, the product is popular."""
     return reason.kind is ActionKind.PRODUCT and reason.by_version
 
 

@@ -1,4 +1,4 @@
-"""What writes took, for the metrics."""
+"""The cost of writes, for the metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from inventory_orders.domain.product import Product
 
 @dataclass(slots=True)
 class CommitStats:
-    """What it took to write. Times are in seconds.
+    """The cost of writes: attempts, conflicts, waits. Times are in seconds.
 
     Attributes:
         version_conflicts: One for each attempt to commit: whether a version had moved.
@@ -21,7 +21,7 @@ class CommitStats:
         low_stock: Products that ceased to be `ACTIVE` because of their stock.
         draws_lost: One for each row that the depot drew from: whether a rival had the transaction cancelled.
         units_lent: Units that the depot drew from rows.
-        recalls: How often lent units were brought back, to the depot or to their rows, for somebody who needed them.
+        recalls: How often units were moved from lanes to the depot or to their rows, because they were needed there.
         depot_waits: One for each visit of the depot, and each that was given up: how long the line was.
         from_lanes: One for each placed order of a process that uses lanes: whether all of it came from its own.
     """
@@ -40,6 +40,6 @@ class CommitStats:
     from_lanes: list[bool] = field(default_factory=list)
 
     def add(self, other: CommitStats) -> None:
-        """Add what another part of the work took."""
+        """Add the cost of another part of the work."""
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))

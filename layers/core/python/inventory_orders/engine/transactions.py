@@ -140,7 +140,7 @@ class Failure:
 
 
 def classify(failed: Transaction, error: StoreError) -> Failure:
-    """Say what an error means for the transaction that it answers."""
+    """Classify an error by what follows for the transaction that met it."""
     if isinstance(error, TransactionCancelledError):
         return _cancelled(failed, error)
     return Failure(error.verdict, error.code, error)

@@ -1,4 +1,4 @@
-"""What a warm process has learnt of the demand from its own batches; nothing is sold by these guesses."""
+"""Estimates of demand, from the batches of this process. They decide how many units to move, never what is sold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX = 20_000
 
 @dataclass(slots=True)
 class _ProductDemand:
-    """How one product was wanted.
+    """The demand for one product.
 
     Attributes:
         units: Units of all orders, the weight of each order counted.
@@ -42,7 +42,7 @@ class _ProductDemand:
 
 
 class Demand:
-    """How much of each product is wanted.
+    """The demand for each product.
 
     Args:
         clock: Source of time.
@@ -55,7 +55,7 @@ class Demand:
         self._orders = 0.0
 
     def observe_orders(self, orders: Iterable[Mapping[str, int]]) -> None:
-        """Learn from a batch: the units of each product that each order wants."""
+        """Learn from a batch: the units of each product in each order."""
         now, products = self._clock.monotonic(), self._products
         count = 0
         for order in orders:
@@ -78,34 +78,34 @@ class Demand:
             self._products = {product_id: products[product_id] for product_id in latest}
 
     def observe_others(self, product_ids: Iterable[str]) -> None:
-        """Others want these products: they are as if seen once."""
+        """Take note of products that other processes sell, as if this one had seen each once."""
         now = self._clock.monotonic()
         for product_id in product_ids:
             if product_id not in self._products:
                 self._products[product_id] = _ProductDemand(last=now)
 
     def recent(self) -> Iterator[str]:
-        """The products that were wanted lately."""
+        """The products that were in a batch lately."""
         since = self._clock.monotonic() - _REMEMBERED
         return (p for p, wanted in self._products.items() if wanted.last > since)
 
     def is_idle(self, product_id: str) -> bool:
-        """Whether no batch wanted it lately."""
+        """Whether a product was in no batch lately."""
         wanted = self._products.get(product_id)
         return wanted is None or wanted.last <= self._clock.monotonic() - _REMEMBERED
 
     def is_slow_seller(self, product_id: str) -> bool:
-        """Whether fewer than two batches wanted it lately: what is lent would lie there unused."""
+        """Whether a product was in fewer than two batches lately: lent units would lie unused."""
         wanted = self._products.get(product_id)
         return wanted is None or wanted.before < self._clock.monotonic() - _REMEMBERED
 
     def last_quantity(self, product_id: str) -> int:
-        """Units that an order takes."""
+        """Units in the last order of a product."""
         wanted = self._products.get(product_id)
         return wanted.use if wanted is not None else 1
 
     def lane_target(self, product_id: str) -> float:
-        """Units that a lane holds when there is plenty: its mean demand, and what demand varies by."""
+        """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance."""
         wanted = self._products.get(product_id)
         if wanted is None or not self._orders:
             return 3.0 * self.last_quantity(product_id)
@@ -113,7 +113,7 @@ class Demand:
         return mean + 3 * math.sqrt(mean * use) + 3 * use
 
     def depot_target(self, product_id: str, lanes: int) -> float:
-        """Units that the depot draws when there is plenty, for so many lanes in use."""
+        """Units that the depot holds when stock is plentiful, for so many lanes in use."""
         return _DEPOT_ORDERS * lanes * self.rate(product_id)
 
     def rate(self, product_id: str) -> float:

@@ -1,7 +1,6 @@
-"""The visit of the depot: it fills a lane, draws from rows what runs low, and sells in line what is too scarce for lanes.
+"""The visit of the depot: fills a lane, draws from rows what runs low, and sells in line what is too scarce for lanes.
 
-The policy, with the reason for each number, is in docs/lanes.md. What it decides may be outdated at once: each write is
-conditioned on what was read.
+The policy, with the reason for each number, is in docs/lanes.md. Each write is conditioned on what was read.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ class Visit:
     def _to_release(self) -> LaneLease | None:
         """The lease that the last transaction ends; None if it may be over by then.
 
-        That somebody took it over is no reason to lose: where every visit takes too long, none would ever get through.
+        A lease that may be over is left out: where every visit takes too long, no transaction would be applied.
         """
         lease = self._lanes.depot_lease
         if lease is None:
@@ -138,7 +137,7 @@ class Visit:
         return lease if left > VISIT_SECONDS / 4 else None
 
     def _blocked(self, sources: Collection[str]) -> set[str]:
-        """The products that cannot be sold now: nothing is set aside, and their rows are not to be written."""
+        """The products that cannot be sold now: they have no source, and their rows are unknown or under a lease."""
         rows = self._allocation.rows
         return {
             p
@@ -150,7 +149,7 @@ class Visit:
     # ------------------------------------------------------------------ looking, and drawing
 
     def _read_and_draw(self) -> set[str] | None:
-        """Read pages and rows, and draw. Returns what is short; None if draws were lost."""
+        """Read pages and rows, and draw. Returns the products that are short; None if draws were lost."""
         own = [] if self._lane is None else self._lanes.keys
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         pages = self._read([*own, *shelves]).pages
@@ -220,7 +219,7 @@ class Visit:
         return 0 if self._lane is None else self._allocation.units(self._lane, product_id)
 
     def _has_mixed_incarnations(self, product_id: str) -> bool:
-        """Whether what is here of a product is of several incarnations: listed again since the first of them was read."""
+        """Whether row, depot and lane hold different incarnations of a product, which was listed again meanwhile."""
         first = self._allocation.entry(DEPOT, product_id)
         other = None if self._lane is None else self._allocation.entry(self._lane, product_id)
         row = self._allocation.rows.get(product_id)
@@ -237,7 +236,7 @@ class Visit:
         return bool(self._allocation.row(product_id).lent_to - {DEPOT})
 
     def _is_free(self, row: Product) -> bool:
-        """Whether nobody holds a lease on a row."""
+        """Whether a row is under no live lease."""
         return row.lease_left(self._client.clock.now().timestamp()) <= 0
 
     def _should_read(self, product_id: str, units: int) -> bool:
@@ -271,7 +270,7 @@ class Visit:
         return list(islice(low, most))
 
     def _to_draw(self, row: Product, lacks: int) -> tuple[int, int] | None:
-        """What to draw from a row, and how far it may be lent: all of a poor one, half of a rich one at the most."""
+        """Units to draw from a row, and the last lane that may hold them: all it can lend, or at most half of a large stock."""
         product_id, lanes, demand = row.product_id, self._lanes, self._lanes.demand
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low(product_id)
@@ -312,9 +311,9 @@ class Visit:
     # ------------------------------------------------------------------ bringing back, and sharing out
 
     def _recall(self, product_ids: set[str]) -> CorruptItemError | None:
-        """Bring to the depot what other lanes hold of products, and of some that are scarce on the same pages.
+        """Move units of products from other lanes to the depot, with those of scarce products on the same pages.
 
-        Returns what stood in the way of some of them.
+        Returns the first problem, if some could not be moved.
         """
         numbers = {PageKey.of(DEPOT, product_id) for product_id in product_ids}
         scarce = (
@@ -342,7 +341,7 @@ class Visit:
         return None
 
     def _distribute(self) -> dict[str, int]:
-        """Fill the lane, and take back what is too scarce for lanes. Returns the lane that each product is sold from."""
+        """Fill the lane, and give back what is too scarce for lanes. Returns the lane that sells each product."""
         allocation, lane = self._allocation, self._lane
         if lane is None:
             return {

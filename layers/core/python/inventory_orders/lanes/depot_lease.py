@@ -1,6 +1,6 @@
-"""The line at the depot: who moves units between rows, depot and lanes does so one at a time.
+"""The depot's lease: only its owner moves units between rows, depot and lanes; the others wait in line.
 
-Versions and epochs keep the units safe. The lease only saves the visitors from losing against one another.
+Versions and epochs keep the units safe. The lease only keeps visitors from losing against one another.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledEr
 VISIT_SECONDS = 2.0
 """How long the depot's lease lasts when its owner dies: ten times what a long visit takes."""
 
-# A tenth of the time that a visit has lasted passes before the next look at it: the longer it lasts, the more likely its
-# owner is dead.
+# Time until the next look at a visit, as a part of its duration so far: the longer it lasts, the more likely its owner
+# is dead.
 _DOUBT = 0.1
 
 
@@ -34,7 +34,7 @@ def acquire_depot(
         client: Sends the requests.
         deadline: When to give up.
         stats: Where to note what it took.
-        age: Seconds for which the changes have waited before: what has waited longer comes first.
+        age: Seconds for which the changes have waited before; the longer, the more often this asks.
 
     Raises:
         ThrottledError: No time was left to wait.
@@ -76,6 +76,6 @@ def acquire_depot(
 def release_depot(
     client: RetryingClient, lease: LaneLease, deadline: Deadline, stats: CommitStats
 ) -> None:
-    """End the lease of the depot where no transaction has. What cannot be released ends by itself."""
+    """End the lease of the depot, unless a transaction has. A lease that cannot be released ends by itself."""
     with contextlib.suppress(StoreError):
         client.call(lambda: client.store.release_lane(lease), deadline, stats, attempts=3)

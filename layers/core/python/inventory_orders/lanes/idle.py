@@ -112,7 +112,7 @@ class _IdleReturn:
     # ------------------------------------------------------------------ lanes
 
     def empty_lanes(self) -> None:
-        """Empty the lanes without a live lease into the depot. A lane that was never leased has no pages."""
+        """Move the units of lanes without a live lease to the depot. A lane that was never leased has no pages."""
         now = self._client.clock.now().timestamp()
         leases = self._client.call(
             lambda: self._client.store.read_lane_leases(range(1, MAX_LANES + 1)), self._deadline
@@ -167,14 +167,14 @@ class _IdleReturn:
     # ------------------------------------------------------------------ the depot
 
     def empty_depot(self) -> None:
-        """Return what the depot holds to the rows, page by page, where nobody has written the page for a while."""
+        """Return units to the rows from each page of the depot without a recent write."""
         idle_since = self._client.clock.now() - timedelta(seconds=IDLE_SECONDS)
         for page in self._pages(PageKey(DEPOT, number) for number in range(PAGES)).values():
             if page.last_updated_at <= timestamp(idle_since):
                 self._empty_page(page)
 
     def _empty_page(self, page: Page) -> None:
-        """Return what a page of the depot holds to the rows, until somebody else writes the page."""
+        """Return the units of a page of the depot to the rows, until another visitor writes the page."""
         left, found = sorted(page.entries), page
         # A visitor that came in between may have moved some of them.
         while left := [product_id for product_id in left if product_id in found.entries]:
@@ -199,7 +199,7 @@ class _IdleReturn:
             found = done.pages.get(page.key, found)
 
     def _known(self, page: Page, rows: ProductsById) -> list[Product]:
-        """The rows that know of what the page holds of their products."""
+        """The rows whose `lent_to` and incarnation agree with the page."""
         known = [
             row
             for product_id, row in rows.items()

@@ -16,14 +16,14 @@ from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.demand import Demand
 
 LANE_SECONDS = 60.0
-"""How long a lane belongs to a process that does not use it: then its units go to whoever needs them."""
+"""How long a lane's lease lasts without use: then the units go where they are needed."""
 
-# How long what is known of the other lanes is believed, in seconds.
+# How long the number of lanes in use counts as known, in seconds.
 _LOOK_AROUND_SECONDS = 10.0
 
 
 class Lanes:
-    """What a warm process knows of lanes. Safety does not rest on it: each write is conditioned on what was read.
+    """Lanes as a warm process knows them. Safety does not rest on it: each write is conditioned on what was read.
 
     Args:
         client: Sends the requests.
@@ -82,7 +82,7 @@ class Lanes:
         return self._lease is not None
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
-        """The lanes that nobody seems to use, in an order by chance: so two that look at once seldom meet."""
+        """The lanes without a live lease, in random order, so that two processes seldom take the same one."""
         taken = self._live_lanes(deadline, stats)
         free = [
             lane
@@ -130,7 +130,7 @@ class Lanes:
         return list(self._pages.values())
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
-        """These pages of the lane were just read. If one cannot be read, the lane is given up for another one."""
+        """Take over the lane's pages as read. Gives the lane up for another one if a page cannot be read."""
         found = list(pages)
         sound = [page for page in found if isinstance(page, Page)]
         if len(sound) < len(found) and self._lease is not None:
@@ -141,7 +141,7 @@ class Lanes:
             self._pages.update((page.key.number, page) for page in sound)
 
     def observe_commit(self, committed: Transaction) -> None:
-        """This transaction was just applied."""
+        """Take over the pages and rows of an applied transaction."""
         for update in committed.pages:
             if self._lease is not None and update.after.key.lane == self._lease.lane:
                 self._pages[update.after.key.number] = update.after
@@ -151,13 +151,13 @@ class Lanes:
             self.depot_lease = None
 
     def forget(self) -> None:
-        """It is not known any more what the pages hold."""
+        """Forget the pages, so that they are read again."""
         self._pages = {}
 
     # ------------------------------------------------------------------ rows
 
     def observe_row(self, product_id: str, product: Product | None) -> None:
-        """A row was just read or written."""
+        """Take note of a row that was just read or written."""
         if (
             product is None
             or product.status is ProductStatus.DISCONTINUED
@@ -168,11 +168,11 @@ class Lanes:
             self._sold_out.set(product_id, False)
 
     def is_sold_out(self, product_id: str) -> bool:
-        """Whether nothing was left of a product when its row was last seen: then it needs nothing but its row."""
+        """Whether a product was sold out when its row was last seen: then it is sold from the row alone."""
         return bool(self._sold_out.get(product_id))
 
     def observe_drained(self, product_id: str) -> None:
-        """All that a row could lend was drawn: for a while there is no use in looking for more."""
+        """Take note of a row that has nothing left to lend: for a while it is not read for more."""
         self._drained_until.set(product_id, self._client.clock.monotonic() + _LOOK_AROUND_SECONDS)
 
     def is_drained(self, product_id: str) -> bool:

@@ -43,7 +43,7 @@ _MAX_LANES = 90
 
 @dataclass(slots=True)
 class Recalled:
-    """What a recall left.
+    """Rows and pages as a recall left them.
 
     Attributes:
         rows: By id, each product as it is stored now; None if there is none.
@@ -55,7 +55,7 @@ class Recalled:
 
     @property
     def still_lent(self) -> set[str]:
-        """The products of which units may lie elsewhere than in their rows."""
+        """The products of which lanes or the depot may still hold units."""
         return {p for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
@@ -83,7 +83,7 @@ def recall(
 ) -> Recalled:
     """Move what lanes hold of products to the depot, or on to their rows. The caller holds the depot's lease.
 
-    A product that is gone, under a live lease of somebody else, or throttled, is left alone.
+    Leaves alone products that are gone, throttled, or under another's live lease.
 
     Args:
         client: Sends the requests.
@@ -110,7 +110,7 @@ def reclaim(
 ) -> Recalled:
     """Move all units of products to their rows.
 
-    Sends nothing about products without `lent_to`. One that is under a longer lease of somebody else is left alone.
+    Leaves alone products without `lent_to`, and those under another's longer lease.
 
     Args:
         client: Sends the requests.
@@ -209,7 +209,7 @@ class _Recall:
         return self._known
 
     def is_free(self, row: Product, now: float) -> bool:
-        """Whether no lease of somebody else is on a product."""
+        """Whether a product is under no other owner's lease."""
         return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
 
     @property
@@ -217,14 +217,14 @@ class _Recall:
         return self._to_row.owner if self._to_row is not None else ""
 
     def _needs_recall(self, row: Product) -> bool:
-        """Whether there is something to bring back."""
+        """Whether lanes may hold units of a product, and it is free to be written."""
         lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
         if row.product_id in self._throttled:
             return False
         return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
 
     def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
-        """Why a product cannot be brought back: an item is corrupt, or a page holds units of another incarnation.
+        """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
 
         Such a page may be older than the row, or the row than the page: then both are `stale`, to be read again.
         """
@@ -273,7 +273,7 @@ class _Recall:
             self._forget(key)
 
     def _forget(self, key: Key) -> None:
-        """Read it again before the next attempt."""
+        """Drop an item, so that the next attempt reads it again."""
         if isinstance(key, PageKey):
             self._known.pages.pop(key, None)
         elif isinstance(key, str):
@@ -288,7 +288,7 @@ class _Recall:
         avoid: Collection[int],
         problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
-        """What brings products back, each transaction built on those before it."""
+        """The transactions of a recall, each built on those before it."""
         limits = Limits()
         room = limits.actions - (self.release is not None)
         places: set[str | PageKey] = set()
@@ -331,7 +331,7 @@ class _Recall:
             }
             portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
             for lanes in portions or [[]]:
-                # The allocation says what the pieces before this one have left.
+                # The allocation includes the pieces before this one.
                 concerned = [
                     product_id
                     for product_id in product_ids
@@ -354,7 +354,7 @@ class _Recall:
         client = self._client
         for transaction in transactions:
             release = self.release if transaction is transactions[-1] else None
-            # The plan does not know how the fence of a lease moves along.
+            # The allocation keeps no locks: the fence of a lease comes from the rows.
             known = (self._known.rows[update.before.product_id] for update in transaction.updates)
             updates = tuple(
                 replace(update, before=row or update.before)
@@ -430,7 +430,7 @@ class _Recall:
             if isinstance(place, str | PageKey):
                 self._note(place, reason.found)
             else:
-                # Another visitor took the lease for over. It is theirs now.
+                # Another visitor has taken the lease over.
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
