@@ -280,7 +280,7 @@ def _show_places(aws: Aws, product: str) -> None:
 
 
 def _empty_lanes(aws: Aws, *, yes: bool) -> None:
-    """Bring all units home to the rows."""
+    """Have the rows reclaim all units."""
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
 
@@ -291,22 +291,20 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         _show_corrupt(before.before.corrupt)
         raise typer.Exit(1 if before.before.corrupt else 0)
     if not yes:
-        typer.confirm(
-            f"Bring {counted(len(before.lent), 'product')} home from all lanes?", abort=True
-        )
+        typer.confirm(f"Reclaim {counted(len(before.lent), 'product')} from all lanes?", abort=True)
     columns = (
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
     )
     with Progress(*columns, console=aside) as progress:
-        task = progress.add_task("Bringing home", total=len(before.lent))
+        task = progress.add_task("Reclaiming", total=len(before.lent))
         try:
             problems = empty_lanes(
                 aws.store(), before.lent, lambda done: progress.advance(task, done)
             )
         except StoreError as error:
             raise UserError(
-                f"DynamoDB failed ({error}). What is home stays there; run the same command again"
+                f"DynamoDB failed ({error}). Reclaimed units stay in their rows; run the same command again"
             ) from error
     for problem in problems:
         screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
@@ -320,8 +318,8 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
             soft_wrap=True,
         )
         raise typer.Exit(1)
-    home = counted(len(before.lent), "product")
-    screen.print(f"[green]All lanes are empty:[/] {home} brought home.")
+    reclaimed = counted(len(before.lent), "product")
+    screen.print(f"[green]All lanes are empty:[/] {reclaimed} reclaimed.")
 
 
 @app.command(rich_help_panel=PANEL)

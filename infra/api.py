@@ -1,4 +1,4 @@
-"""The HTTP API: its routes, who may call them, how often, and what is logged of a call."""
+"""The HTTP API: its routes, its callers, its limits and its access log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUTES = (
     "GET /products",
     "GET /products/{productId}",
 )
-"""What may be called: whatever is no route never reaches the function."""
+"""The routes: other paths never reach the function."""
 
 # Nothing that tells of a person: no path, which has ids in it, no address, no caller.
 LOGGED = {
@@ -43,7 +43,7 @@ LOGGED = {
 
 
 class Api(Construct):
-    """The HTTP API of one stage. Nobody gets in without a signature, or without a token where the settings say so."""
+    """The HTTP API of one stage. Callers need a signature, or a token where the settings say so."""
 
     def __init__(
         self,

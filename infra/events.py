@@ -115,7 +115,7 @@ def _change(before: list[str], after: str) -> Mapping[str, object]:
     return lambda_.FilterCriteria.filter({"dynamodb": pattern})
 
 
-# What the function would publish; a sale that leaves the status as it is does not even invoke it.
+# Changes that make events; a sale that leaves the status as it is does not even invoke the function.
 # docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html
 _CHANGES_OF_STATUS = [
     _change(["ACTIVE"], "LOW_STOCK"),

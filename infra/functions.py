@@ -26,7 +26,7 @@ LIVE = "live"
 """Alias of the version that callers reach. A deployment moves it once code, layer and settings of a version are ready."""
 
 
-# To take units from lanes, or to bring them home: pages and leases are read together, written by updates, and checked.
+# To sell from lanes, or to reclaim units: pages and leases are read together, written by updates, and checked.
 _USE_LANES = "BatchGetItem UpdateItem ConditionCheckItem"
 
 # UpdateItem: if the cancellation came first, the order fills in its tombstone. GetItem: to tell where one order stands.
@@ -104,7 +104,7 @@ _FUNCTIONS = {
     ),
     _SWEEP: _Function(
         "sweep",
-        "Sends holds that are about to end, and brings home the units in lanes that nobody uses",
+        "Sends holds that are about to end, and returns the units of idle lanes to rows",
         {
             "Products": "BatchGetItem UpdateItem DescribeTable",
             "Orders": "DescribeTable",

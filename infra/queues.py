@@ -17,7 +17,7 @@ from infra.settings import Settings
 # growing delays of returned messages 1,000 deliveries last 5 days at the least, and 8 on average.
 MAX_RECEIVE_COUNT = 1000
 
-# What is not processed by then is deleted, not dead-lettered. A standard dead-letter queue keeps the time of the first
+# SQS deletes what is not processed by then, without a dead letter. A standard dead-letter queue keeps the time of the first
 # sending, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 # sqs-dead-letter-queues.html
 _RETENTION = Duration.days(10)

@@ -1,4 +1,4 @@
-"""What becomes of queues and logs that leave the stack."""
+"""Removal policies: whether queues and logs that leave the stack are kept."""
 
 from __future__ import annotations
 

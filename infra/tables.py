@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra.settings import Settings
 
-# What has happened follows from the row before and after.
+# Events follow from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 

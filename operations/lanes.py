@@ -1,6 +1,6 @@
 """Where the units of products are: in their rows and in the pages of lanes, read so that they belong together.
 
-And back to the rows: what lanes hold is brought home by the pages and rows that exist, whatever the settings say.
+Empties lanes, too: rows reclaim their units by the pages and rows that exist, whatever the settings say.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEASE = re.compile(r"\d+/lease")
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
-# Products that are brought home with one visit to the depot, so that orders get their turn; and its patience, in seconds.
+# Products that are reclaimed in one visit of the depot, so that orders get their turn; and its patience, in seconds.
 _BROUGHT_TOGETHER = 50
 _PATIENCE = 60.0
 
@@ -161,7 +161,7 @@ class Lane:
 
     Attributes:
         number: 0 for the depot.
-        lease: Of whoever uses it, or used it last; None if there is none.
+        lease: Of its present or last user; None if there is none.
         products: How many products it holds.
         units: How many units in all.
         written_at: When one of its pages was last written; empty if never.
@@ -210,7 +210,7 @@ def empty_lanes(
         on_progress: Called with the number of products that were just done.
 
     Returns:
-        What is wrong with items that cannot be read. The others were brought home, but for products that are under a
+        What is wrong with items that cannot be read. The others were reclaimed, but for products that are under a
         longer lease.
 
     Raises:

@@ -67,7 +67,7 @@ _WORKERS = 4
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
 _POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
 _PATIENCE_SECONDS = 300.0
-# Also what a line waits for somebody else's lease, while the lines of its batch wait with it.
+# Also the wait of a line for another's lease, while the lines of its batch wait with it.
 _LEASE_SECONDS = 60.0
 
 C = TypeVar("C", NewProduct, CatalogueEvent, Adjustment)
@@ -279,7 +279,7 @@ class _Worker:
         """Book adjustments through the engine.
 
         Raises:
-            StoreError: Nothing can be written before somebody repairs something.
+            StoreError: Nothing can be written before an operator repairs access, tables or configuration.
         """
         self._pace(len(batch))
         changes = [line.content for line in batch]
@@ -411,7 +411,7 @@ class _Check:
         return snapshot.records
 
     def _with_lanes(self, products: Iterable[Product]) -> dict[str, Product]:
-        """Those of the products that are lent, with all that is on hand: a booking brings home what it needs."""
+        """The lent ones among the products, with all that is on hand: a booking reclaims what it needs."""
         keys = {
             product: [PageKey.of(lane, product.product_id) for lane in product.lent_to]
             for product in products

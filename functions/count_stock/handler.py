@@ -1,4 +1,4 @@
-"""Stock counts under a lease: nobody sells what is being counted."""
+"""Stock counts under a lease: a product is not sold while it is counted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _granted(lease: Lease, asked: float) -> direct.Answer:
 
 
 def _token(lease: Lease) -> dict[str, Any]:
-    """What the next command needs."""
+    """The lease as the next command needs it."""
     return {
         "productId": lease.product_id,
         "owner": lease.owner,

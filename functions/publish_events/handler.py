@@ -1,4 +1,4 @@
-"""Announces what became of orders and products: from the tables' streams to the event bus."""
+"""Publishes events of orders and products: from the tables' streams to the event bus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Publish the outcomes that a batch of changes holds.
 
     Returns:
-        How many, for whoever invokes it by hand. Lambda looks only at whether it raises.
+        Counts, for a caller who invokes it by hand. Lambda sees only whether it raises.
 
     Raises:
         NotAllPublishedError: Some are neither published nor parked. A partial response would say where to begin again,

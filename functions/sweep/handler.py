@@ -1,4 +1,4 @@
-"""The sweep, once a minute: sends holds that are about to end to be expired, brings idle units home, and looks for dead streams."""
+"""The sweep, once a minute: sends holds that are about to end to be expired, returns idle units to rows, and checks streams."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _ERRORS_SHOWN = 10
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send holds that are about to end to be expired. Then empty the lanes that nobody uses, and the depot.
+    """Send holds that are about to end to be expired. Then return the units of idle lanes and of the idle depot.
 
-    No metric tells that a stream is not read, if nothing has to be published or nobody is asked to: so this looks.
+    Also checks that the streams are read: no metric tells that a mapping is disabled.
 
     Returns:
         An answer with `result`, how many holds were sent, and what was moved.

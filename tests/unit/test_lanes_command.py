@@ -74,12 +74,12 @@ def test_with_a_product_it_shows_where_its_units_are(shop):
 def test_lanes_are_emptied_whatever_the_settings_say_and_only_after_a_yes(shop):
     lend_two(shop)
     asked = lanes("--empty", input="n\n")
-    assert "Bring 2 products home from all lanes?" in asked.stdout
+    assert "Reclaim 2 products from all lanes?" in asked.stdout
     assert asked.exit_code == 1
     assert len(entries(shop)) == 3
     done = lanes("--empty", "--yes")
     assert done.exit_code == 0
-    assert "All lanes are empty: 2 products brought home" in done.stdout
+    assert "All lanes are empty: 2 products reclaimed" in done.stdout
     assert entries(shop) == {}
     assert [shop.stock("tea"), shop.stock("mug")] == [1000, 1000]
     assert all("lentTo" not in shop.row(product_id) for product_id in ("tea", "mug"))
@@ -102,7 +102,7 @@ def test_more_products_than_one_visit_takes_come_home(shop, monkeypatch):
         shop.create(product_id, 100)
         lend(shop.store, product_id, 5, {1: 5})
     done = lanes("--empty", "--yes")
-    assert "8 products brought home" in done.stdout
+    assert "8 products reclaimed" in done.stdout
     assert {shop.stock(product_id) for product_id in many} == {100}
 
 

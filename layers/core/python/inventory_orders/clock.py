@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the service needs to know about time."""
+    """The time, as far as the service needs it."""
 
     def now(self) -> datetime:
         """The current moment, aware, in UTC."""

@@ -1,4 +1,4 @@
-"""How long to wait before a retry, and when to stop."""
+"""Waits before retries, and their limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _random = random.SystemRandom().random
 
 
 LEASE_POLL_SECONDS = 0.25
-"""How often a product under a foreign lease is looked at again: its owner may release it early."""
+"""Seconds between two looks at a product under another's lease, which may be released early."""
 
 LONGEST_DELAY_SECONDS = 900
 """Bound of the delay between two deliveries of a message, so also of the time to recover once an outage has ended. No

@@ -52,8 +52,8 @@ MAX_WAIT_SECONDS = 25
 MAX_LISTED = 100
 _LISTED = 20
 
-# How often it is looked whether the order has come through the queue. Most come within the queue's window of a second: who
-# looks seldom waits much longer than the order takes.
+# Seconds between two looks for an order that goes through the queue. Most are there within the queue's window of a second,
+# so longer pauses would add much to the wait.
 _FIRST_LOOK = 0.1
 _LAST_LOOK = 0.25
 
@@ -162,7 +162,7 @@ def _accepted(order: Order, headers: dict[str, str]) -> HttpAnswer:
 def _answer_of(
     record: OrderRecord, caller: Caller, rejection: Rejection | None = None, *, is_new: bool
 ) -> HttpAnswer:
-    """What a decided order is answered with. One that is rejected is so for good.
+    """The answer with a decided order. A rejection is final.
 
     Args:
         record: The order as it is stored.
@@ -206,7 +206,7 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     key = OrderKey(checked_id("orderId", order_id))
     client = runtime.committer().client
     record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
-    # What a cancellation left that came before its order is no order yet.
+    # A tombstone is no order yet.
     if not isinstance(record, OrderRecord) or record.user_id is None:
         raise unknown_order(order_id)
     caller.check_may_see(record)

@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as problem documents (RFC 9457) with the codes of dead letters and direct answers."""
+"""Problem documents (RFC 9457), with the codes of dead letters and direct answers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
         case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
             return ProblemError(500, code, UNREADABLE)
         case Verdict.RETURNED:
-            # What DynamoDB says is nothing to a caller.
+            # DynamoDB's words are not for callers.
             detail = "the service could not answer in time; send the same again"
             return retry_later(code, detail, outcome.retry_after)
     return ProblemError(

@@ -92,15 +92,15 @@ def shown_product(product: Product, settings: ApiSettings) -> Shown:
         "price": product.price,
     }
     if settings.shows_numbers:
-        # What lies in lanes is not added up: that would be a read of each, for a number that is old when it arrives.
-        # Lanes hold units only of what is plentiful.
+        # Units in lanes are left out: they would cost a read of each lane, for a number that is old when it arrives.
+        # Lanes hold units of plentiful products only.
         name = "unitsAtLeast" if product.lent_to else "units"
         shown[name] = max(0, product.stock_count)
     return {name: value for name, value in shown.items() if value is not None}
 
 
 def availability(product: Product) -> str:
-    """What to tell a customer. Units in lanes need not be known for it: while there are any, the product is `ACTIVE`."""
+    """The availability that customers see. Units in lanes do not matter: while there are any, the product is `ACTIVE`."""
     if product.status is ProductStatus.DISCONTINUED:
         return "DISCONTINUED"
     if product.available <= 0:

@@ -1,4 +1,4 @@
-"""What a request holds, checked: its body, its query, its preferences."""
+"""Requests: checks of body, query and preferences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inventory_orders.messages.parse import json_schema
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
 MAX_BODY_BYTES = 262_144
-"""What a body may have: the older quota of an SQS message, which holds everywhere."""
+"""Most bytes of a body: the older quota of an SQS message, which holds everywhere."""
 
 _READ_SECONDS = 3.0
 
@@ -144,7 +144,7 @@ class HttpAnswer:
 
     @classmethod
     def of_problem(cls, problem: ProblemError) -> HttpAnswer:
-        """What is wrong."""
+        """The answer with a problem document."""
         wait = problem.retry_after
         return cls(
             problem.status,
@@ -154,7 +154,7 @@ class HttpAnswer:
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
-        """What there is, unless the caller has it already."""
+        """The answer with a document, unless the caller has it already."""
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
         if request.has_version(etag):
             return cls(304, headers=headers)

@@ -1,1 +1,1 @@
-"""What the service is about, without I/O: products, changes of stock, and the planner that decides them."""
+"""The domain, without I/O: products, changes of stock, and the planner that decides them."""

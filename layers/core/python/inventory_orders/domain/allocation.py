@@ -73,7 +73,7 @@ class Allocation:
         return product
 
     def entry(self, lane: int, product_id: str) -> PageEntry | None:
-        """What a lane shall hold of a product; None if nothing."""
+        """The units of a product that a lane shall hold; None if there are none."""
         key = PageKey.of(lane, product_id)
         return (self._entries.get(key) or self._in(key)).get(product_id)
 
@@ -83,7 +83,7 @@ class Allocation:
         return entry.units if entry is not None else 0
 
     def entries(self, key: PageKey) -> Mapping[str, PageEntry]:
-        """What a page shall hold, by product id."""
+        """The entries that a page shall have, by product id."""
         return self._in(key)
 
     def page(self, key: PageKey) -> Page:
@@ -228,7 +228,7 @@ class Allocation:
         return [*self._touched_rows, *self._touched_pages]
 
     def changes(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...], dict[str, int]]:
-        """What was changed since the last call, for one transaction; from now on it counts as stored.
+        """Take what was changed since the last call, for one transaction; from now on it counts as stored.
 
         Returns:
             The rows, the pages, and the units of each product that were drawn.
@@ -248,7 +248,7 @@ class Allocation:
             self._rows_stored[product_id] = self.rows[product_id] = after
         for key in self._touched_pages:
             page = self._pages_stored[key]
-            # What a sale took may have come in the same transaction. Its line names a version that it made all the same.
+            # A sale makes a version, which its line names, even if the same transaction also moved as many units in.
             if self._in(key) == page.entries and key not in self._sold_from:
                 pages.append(PageUpdate(page, page))
             else:

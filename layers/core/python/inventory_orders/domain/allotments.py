@@ -1,4 +1,4 @@
-"""Stock set aside: pages, each with units of many products, so that one write pays for orders of all of them.
+"""Lanes of pages: each page holds units of many products, so that one write pays for orders of all of them.
 
 A lane is a set of pages that one execution environment sells from. Lane 0 is the depot: only it draws units from the
 rows of products, and the other lanes are filled from it.
@@ -74,7 +74,7 @@ class Page:
     Attributes:
         key: Which one.
         version: Rises by one with every write; 0 if it was never written.
-        epoch: A random value that it gets with its first write. With the version it is the fence of whoever uses it.
+        epoch: A random value that it gets with its first write. Version and epoch together fence its writers.
         entries: By product id.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
@@ -95,7 +95,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LaneLease:
-    """Who uses a lane; of the depot, who moves units there.
+    """The lease of a lane, for the process that sells from it; of the depot, for the visitor that moves units.
 
     Attributes:
         lane: The lane.

@@ -1,4 +1,4 @@
-"""What every change of stock has in common: product deltas, and the record that makes them exactly-once."""
+"""Changes of stock: product deltas, and the record that makes them exactly-once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OrderStatus(StrEnum):
 
 
 class RejectionReason(StrEnum):
-    """Why the business says no to a change. An answer, not a failure."""
+    """Why the business rejects a change. An answer, not a failure."""
 
     UNKNOWN_PRODUCT = "UNKNOWN_PRODUCT"
     DISCONTINUED_PRODUCT = "DISCONTINUED_PRODUCT"
@@ -44,10 +44,10 @@ class RejectionReason(StrEnum):
     ORDER_FULFILLED = "ORDER_FULFILLED"
     NOT_FULFILLED = "NOT_FULFILLED"
     NOT_DELIVERED = "NOT_DELIVERED"
-    """More shall be returned than was delivered and not returned before."""
+    """The return exceeds the units that were delivered and not returned before."""
     UNKNOWN_ORDER = "UNKNOWN_ORDER"
     UNKNOWN_ORDER_STATUS = "UNKNOWN_ORDER_STATUS"
-    """Somebody else has given the order a status that is none of the service's own."""
+    """Another program has given the order a status that is none of the service's own."""
 
 
 _REJECTIONS = {
@@ -73,7 +73,7 @@ _REJECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What was missing. Units.
+    """A want of stock, in units.
 
     Attributes:
         product_id: The product.
@@ -192,7 +192,7 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRejection:
-    """A confirmation that came for nothing: the money has to go back.
+    """A late payment: a confirmation after the order had ended without being confirmed. It has to be refunded.
 
     Attributes:
         at: When it was rejected.
@@ -209,9 +209,9 @@ class OrderRecord:
 
     Attributes:
         order_id: The order.
-        user_id: Who ordered; None in a tombstone, which a cancellation left that came before its order.
+        user_id: The customer; None in a tombstone, the row of a cancellation that came before its order.
         lines: One for each product.
-        status: Where the order stands: an `OrderStatus`, or the text that somebody else has written.
+        status: Where the order stands: an `OrderStatus`, or a text that another program has written.
         version: Rises by one with every change of the row.
         created_at: When the row was written.
         last_updated_at: When it was last changed.
@@ -221,7 +221,7 @@ class OrderRecord:
         expires_at: When its hold ends, while it is `PENDING` under one.
         confirmed_at: When it was confirmed.
         fulfilled_at: When it was handed over.
-        confirmation_rejected: Of the first confirmation that came for nothing, and so of all later ones; None if none did.
+        confirmation_rejected: Of the first late payment, and so of all later ones; None if there is none.
         attributes: The shop's own.
         pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
     """
@@ -322,7 +322,7 @@ class OrderUpdate:
 
 
 class IdempotencyMatch(Enum):
-    """What a record says about a change with its key."""
+    """Whether a record is of the same request as a change with its key."""
 
     SAME_REQUEST = auto()
     OTHER_REQUEST = auto()
@@ -366,7 +366,7 @@ class Change(Protocol):
 
     @property
     def decrements(self) -> Mapping[str, int]:
-        """Units that it takes and never gives back, by product id: what may be sold from lanes.
+        """Units that it takes, by product id, and that may be sold from lanes.
 
         Empty for a change that is for the rows alone.
         """
@@ -383,11 +383,11 @@ class Change(Protocol):
     def record(
         self, rejection: Rejection | None, after: StockById, at: str
     ) -> NewRecord | OrderUpdate:
-        """What to write: the decision, with the products as the same transaction leaves them."""
+        """The write of the decision, with the products as the same transaction leaves them."""
         ...
 
     def match(self, record: Record) -> IdempotencyMatch | Rejection | Change:
-        """What a stored record means for this change: it is answered, or another change takes its place.
+        """Match the change with a stored record: it is answered, or another change takes its place.
 
         Raises:
             CorruptItemError: The record contradicts what the change needs.

@@ -1,7 +1,6 @@
-"""Outcome events: what a change of a row tells the world.
+"""Events: derived from a row before and after a change.
 
-They follow from the row before and after the change alone, so the same change makes the same events whenever, and however
-often, it is published.
+They follow from these two alone, so the same change makes the same events, however often it is published.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 
 class EventType(StrEnum):
-    """What has happened: the `detail-type` on the bus."""
+    """Types of events: the `detail-type` on the bus."""
 
     ORDER_PLACED = "OrderPlaced"
     ORDER_REJECTED = "OrderRejected"
@@ -47,7 +46,7 @@ class Event:
     Attributes:
         type: What has happened.
         subject: To what: the order's id, or the product's. Events of one subject are published one after the other.
-        id: The same whenever it is published.
+        id: The same however often it is published.
         occurred_at: When the row was written.
         data: The row as it was then, as far as others may see it.
     """
@@ -59,7 +58,7 @@ class Event:
     data: Mapping[str, Any]
 
     def detail(self) -> dict[str, Any]:
-        """What consumers find under `detail`."""
+        """The event's `detail`, as consumers get it."""
         metadata = {
             "eventId": self.id,
             "occurredAt": self.occurred_at,

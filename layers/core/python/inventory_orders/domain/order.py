@@ -1,4 +1,4 @@
-"""Orders, and what becomes of one that was cancelled beforehand."""
+"""Orders, also those whose cancellation came first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Order:
 
     Attributes:
         order_id: Given by the sender: the idempotency key.
-        user_id: Who orders.
+        user_id: The customer.
         quantities: Units by product id, lines of one product added up, in the order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
         hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.

@@ -1,4 +1,4 @@
-"""Commands that take an order through its life, and what each means where the order stands."""
+"""Commands on orders, and the change that each makes, by the order's status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from inventory_orders.errors import CorruptItemError
 
 
 class OrderAction(StrEnum):
-    """What can be asked of an order."""
+    """The action of a command."""
 
     CONFIRM = "confirm"
     """It is paid."""
@@ -48,12 +48,12 @@ _OVER = {
     OrderStatus.CANCELLED: RejectionReason.ORDER_CANCELLED,
     OrderStatus.EXPIRED: RejectionReason.ORDER_EXPIRED,
 }
-"""Why nothing more can become of an order that holds no stock."""
+"""Why an order that holds no stock is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What came back.
+    """Units that came back.
 
     Attributes:
         return_id: Given by the sender: the idempotency key, within the order.
@@ -67,12 +67,12 @@ class Return:
 
 
 Meaning = IdempotencyMatch | Rejection | Change
-"""What an order's record means for a command: an answer, or the change that carries it out."""
+"""The result of matching a command with an order's record: an answer, or the change that carries it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderCommand(RecordOnlyChange):
-    """What is asked of an order of which nothing is known yet. Without a record a cancellation leaves a tombstone.
+    """A command on an order that was not read yet. Without a record a cancellation leaves a tombstone.
 
     Attributes:
         order_id: The order.
@@ -154,7 +154,7 @@ class OrderCommand(RecordOnlyChange):
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> Meaning:
         told = order.confirmation_rejected
         if told is not None:
-            # The money was to be given back, and may have been: that stays so, wherever the order stands.
+            # The refund was asked for and may have been made: that answer stays.
             return Rejection(_reason_told(order, told), order.order_id)
         if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
             return IdempotencyMatch.SAME_REQUEST
@@ -162,7 +162,7 @@ class OrderCommand(RecordOnlyChange):
             return self._to(OrderStatus.CONFIRMED, order)
         if status is not OrderStatus.REJECTED and order.confirmed_at is not None:
             return IdempotencyMatch.SAME_REQUEST
-        # Somebody has paid: the row tells.
+        # A late payment: the row keeps it.
         rejection = Rejection(_OVER[status], order.order_id)
         return Transition(self, order.with_sound_version(), order.status, rejected=rejection)
 
@@ -244,7 +244,7 @@ class Transition:
         order: As stored.
         status: Where the order stands afterwards.
         gives_back: Units by product id that go back into stock.
-        rejected: Why the command comes for nothing, if the row has to tell.
+        rejected: Why the confirmation is a late payment, if it is one.
     """
 
     command: OrderCommand

@@ -1,4 +1,4 @@
-"""From changes and a snapshot of the products to transactions and rejections, without I/O, clock or randomness.
+"""Plans transactions and rejections, from changes and a snapshot of the products, without I/O, clock or randomness.
 
 Every change that the plan accepts finds its products as all accepted changes before it leave them. Changes of
 one transaction that touch a product share one update of it, so that a whole batch for a hot product costs one
@@ -19,7 +19,7 @@ from inventory_orders.domain.product import PageStock, Product, Stock, StockById
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one transaction may hold.
+    """Limits of one transaction.
 
     Attributes:
         actions: Updates and records together. DynamoDB's quota for TransactWriteItems is 100.
@@ -58,7 +58,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is written together or not at all.
+    """Writes that are applied together or not at all.
 
     Attributes:
         updates: Of products' rows.
@@ -88,7 +88,7 @@ class Transaction:
 
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
-        """What was changed in an allocation since the transaction before."""
+        """The transaction of all changes of an allocation since the one before."""
         updates, pages, drawn = allocation.changes()
         return cls(updates, tuple(decisions), pages, drawn=drawn)
 
@@ -103,8 +103,8 @@ class Supply:
         blocked: Products that cannot be written at the moment.
         release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
             depot ends it, if it has room for one more action.
-        alone: Whether nobody waits for the depot. Then transactions are as full as can be; else what needs the depot
-            comes first.
+        alone: Whether no other process waits for the depot. Then transactions are as full as can be; else the decisions
+            that need the depot come first.
     """
 
     allocation: Allocation
@@ -118,7 +118,7 @@ class Supply:
         return self.allocation.stock_at(product_id, self.sources.get(product_id))
 
     def place(self, product_id: str) -> str | PageKey:
-        """What is written when a product is sold: its row or a page."""
+        """The row or page that a sale of a product writes."""
         lane = self.sources.get(product_id)
         return product_id if lane is None else PageKey.of(lane, product_id)
 
@@ -129,7 +129,7 @@ class Supply:
         return product.size if (product := self.allocation.rows[place]) is not None else 0
 
     def is_in_own_lane(self, decision: Decision) -> bool:
-        """Whether a decision is about nothing but what one's own lane holds."""
+        """Whether the own lane holds all products of a decision."""
         return all(self.sources.get(p, DEPOT) != DEPOT for p in decision.deltas)
 
 
@@ -142,7 +142,7 @@ Chain = tuple[Wave, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with a set of changes.
+    """The plan for a set of changes.
 
     Attributes:
         chains: They share no product and no group, so they may run side by side.
@@ -240,7 +240,7 @@ def plan(
 def _depot_first(
     decisions: Sequence[Decision], supply: Supply
 ) -> tuple[list[Decision], list[Decision]]:
-    """What needs the depot, and the rest. A group is not torn: of its changes none is written before an earlier one."""
+    """Split decisions into those that need the depot, and the rest. Keeps the order within each group."""
     needs = [d.rejection is not None or not supply.is_in_own_lane(d) for d in decisions]
     groups = {d.change.group for d, it_does in zip(decisions, needs, strict=True) if it_does}
     first: list[Decision] = []
@@ -293,9 +293,9 @@ def _decide(
 
 
 def _short(rejection: Rejection | None, deltas: Mapping[str, int], working: StockById) -> set[str]:
-    """The products that are to be brought here first: a change wants more than is here, while there may be more elsewhere.
+    """The products that have to be recalled first: a change takes more than is here, while there may be more elsewhere.
 
-    Or its write would leave a row that lent products may not have, because somebody has changed it past all rules.
+    Or its write would leave a row that lent products may not have, because another program broke the invariant.
     """
     if rejection is not None:
         product = working.get(rejection.subject)
@@ -383,7 +383,7 @@ def _draft_for(
 def _fewest_transactions(
     entries: Collection[tuple[Decision, Collection[object]]], limits: Limits
 ) -> int:
-    """How many transactions it takes at the least to hold decisions."""
+    """The least number of transactions that hold these decisions."""
     products = {product_id for decision, _ in entries for product_id in decision.deltas}
     records = sum(decision.has_record for decision, _ in entries)
     return max(
@@ -392,7 +392,7 @@ def _fewest_transactions(
 
 
 def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
-    """The groups, and the products on which it matters who comes first."""
+    """The groups, and the products whose changes do not commute."""
     strict: set[object] = set()
     directions: dict[str, bool] = {}
     for decision in decisions:
@@ -407,7 +407,7 @@ def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
 
 
 def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
-    """Each transaction finds rows and pages as those before it leave them."""
+    """Turn drafts into transactions, each of which finds rows and pages as those before it leave them."""
     allocation, sources = supply.allocation, supply.sources
     transactions = []
     for draft in drafts:
@@ -427,7 +427,7 @@ def _write_down(drafts: Iterable[_Draft], supply: Supply) -> list[Transaction]:
 
 
 def _keys(change: Change) -> list[object]:
-    """What a change may share with others: its products, and its group."""
+    """The keys that a change may share with others: its products, and its group."""
     keys: list[object] = list(change.product_ids)
     if change.group is not None:
         keys.append(("group", change.group))

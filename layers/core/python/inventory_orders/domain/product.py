@@ -1,4 +1,4 @@
-"""A product, and what follows from its stock."""
+"""Products, and the status that follows from their stock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inventory_orders.domain.allotments import PageKey
 
 
 class ProductStatus(StrEnum):
-    """What can be done with a product."""
+    """The status of a product."""
 
     ACTIVE = "ACTIVE"
     LOW_STOCK = "LOW_STOCK"
@@ -77,12 +77,12 @@ class Product:
 
     @property
     def is_partial(self) -> bool:
-        """Whether there may be more of it elsewhere, so that what is here is no reason to reject anything."""
+        """Whether lanes may hold more of it, so that too few units here are no reason for a rejection."""
         return bool(self.lent_to)
 
     @property
     def spare(self) -> int:
-        """Units that may be taken away here without asking elsewhere."""
+        """Units that may be taken from the row without a recall."""
         if self.lent_to:
             return self.stock_count - max(0, self.low_stock_threshold) - 1
         return self.available
@@ -102,7 +102,7 @@ class Product:
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
     def is_fenced_by(self, owner: str) -> bool:
-        """Whether this owner of a lease was the last to write: until another does it may go on, even past its time."""
+        """Whether this owner of a lease was the last writer: then it may write, even after the lease has ended."""
         return bool(owner) and self.locked_by == owner and self.lock_version == self.version
 
     def with_stock(self, stock_count: int, version: int) -> Product:
@@ -127,7 +127,7 @@ ProductsById = Mapping[str, Product | None]
 
 @dataclass(frozen=True, slots=True)
 class PageStock:
-    """What a lane's page holds of a product: orders are sold from it as from the product's row.
+    """Units of a product in a lane's page, from which orders are sold as from the product's row.
 
     Attributes:
         product_id: The product.
@@ -161,7 +161,7 @@ class PageStock:
 
 
 Stock = Product | PageStock
-"""What units of a product are taken from or given to: its row, or a page."""
+"""The place of units: a product's row, or a page."""
 
 StockById = Mapping[str, Stock | None]
 """By product id; None where there is no such product."""

@@ -1,4 +1,4 @@
-"""What one batch knows, and what it has learnt: one object, which the loop hands to all that works for it."""
+"""The state of one batch: one object, which the loop passes to all that work for it."""
 
 from __future__ import annotations
 

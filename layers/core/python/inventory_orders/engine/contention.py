@@ -41,8 +41,8 @@ _MEAN_AGE = 2 / math.pi
 _MIN, _MAX = 0.1, 20.0
 _GROWTH = 2.0
 
-# What is left of it after a transaction that was applied, and how many seconds it takes to halve by itself: what a table
-# could take before says little once its partitions have split.
+# The part of it that remains after an applied transaction, and the seconds after which it halves by itself: partitions
+# split meanwhile, so an old pace says little.
 _DECAY = 0.98
 _HALVED_AFTER = 30.0
 
@@ -72,12 +72,12 @@ class Rivals:
 
 
 class DepotLine:
-    """How long the line at the depot is, and when to ask again.
+    """The line at the depot: estimates the wait, and decides when to ask again.
 
     With equal chances at each release, a few would always wait several times the average. Here the rate at which a
     process asks grows with the time that it has waited, so that waits follow Rayleigh's distribution: the slowest of a
-    hundred waits 2.4 times the average, not 4.6 times. How fast the rate must grow follows from the average wait, which
-    all learn from the same source: every lease says how long its owner waited (`lockWait`).
+    hundred waits 2.4 times the average, not 4.6 times. The rate's growth follows from the average wait, which all processes
+    read from the same attribute: each lease tells how long its owner waited (`lockWait`).
 
     Args:
         clock: Source of time.
@@ -121,7 +121,7 @@ class DepotLine:
 
 
 class Pace:
-    """How long a process waits before it writes.
+    """The pace of a process: how long it waits before it writes while tables are short of capacity.
 
     Args:
         clock: Source of time.

@@ -1,4 +1,4 @@
-"""What became of changes: the answers of the engine."""
+"""Outcomes of changes, and the report on a batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from inventory_orders.store.actions import TransactionCancelledError
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """What became of one change.
+    """The outcome of one change.
 
     Attributes:
         verdict: Where it ended.

@@ -1,7 +1,7 @@
-"""Holds that are about to end: finds them, and has each sent to be expired.
+"""Finds holds that are about to end, and sends each to be expired.
 
-Nothing is decided here. Whether a hold has ended, and whether its order was paid meanwhile, is looked at when it expires. So
-to send a hold twice, or one that is over, is a message for nothing, and two of these may run at once.
+The expiry itself checks whether the hold has ended and the order is still unpaid. So a hold that is sent twice, or late,
+does no harm, and two sweeps may run at once.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ AHEAD_SECONDS = 120.0
 """How long before its end a hold is sent: two sweeps, so that one may fail."""
 
 _REMEMBERED_SECONDS = 600.0
-"""What has not expired so long after it was due is sent again: its message may have been lost, or lies among dead letters.
+"""Seconds after which a hold that has not expired is sent again: its message may be lost, or a dead letter.
 
-Then it waits as long again as it is late. The messages of a row that cannot be read stay in the queue, and must not fill it
-until those of other holds are not sent any more.
+Each further time it waits as long as it is late, so that messages of rows that cannot be read do not fill the queue.
 """
 
 # An entry takes some 350 bytes of the function's 512 MB.
 _MAX_REMEMBERED = 100_000
 
-# So many go into one request to SQS.
+# Holds in one request to SQS.
 _TOGETHER = 10
 
-# What this does not get done is left to the next sweep.
+# The next sweep does what is left.
 _POLICY = RetryPolicy(max_attempts=4)
 
 
@@ -67,7 +66,7 @@ def new_sent_holds() -> SentHolds:
 
 @dataclass(slots=True)
 class HoldsReport:
-    """What became of the holds that are about to end.
+    """The result of sending holds that are about to end.
 
     Attributes:
         sent: How many were sent.

@@ -1,1 +1,1 @@
-"""What the handlers share: settings, a batch of SQS messages, direct commands, logs and metrics."""
+"""Shared code of the handlers: settings, a batch of SQS messages, direct commands, logs and metrics."""

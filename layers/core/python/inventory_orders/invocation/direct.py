@@ -1,4 +1,4 @@
-"""Answers to direct invocations: what happened, or what to do about it."""
+"""Answers to direct invocations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_queue_event(event: object) -> bool:
 
 
 def answer(work: Callable[[], Answer]) -> Answer:
-    """Carry out a command; whatever goes wrong becomes an answer.
+    """Carry out a command; an error becomes an answer.
 
     Returns:
         What the command answers, with a `result` (`APPLIED`, `REPLAYED`, ...). Else `result` is `REFUSED` with a
@@ -78,7 +78,7 @@ def of_order(order: OrderRecord) -> Answer:
 
 
 def of_product(product: Product) -> Answer:
-    """A product as the answers show it: JSON, without what is nobody's business."""
+    """A product as the answers show it: JSON, without internal attributes."""
     shown = {
         "version": product.version,
         "productId": product.product_id,

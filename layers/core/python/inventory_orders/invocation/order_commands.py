@@ -1,4 +1,4 @@
-"""What the outcomes of commands and expiries mean, and the answer to one command."""
+"""Commands on orders: the rules of their queues, and direct invocations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inventory_orders.invocation.telemetry import emit_commands
 RULES = QueueRules(
     # The order may be on its way; the hold ends soon.
     may_be_early=frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED}),
-    # Acknowledged, the command would be lost; returned, it would come back in vain.
+    # Acknowledged, the command would be lost; returned, it would come back again and again.
     poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
 )
 

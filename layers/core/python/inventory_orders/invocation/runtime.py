@@ -1,4 +1,4 @@
-"""What a handler runs with: its settings from the environment, and the objects made from them once a process."""
+"""The settings of a handler, from its environment, and the objects that a process makes from them once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
-"""What is left of an invocation after its deadline: a call that began just before it may take its worst case, and the
-rest is for answering the queue."""
+"""Seconds between the deadline and the end of an invocation: for the worst case of a call that began just before it, and
+for answering the queue."""
 
 # Chains of transactions in flight at once. A function of 1 GB has little more than half a CPU, and a transaction
 # keeps it busy for 2 of its 10 ms or so.
@@ -145,7 +145,7 @@ def prepare() -> None:
 
 
 def hold_seconds() -> int | None:
-    """How long the stock of an order that says nothing is held without payment, in seconds; None: until it is cancelled."""
+    """The default hold of an order, in seconds; None: its stock is held until it is cancelled."""
     return RuntimeSettings.from_environment().hold_seconds
 
 
@@ -184,7 +184,7 @@ def committer() -> Committer:
 
 
 def impatient_committer() -> Committer:
-    """The same, but it waits for nobody: what it cannot have at once it returns."""
+    """The engine with one attempt: it returns changes that would have to wait."""
     return _impatient_committer(RuntimeSettings.from_environment())
 
 
@@ -247,7 +247,7 @@ def sent_holds() -> SentHolds:
 
 @cache
 def executor() -> Executor | None:
-    """What runs reads and transactions side by side."""
+    """The executor that runs reads and transactions side by side."""
     return ThreadPoolExecutor(_SIDE_BY_SIDE)
 
 

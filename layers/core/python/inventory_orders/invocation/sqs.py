@@ -1,4 +1,4 @@
-"""The only code that talks to SQS: dead letters, delays, orders, messages for later, and events that nobody can publish."""
+"""The only code that talks to SQS: dead letters, delays, orders, messages for later, and undeliverable events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from inventory_orders.engine.outcomes import ChangeOutcome
     from inventory_orders.publishing.publisher import Undeliverable
 
-# What SQS does not take now it will take at the next delivery, so nothing is gained by waiting long.
+# The next delivery repeats what SQS does not take now, so a long wait gains nothing.
 CLIENT_CONFIG = Config(
     connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
 )
@@ -164,7 +164,7 @@ class SqsCalls:
                     "DelaySeconds": seconds[message],
                     "MessageAttributes": {
                         "originalMessageId": _text_attribute(message.original_id),
-                        # What was sent first still counts first.
+                        # The copy keeps the place of the original in the order of sending.
                         "originalSentTimestamp": _text_attribute(
                             "" if message.sent is None else f"{message.sent * 1000:.0f}"
                         ),
@@ -181,8 +181,7 @@ class SqsCalls:
         """Send messages to the standard queue, for later.
 
         Args:
-            bodies: At most 10, each with the Unix second before which nobody is to see it; SQS hides it for 15 minutes at
-                the most.
+            bodies: At most 10, each with the Unix second until which SQS hides it, for 15 minutes at the most.
 
         Returns:
             The numbers of those that SQS took.

@@ -1,7 +1,7 @@
 """A batch of SQS messages: read from the event, parsed, and settled once the engine has answered.
 
 Every message ends in one of five ways: applied, replayed, rejected, dead-lettered or returned. It gets its end once, and
-all but the returned ones are acknowledged only when that end is durable.
+is acknowledged only when that end is durable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONGEST_RETENTION_SECONDS = 14 * 86400
 
 @dataclass(frozen=True, slots=True)
 class MessageResult(Generic[T]):
-    """What became of a message.
+    """The end of a message.
 
     Attributes:
         message: The message.
@@ -231,12 +231,12 @@ class SqsBatch(Generic[T]):
 
     @property
     def results(self) -> tuple[MessageResult[T], ...]:
-        """What became of each message, in their order."""
+        """The end of each message, in their order."""
         return tuple(self._results[message] for message in self._messages)
 
     @property
     def queue_errors(self) -> tuple[str, ...]:
-        """What SQS did not do, for the log; the messages concerned are accounted for all the same."""
+        """Requests that SQS did not carry out, for the log; their messages have their ends all the same."""
         return tuple(self._calls.errors)
 
     @property

@@ -1,4 +1,4 @@
-"""A batch of changes from a table's stream: the events that they make, and what publishes them."""
+"""A batch of changes from a table's stream: reads the events that they make, and prepares their publisher."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def prepare() -> None:
-    """What `runtime.prepare` does for the other handlers. This one needs no tables: it is handed their rows."""
+    """Make the clients, as `runtime.prepare` does for other handlers. This one needs no tables: it is handed their rows."""
     with suppress(ConfigurationError):
         publisher()
 
 
 def publisher() -> tuple[Publisher, UndeliverableEvents]:
-    """What puts events on the bus of the environment, and the queue of what it cannot put there.
+    """The publisher on the bus of the environment, and the queue of undeliverable events.
 
     Raises:
         ConfigurationError: The environment names none.
@@ -98,7 +98,7 @@ def _events_of(record: object) -> tuple[Event, ...]:
 
 
 def _key(record: object) -> str:
-    """What an unreadable record is about: the events before and after it keep their order beside it."""
+    """The key of an unreadable record, so that it keeps its place among the events of its row."""
     try:
         keys = record["dynamodb"]["Keys"]  # type: ignore[index]
         return " ".join(str(value["S"]) for value in keys.values())

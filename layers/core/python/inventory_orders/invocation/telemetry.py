@@ -1,4 +1,4 @@
-"""Logs and metrics: what happened, counted once and after it became durable.
+"""Logs and metrics: counts each outcome once, after it became durable.
 
 An id is a field of a log line and never a dimension of a metric.
 """
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class _Provider(AmazonCloudWatchEMFProvider):
-    """Says nothing of an invocation that has nothing to count, such as the replay of a command."""
+    """Writes no metrics for an invocation that has nothing to count, such as the replay of a command."""
 
     def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:
         if self.metric_set or raise_on_empty_metrics:
@@ -156,7 +156,7 @@ METRICS = {
 
 
 def emit_orders(report: CommitReport) -> None:
-    """Count what became of orders."""
+    """Count orders by their outcomes."""
     outcomes = report.outcomes
     _add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
     _add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
@@ -250,7 +250,7 @@ def emit_stale_delete(product_id: str, created_at: str) -> None:
 
 
 def emit_report(report: CommitReport) -> None:
-    """What the engine went through for a batch of changes."""
+    """Count the attempts and retries for a batch of changes."""
     emit_stats(report.stats, report.retries, report.exhausted)
     if report.failure is not None:
         logger.critical(
@@ -262,7 +262,7 @@ def emit_report(report: CommitReport) -> None:
 def emit_stats(
     stats: CommitStats, retries: Sequence[int] = (), exhausted: Sequence[bool] = ()
 ) -> None:
-    """What writes took: attempts, conflicts, waits; how often each change was retried, and with what end."""
+    """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end."""
     if stats.version_conflicts:
         _add("ConditionalWrites", len(stats.version_conflicts))
     for moved in stats.version_conflicts:
@@ -303,7 +303,7 @@ def emit_stats(
 
 
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
-    """Count what became of events, and log each that nobody will hear of."""
+    """Count events by their ends, and log each that was parked."""
     _add("EventsPublished", len(report.published))
     if report.refusals:
         _add("EventsRefused", len(report.refusals))
@@ -345,7 +345,7 @@ def _log_message(result: MessageResult[T]) -> None:
         logger.info("rejected", extra=fields)
         return
     if Verdict.POISON in (result.verdict, outcome.verdict):
-        # What is wrong in words quotes the body, so it stays out of the log.
+        # The detail quotes the body, so it stays out of the log.
         fields |= {"errorCode": outcome.cause, "field": outcome.field_path}
     else:
         fields |= {"cause": outcome.cause, "detail": outcome.detail}

@@ -1,1 +1,1 @@
-"""From the text of a message or command to a change, or to the reason why it can never be one."""
+"""Reads messages and commands as changes, or says why one can never be a change."""

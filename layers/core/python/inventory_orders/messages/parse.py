@@ -1,4 +1,4 @@
-"""From the body of a message to a change, or to the reason why it can never be one."""
+"""Reads the body of a message as a change, or says why it can never be one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
 MAX_DISTINCT_PRODUCTS = 99
-"""What one transaction can hold beside the order: 100 actions."""
+"""Products that one transaction of 100 actions can hold beside the order."""
 
 MAX_QUANTITY = 1_000_000
 

@@ -13,7 +13,7 @@ _MAX_DIGITS = 20
 
 
 def shown_key(key: str) -> str:
-    """The sender's choice of a name, where it cannot do harm: short, and of printable ASCII."""
+    """A key of the sender's, made safe to show: short, and of printable ASCII."""
     return json.dumps(key[:64])[1:-1] or '""'
 
 

@@ -1,7 +1,7 @@
-"""Products as operators and catalogue systems change them, each way with the pattern that makes it safe.
+"""Changes of products by operators and catalogue systems, each with the pattern that makes it safe.
 
-All of them respect one another: every write requires that the product exists and that no lease of somebody else is
-live, and every write raises `_version`, so that nobody who read before can write after it without noticing.
+Every write requires that the product exists and that no other's lease is live, and raises `_version`. So a writer that
+read before notices each write in between.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
     *("locked_by", "lock_time", "lock_version", "lent_to"),
 )
-"""What is not for an update function to change."""
+"""Attributes that an update function may not change."""
 
 _SET_PRICE = (
     "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
@@ -86,7 +86,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """What became of one product of several that were to be created.
+    """The result for one of several products that were to be created.
 
     Attributes:
         created: Whether it was created.
@@ -647,7 +647,7 @@ def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
 
 
 def _next(before: Product, wanted: Product, at: str) -> Product | None:
-    """What to write, or None if there is nothing to write."""
+    """The product to write; None if nothing has changed."""
     for name in _FIXED:
         if getattr(wanted, name) != getattr(before, name):
             raise ValueError(f"{name} of a product is not for an update function to change")
@@ -671,7 +671,7 @@ def _found_in_conflict(product_id: str, error: StoreError) -> Product:
 
 
 def _sound(found: object) -> Product:
-    """What came back, as a product.
+    """The returned item, as a product.
 
     Raises:
         CorruptItemError: It breaks the table's contract.

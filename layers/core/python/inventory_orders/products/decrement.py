@@ -24,7 +24,7 @@ _DOUBT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Traits:
-    """What hardly ever changes about a product. The write is conditioned on all of it, so it may be outdated."""
+    """Attributes of a product that seldom change. The write is conditioned on all of them, so they may be outdated."""
 
     created_at: str
     low_stock_threshold: int
@@ -43,7 +43,7 @@ class _Traits:
 
 @dataclass(frozen=True, slots=True)
 class Decrement:
-    """What a decrement came to.
+    """The result of a decrement.
 
     Attributes:
         report: The engine's, if it was asked; None for a decrement that was done atomically.
@@ -108,7 +108,7 @@ class AtomicDecrement:
         return Decrement(report, stats, len(stats.backoffs))
 
     def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> _Traits | None:
-        """Get to know a product; None if the engine has to say what is wrong with it."""
+        """Read a product; None if the engine has to report what is wrong with it."""
         client = self._committer.client
         try:
             found = client.call(lambda: client.store.get_product(product_id), deadline, stats)

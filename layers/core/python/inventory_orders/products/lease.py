@@ -48,7 +48,7 @@ from inventory_orders.store.actions import (
 from inventory_orders.store.dynamodb import AS_READ, NO_LIVE_LEASE, UNLOCK, Store, unix
 
 LONGEST_LEASE_SECONDS = 900.0
-"""What returned messages are sure to outlast. Renewed over and over, a lease may last longer, and they may not."""
+"""Returned messages outlast a lease of this length, but not one that is renewed over and over."""
 
 _MINE = "#lockedBy = :owner AND #_version = #lockVersion"
 _LOCK = (
@@ -103,13 +103,13 @@ class Lease:
             seconds: How long, at most 900.
             deadline: When the invocation has to end. The lease never lasts longer, so that it is not frozen with
                 the invocation, unless the caller says so.
-            holder: Who, for people who look at the row; a unique part is added.
-            outlive_deadline: The lease is handed to somebody outside this invocation.
+            holder: Name of the owner, for people; a unique part is added.
+            outlive_deadline: The lease goes to a caller outside this invocation.
             clock: Source of time.
             policy: How to wait between attempts after a throttle or a lost response.
 
         Raises:
-            LeaseHeldError: Somebody else holds one.
+            LeaseHeldError: Another holds one.
             LeaseLostError: It expired before the row had reclaimed everything.
             ContentionError: Others wrote the product before each attempt.
             ProductNotFoundError: There is no such product.
@@ -212,7 +212,7 @@ class Lease:
 
     @property
     def stock_count(self) -> int:
-        """Units on hand; nobody else can change them while the lease is live."""
+        """Units on hand; no other can change them while the lease is live."""
         return self.product.stock_count
 
     def seconds_left(self) -> float:
@@ -225,10 +225,10 @@ class Lease:
         Args:
             seconds: How long, at most 900.
             deadline: When the invocation has to end; the lease never lasts longer, unless the caller says so.
-            outlive_deadline: The lease is held by somebody outside this invocation.
+            outlive_deadline: A caller outside this invocation holds the lease.
 
         Raises:
-            LeaseLostError: It has expired, somebody else holds one, or somebody wrote since.
+            LeaseLostError: It has expired, another holds one, or another wrote since.
             StoreError: DynamoDB failed.
         """
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
@@ -267,7 +267,7 @@ class Lease:
             The adjustment: by this call, or by an earlier one whose response was lost.
 
         Raises:
-            LeaseLostError: The lease has expired, or somebody wrote since: the count means nothing now.
+            LeaseLostError: The lease has expired, or another wrote since: the count means nothing now.
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; the lease is still held.
             ContentionError: Transactions of others were in the way until the time ran out.
             StoreError: DynamoDB failed.
@@ -327,7 +327,7 @@ class Lease:
     def _settle_commit(
         self, error: TransactionCancelledError, count: AdjustmentRecord, deadline: Deadline
     ) -> AdjustmentRecord:
-        """What a cancelled commit means: done before, an id in use, rivals, or a lease that is over."""
+        """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its record.
         key = AdjustmentKey(self.product_id, count.adjustment_id)
         stored = self.client.call(lambda: self.client.store.get_record(key), deadline, self.stats)
@@ -415,10 +415,10 @@ def _lock(
     deadline: Deadline,
     stats: CommitStats,
 ) -> Product:
-    """Lock a product that nobody has written since it was read. Returns it as it is then.
+    """Lock a product that is unwritten since it was read. Returns it as it is then.
 
     Raises:
-        ConditionFailedError: Somebody has, or a lease is live; with the product as stored.
+        ConditionFailedError: It was written, or a lease is live; with the product as stored.
         StoreError: DynamoDB failed.
     """
 

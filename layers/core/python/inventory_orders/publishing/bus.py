@@ -24,7 +24,7 @@ MAX_ENTRIES = 10
 MAX_BYTES = 262_144
 """All entries of a call are smaller together: docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html."""
 
-# What AWS calls not retryable: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
+# Codes that AWS calls not retryable: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
 _NOT_RETRYABLE = {
     "AccessDeniedException",
     "InvalidAccountIdException",
@@ -35,7 +35,7 @@ _NOT_RETRYABLE = {
     "RedactionFailure",
 }
 
-# What a call gets as a whole.
+# Codes for a call as a whole.
 _INVALID_CALL = {"ValidationException", "ValidationError", "InvalidParameterValue", "413"}
 
 
@@ -49,10 +49,10 @@ class EventBridge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BusEntry:
-    """What is put on the bus.
+    """An entry of PutEvents.
 
     Attributes:
-        source: Who says it.
+        source: The publishing service.
         detail_type: What has happened.
         detail: JSON.
     """

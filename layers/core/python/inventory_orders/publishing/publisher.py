@@ -17,12 +17,12 @@ from inventory_orders.publishing.bus import MAX_BYTES, Bus, BusEntry, Refusal, c
 from inventory_orders.retry import RetryPolicy
 
 MAX_REFUSALS = 20
-"""So often the bus refuses an event and takes the probe beside it, before the event is to blame. A bus that refuses by chance
-takes the event first in at least half of such rounds, so whatever share it refuses, it lays the blame on less than one in a
-million. On a bus that works that takes some eight seconds."""
+"""Rounds in which the bus refuses an event and takes the probe beside it, until the event is to blame. A bus that refuses by
+chance takes the event first in at least half of such rounds, so it puts the blame on less than one in a million. On a
+working bus that takes some eight seconds."""
 
 MAX_FRUITLESS_ROUNDS = 10
-"""So many rounds the bus takes nothing at all before the rest is left to the next invocation: some three seconds."""
+"""Rounds in which the bus takes nothing, until the rest is left to the next invocation: some three seconds."""
 
 RETRYABLE_SECONDS = 3600.0
 """An event has to be this old before a refusal that is retryable counts against it."""
@@ -35,7 +35,7 @@ PROBE = "PublisherProbe"
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """What can never be published as it is.
+    """An event that can never be published as it is.
 
     Attributes:
         id: The event's, or that of the record that cannot be read.
@@ -52,7 +52,7 @@ class Undeliverable:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A change that says nothing about what has happened.
+    """A change whose row does not tell what has happened.
 
     Attributes:
         subject: What it is about, as far as is known.
@@ -69,7 +69,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class PublishReport:
-    """What became of the events.
+    """The ends of the events.
 
     Attributes:
         published: Ids of those that the bus has taken.
@@ -87,7 +87,7 @@ class PublishReport:
 
 
 class _Done(Enum):
-    """How many of those that were tried were taken or parked."""
+    """How many of the tried events were taken or parked."""
 
     NOTHING = 0
     SOME = 1

@@ -1,4 +1,4 @@
-"""The actions of a transaction, each with a label, and what a refused write says of each."""
+"""The actions of a transaction, each with a label, and the reasons for which one is cancelled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRANSIENT = THROTTLED | {"None", RIVAL}
 
 
 class ActionKind(Enum):
-    """What an action writes, or checks."""
+    """The kind of item that an action writes, or checks."""
 
     PRODUCT = auto()
     PAGE = auto()
@@ -73,7 +73,7 @@ class CancellationReason:
 
     @property
     def kind(self) -> ActionKind | None:
-        """What the action would have written."""
+        """The kind of item that the action would have written."""
         return self.action.kind if self.action is not None else None
 
     @property

@@ -93,7 +93,7 @@ _THROTTLED = {
     "ThrottlingException",
     "Throttling",
     "TooManyRequestsException",
-    # What a single write gets while a transaction on its item is in flight.
+    # The answer to a single write while a transaction on its item is in flight.
     "TransactionConflictException",
 }
 _INVALID = {"ValidationException", "SerializationException"}
@@ -102,7 +102,7 @@ _UNKNOWN = {"TransactionInProgressException", "InternalServerError", "ServiceUna
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one read found.
+    """The result of one read.
 
     Attributes:
         products: By id, None where there is no such product; strongly consistent.
@@ -429,7 +429,7 @@ class Store:
 
         Args:
             lane: The lane.
-            owner: Who takes it.
+            owner: The new owner.
             now: The moment.
             until: Unix second at which the lease ends.
             wait: Seconds for which the owner has waited for it, for those that wait behind it.
@@ -747,7 +747,7 @@ NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
 """Condition that every write to a product carries, but for its lease owner's."""
 
 OWNED = "#lockedBy = :owner"
-"""Condition: the lease of this owner was not taken over by anybody, even if it has expired."""
+"""Condition: no other has taken over this owner's lease, even if it has expired."""
 
 UNLOCK = "REMOVE " + ", ".join(f"#{name}" for name in LOCK)
 """Update: whatever lease there is ends."""
@@ -765,7 +765,7 @@ def unix(moment: datetime) -> Decimal:
 
 
 def _as_read(product: Product, now: datetime, owner: str = "") -> tuple[str, dict[str, Any]]:
-    """Condition that nobody has written the product since it was read, and nobody else holds it; with its values."""
+    """Condition, with its values: the product is unwritten since it was read, and no other holds a lease on it."""
     values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
     if not owner:
         return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
@@ -796,7 +796,7 @@ def _values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _found(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
-    """What is stored, or the error that tells why it cannot be read."""
+    """The stored object, or the error that tells why it cannot be read."""
     try:
         return read(item)
     except CorruptItemError as error:
@@ -804,7 +804,7 @@ def _found(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
 
 
 def _found_item(item: Item | None) -> Found:
-    """What came back with a write that was refused: each table's items have a key of their own."""
+    """The object that came back with a refused write: each table's items have a key of their own."""
     if not item:
         return None
     if "page" in item:

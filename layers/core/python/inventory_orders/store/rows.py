@@ -1,4 +1,4 @@
-"""How the tables' rows are laid out: from domain objects to rows and items, and back.
+"""The layout of the tables' rows: from domain objects to rows and items, and back.
 
 A row is a dict of plain Python values by attribute name. An item is the same in the types of DynamoDB's low-level API:
 `{"S": ...}`, `{"N": ...}`, and so on.
@@ -174,7 +174,7 @@ def lent_to_value(lanes: frozenset[int]) -> frozenset[str]:
 
 
 def page_units(page: Page) -> bytes:
-    """What a page holds, compressed."""
+    """The entries of a page, compressed."""
     entries = [
         [product_id, entry.created_at, entry.units, entry.reach]
         for product_id, entry in sorted(page.entries.items())
@@ -454,7 +454,7 @@ def _plain(value: Mapping[str, Any] | None) -> Any:
     kind, content = next(iter(value.items()))
     if kind == "N":
         number = Decimal(content)
-        # DynamoDB has none that is larger. To make an int of one that somebody else made up can take minutes.
+        # DynamoDB stores none that is larger, and converting a larger one to an int can take minutes.
         if not -_TOO_LARGE < number < _TOO_LARGE:
             raise ValueError("the number is too large")
         return int(number) if number == number.to_integral_value() else number
