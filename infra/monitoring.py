@@ -123,7 +123,7 @@ class Monitoring(Construct):
         """Mail each alarm when it goes on and when it is over."""
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
         # `enforce_ssl` gives the topic a policy, which takes the place of the default one: without this statement
-        # nobody may publish, and no alarm is mailed. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
+        # CloudWatch may not publish, and no alarm is mailed. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 actions=["sns:Publish"],

@@ -137,7 +137,7 @@ _AFTER_AN_ERROR = {
     "ChangeOrders": _RETURNS,
     "ManageProducts": _RETURNS,
     "CountStock": _TOLD,
-    "Sweep": "units may stay in lanes, holds may not end, or events reach nobody, until it is repaired",
+    "Sweep": "units may stay in lanes, holds may not end, or events reach no consumer, until it is repaired",
     "PublishEvents": "the stream hands it the same changes again, and the next ones wait",
     "Api": _TOLD,
 }
@@ -209,7 +209,7 @@ ALARMS = (
         "UndeliverableEvents",
         _UNDELIVERABLE,
         _A_MESSAGE_STAYS,
-        "Outcomes could not be published, so nobody hears of them. First: read errorCode and errorMessage in "
+        "Events could not be published, so no consumer gets them. First: read errorCode and errorMessage in "
         "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders announce).",
     ),
     Alarm(
@@ -252,7 +252,7 @@ ALARMS = (
             silence=TreatMissingData.BREACHING,
             comparison=ComparisonOperator.LESS_THAN_THRESHOLD,
         ),
-        "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in lanes that nobody uses. "
+        "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in idle lanes. "
         "First: look whether its schedule is enabled.",
     ),
     # DynamoDB keeps the state of an alarm on its metrics in silence all the same; the runbook has what to do then.
@@ -355,7 +355,7 @@ _FLOW = Section(
     "Are orders flowing?",
     "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform below. SQS "
     "leaves out what it delivered three times; **came back** is the time since a message was first received. **Dead "
-    "letters** stay until somebody acts: their `errorMessage` says what to fix.",
+    "letters** stay until they are redriven or deleted: their `errorMessage` says what to fix.",
     (
         (
             Graph("Orders", (_PLACED, _REJECTED), stacked=True),
@@ -435,9 +435,9 @@ def _life(grace: int) -> Section:
 
 _EVENTS = Section(
     "Do others hear of it?",
-    "What becomes of orders and products is published on the bus, each order's outcomes in their order. **Changes get "
-    "older** and events are refused: look at the bus. **Undeliverable** events stay in their queue until somebody acts: "
-    "nobody else hears of them.",
+    "Events of orders and products are published on the bus, those of an order in their order. **Changes get older** and "
+    "events are refused: look at the bus. **Undeliverable** events stay in their queue: no consumer gets them before they "
+    "are published again.",
     [
         (
             Graph(
@@ -461,7 +461,7 @@ _EVENTS = Section(
             ),
             Graph(
                 "Undeliverable events",
-                [Line(_UNDELIVERABLE, "waiting for somebody", RED)],
+                [Line(_UNDELIVERABLE, "to be repaired", RED)],
                 "messages",
             ),
         )

@@ -2,14 +2,14 @@
 
 The lock is in the product's own row, so that acquiring it tells how the product stands, and committing the result and
 releasing it is one request. It is fenced: every write raises `_version`, and the lock remembers as `lockVersion` the
-version that its owner's last write made. As long as the two are equal nobody else has written, and only then may the
-owner: one that was paused past its expiry cannot, even if its clock is wrong.
+version that its owner's last write made. Only while the two are equal may the owner write, because then no other has. An
+owner that was paused past its expiry cannot write, even if its clock is wrong.
 
 Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
-finds another version, however late it is, and cannot lock a product that nobody counts any more.
+finds another version, however late it is, and cannot lock a product after its count has ended.
 
-Once the lease is taken, the row reclaims what lanes hold of the product. From then on nobody draws, so a count of the
-shelf can be compared with the row.
+Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are drawn, so a count of
+the shelf can be compared with the row.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
