@@ -129,7 +129,6 @@ class Figures:
         unfinished: Orders that were returned and not delivered again before the end.
         seconds: From the start to the last answer, or to the end of the window.
         orders_per_second: Orders answered per second in that time.
-        worst: Orders answered per second in the worst ten seconds of that time; NaN if it was shorter.
         requests: Requests to DynamoDB, per order.
         write_units: Write units per order, without the index.
         index_units: Write units of the index `byUser`, per order.
@@ -162,7 +161,6 @@ class Figures:
     unfinished: int
     seconds: float
     orders_per_second: float
-    worst: float
     requests: float
     write_units: float
     index_units: float
@@ -237,7 +235,6 @@ def reduce(
         unfinished=len(observed.received.keys() - answered.keys() - observed.given_up),
         seconds=seconds,
         orders_per_second=in_time / seconds if seconds else math.nan,
-        worst=_worst([at - observed.began for at in answered.values()], int(seconds)),
         requests=per_order(tally.calls),
         write_units=per_order(tally.usage.write),
         index_units=per_order(tally.usage.index),

@@ -40,6 +40,7 @@ from inventory_orders.domain.allotments import MAX_LANES, Page, PageEntry, PageK
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.store.rows import KEYS, Table, decode, page_units, read_page
+from local.invoke import load_handler
 from simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
 from simulated_aws.contention import ContendedDynamoDB
 from simulated_aws.latency import (
@@ -305,9 +306,7 @@ class Conditions:
         endless: Whether the orders are repeated without end, in another order each time.
         warm_up: Virtual seconds before the window, which do not count.
         warm: Whether lanes and depot are full at the start, and all workers know the demand.
-        until: Share of the stock at which the window ends.
         partitions: Number of partitions, by table.
-        watch: Called with each request.
     """
 
     latencies: Latencies = PUBLISHED
@@ -317,9 +316,7 @@ class Conditions:
     endless: bool = False
     warm_up: float = 0.0
     warm: bool = False
-    until: float = 0.0
     partitions: Mapping[str, int] = field(default_factory=lambda: PARTITIONS)
-    watch: Callable[[Exchange], None] | None = None
 
 
 class Simulation:
@@ -361,7 +358,6 @@ class Simulation:
         self._demand: Demand | None = None
         self._books = Books()
         self._lost = self._ended = 0
-        self._most_sold = (1 - conditions.until) * sum(workload.stock.values())
         self.observed = Observed(Tally("Products", "Orders"), 0.0, conditions.window)
         spare = workers * self._contender.batch
         count = inf if conditions.endless else len(workload.bodies)
@@ -607,8 +603,10 @@ class Simulation:
         target = f"{'DynamoDB_20120810' if service == 'dynamodb' else 'AmazonSQS'}.{operation}"
         exchange = Exchange(target, request, status, reply, began, self._scheduler.now)
         self.observed.tally.add(exchange)
-        if self._conditions.watch is not None:
-            self._conditions.watch(exchange)
+        self._see(exchange)
+
+    def _see(self, exchange: Exchange) -> None:
+        """Look at a request and its answer. A kind of simulation that wants to know more overrides this."""
 
     # ------------------------------------------------------------------ the workers
 
@@ -647,7 +645,7 @@ class Simulation:
     def _load(self) -> Callable[[Any, Any], Any]:
         """Import a copy of the contender. It knows the demand if all are to know it at the start."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
-        if self._demand is not None and (lanes := runtime.committer().lanes) is not None:
+        if self._demand is not None and (lanes := runtime.process().committer.lanes) is not None:
             lanes.demand = deepcopy(self._demand)
         return handler
 
@@ -681,8 +679,7 @@ class Simulation:
         for message in batch:
             if message.order_id not in left:
                 self._enter(message)
-        is_enough = self._ended >= self._enough or self._books.sold.total() >= self._most_sold
-        if self._conditions.window is not None and is_enough:
+        if self._conditions.window is not None and self._ended >= self._enough:
             self._close()
 
     def _enter(self, message: Message) -> None:
@@ -757,6 +754,12 @@ class Simulation:
             ],
             self._lost,
         )
+
+
+def handler_of(name: str) -> Callable[[Any, Any], Any]:
+    """Import a copy of one of the service's handlers."""
+    handler: Callable[[Any, Any], Any] = load_handler(name).lambda_handler
+    return handler
 
 
 class _Nowhere(io.TextIOBase):

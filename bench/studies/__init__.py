@@ -10,7 +10,7 @@ from importlib import import_module
 from bench.cells import Study
 
 USUAL = ("contenders", "overhead", "patterns")
-NAMES = (*USUAL, "scenes", "lanes", "waiting", "holds", "holds_embedded", "brooker")
+NAMES = (*USUAL, "scenes", "holds_embedded", "brooker")
 
 
 def study(name: str) -> Study:

@@ -170,10 +170,10 @@ def never_paid(
     chance = random.Random(f"holds {seed}")
     wanted = [workload.quantities(order_id) for order_id in workload.bodies]
     return [
-        Order.of(
+        Order(
             f"held-{number:07}",
             f"user-{number}",
-            list(chance.choice(wanted).items()),
+            chance.choice(wanted),
             default_hold=hold_seconds + number * over // max(1, count - 1),
         )
         for number in range(count)

@@ -25,6 +25,7 @@ from bench import report, workloads
 from bench.capacity import Exchange
 from bench.cells import Found, Kept, Result, Study, Value
 from bench.figures import Audit, Observed, percentile
+from bench.simulator.callers import Callers
 from bench.simulator.engine import (
     Conditions,
     Context,
@@ -33,11 +34,11 @@ from bench.simulator.engine import (
     Queue,
     Simulation,
     Worker,
+    handler_of,
 )
-from bench.studies.holds import LONGEST_SECONDS, Holds
-from bench.studies.waiting import Waiting
+from bench.simulator.holds import Holds
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
-from local.invoke import is_good, load_handler
+from local.invoke import is_good
 from operations.errors import UserError
 from simulated_aws.latency import INVOCATION_SECONDS
 
@@ -52,6 +53,9 @@ LANES = 55
 """Lanes where there is one worker: what is deployed by default, a lane for each worker of both order queues."""
 
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
+_LONGEST_SECONDS = 100_000.0
+"""Virtual seconds after which holds have ended, or the run ends."""
+
 _QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
 
 
@@ -171,7 +175,7 @@ class Recalled(Selling):
     def _start_workers(self) -> None:
         super()._start_workers()
         name = "count_stock" if self._action == "count" else "manage_products"
-        self._scheduler.start(self._operate, Worker(partial(_handler, name)))
+        self._scheduler.start(self._operate, Worker(partial(handler_of, name)))
 
     def _operate(self) -> None:
         demand = Counter[str]()
@@ -229,7 +233,7 @@ class Returning(Holds):
             ("Stock", "adjust_stock", self._receipts, 49),
         ):
             for _ in range(2):
-                worker = Worker(partial(_handler, function), name)
+                worker = Worker(partial(handler_of, function), name)
                 self._scheduler.start(partial(self._drain, queue, most), worker)
         self._scheduler.start(self._send, self._scheduler)
 
@@ -290,11 +294,6 @@ class Returning(Holds):
             stock[row["productId"]["S"]] += int(row["delta"]["N"])
         self._workload = replace(self._workload, stock=stock)
         return super()._audit()
-
-
-def _handler(name: str) -> Callable[[Any, Any], Any]:
-    handler: Callable[[Any, Any], Any] = load_handler(name).lambda_handler
-    return handler
 
 
 # ---------------------------------------------------------------------- the scenes
@@ -369,7 +368,7 @@ class Run:
         self, kind: type[Holds], made: Workload, workers: int, holds: int, *, warm: bool
     ) -> Seen:
         conditions = Conditions(
-            window=LONGEST_SECONDS,
+            window=_LONGEST_SECONDS,
             lanes=self.lanes or workers,
             warm=warm,
             endless=True,
@@ -386,7 +385,8 @@ class Run:
     def callers(self, name: str, clients: int) -> Seen:
         """Serve callers of the API who wait."""
         made = make(name, 2_000, self.seed, self.orders)
-        callers = Waiting("wait", made, clients, 5.0 * self.scale, self.seed, 5.0 * self.scale)
+        seconds = 5.0 * self.scale
+        callers = Callers(made, clients, seconds, self.seed, warm_up=seconds)
         callers.run()
         found = callers.result()
         return Seen(

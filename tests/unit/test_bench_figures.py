@@ -100,18 +100,6 @@ def test_work_after_the_window_does_not_change_the_rate():
     assert cell.requests == 4 / 2, "but all that was done counts for what an order takes"
 
 
-def test_the_worst_ten_seconds_are_found_where_there_are_ten():
-    assert math.isnan(reduce(observed()).worst)
-    tally = Tally("P", "O")
-    times = [*range(1, 11), 20.5]
-    for at in times:
-        tally.add(exchange("TransactWriteItems", 100.0 + at, [f"o-{at}"]))
-    received = {f"o-{at}": 100.0 for at in times}
-    cell = reduce(observed(tally=tally, received=received))
-    assert cell.worst == 0.1, "from the eleventh second to the twentieth there is one"
-    assert cell.orders_per_second == pytest.approx(11 / 20.5)
-
-
 def test_the_pace_of_orders_is_measured_before_and_while_holds_expire():
     ordered = [*(at / 4 for at in range(400)), *(100 + at / 2 for at in range(50))]
     pace = Pace.of(ordered, [103.0, 110.0, 123.0], since=80.0, end=100.0)

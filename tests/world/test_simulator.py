@@ -12,9 +12,9 @@ from rich.console import Console
 from bench import studies
 from bench.cells import Kept, choose
 from bench.simulator import engine
-from bench.studies import brooker, holds, lanes, waiting
-from bench.studies.holds import Holds
-from bench.studies.waiting import Waiting
+from bench.simulator.callers import Callers
+from bench.simulator.holds import Holds
+from bench.studies import brooker
 from bench.workloads import hot_product, sell_out
 from simulated_aws import DynamoDB, ServiceError
 from simulated_aws.contention import ContendedDynamoDB
@@ -397,13 +397,6 @@ class TestHandlers:
         assert cell.write_units < 2.1, "two a order, and some for the pages"
         assert cell.orders_per_second == pytest.approx(cell.placed / 0.5, rel=0.5), "no warm-up"
 
-    def test_a_run_ends_when_so_much_of_the_stock_is_sold(self):
-        conditions = replace(QUICK, window=60.0, endless=True, until=0.5, batch=96)
-        cell = engine.run("ours_lanes", sell_out(1_000, 1), 2, conditions=conditions)
-        assert cell.clean
-        assert cell.seconds < 60
-        assert 200 < cell.placed < 400, "half of the stock for 500 orders, and what was under way"
-
     def test_holds_that_end_together_give_each_unit_back_once(self):
         conditions = engine.Conditions(window=1_000.0, batch=10, endless=True)
         holds = Holds("ours_lanes", hot_product(50, 1), 1, 120, 2, 1.0, 1, conditions)
@@ -419,46 +412,27 @@ class TestHandlers:
         assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)
 
     def test_fifty_callers_for_one_product_are_not_fifty_rivals(self):
-        found = _wait("wait", hot_product(60, 1), clients=50)
+        callers = Callers(hot_product(60, 1), 50, seconds=1.5, warm_up=0.5, latencies=FAST)
+        callers.run()
+        found = callers.result()
         assert found.clean
         assert found.accepted == 0
         assert found.conflicts < 0.3
         assert found.queued > 0.3
         assert found.at_once > 0.1, "one caller at a time is not disturbed"
 
-    @pytest.mark.parametrize("way", ["textbook", "queue"])
-    def test_what_waiting_is_compared_with_leaves_balanced_books_too(self, way):
-        found = _wait(way, sell_out(20, 1), clients=2)
-        assert found.clean
-        assert found.rate > 1
-        assert found.queued == (way == "queue")
-
-
-def _wait(way, workload, clients):
-    simulation = Waiting(way, workload, clients, seconds=1.5, warm_up=0.5, latencies=FAST)
-    simulation.run()
-    return simulation.result()
-
 
 SMALL = {
     "brooker": {"clients": "10", "backoff": "none", "runs": "1"},
-    "holds": {"workload": "hot", "workers": "1", "holds": "20"},
-    "lanes": {"figure": "hot 1 worker", "way": "lanes,rows"},
     "scenes": {
         "scene": "FIFO hot 8,cold sell-out 4,an order a minute,recalls to count 8",
         "scale": "0.02",
     },
-    "waiting": {"workload": "hot", "clients": "1", "way": "queue", "seconds": "1"},
 }
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_study_measures_its_cells_and_shows_them(name, tmp_path, monkeypatch):
-    conditions = engine.Conditions(window=0.2, batch=96, endless=True)
-    figure = lanes.Figure("hot 1 worker", "hot", 1, conditions, rows=0.2, goal="1", quick=True)
-    monkeypatch.setattr(lanes, "figures", lambda: [figure])
-    monkeypatch.setattr(waiting, "WARM_UP_SECONDS", 0.1)
-    monkeypatch.setattr(holds, "END_SECONDS", 1.0)
+def test_a_study_measures_its_cells_and_shows_them(name, tmp_path):
     study = studies.study(name)
     given = {parameter: texts.split(",") for parameter, texts in SMALL[name].items()}
     kept = Kept(tmp_path / "bench.jsonl")

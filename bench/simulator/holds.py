@@ -1,7 +1,6 @@
 """Holds that all end at the same moment, while orders go on.
 
-The sweep finds them in the index and sends them to the queue of expiries, and two invocations expire ten at a time. What
-is measured is how fast orders go meanwhile, beside how fast they went before, and when the last unit is back.
+The sweep finds them in the index and sends them to the queue of expiries, and two invocations expire ten at a time.
 """
 
 from __future__ import annotations
@@ -9,18 +8,15 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from typing import Any
 from zlib import crc32
 
-from rich.console import Console
-
-from bench import report
 from bench.capacity import Exchange
-from bench.cells import Found, Result, Study, Value
 from bench.figures import Pace
 from bench.simulator.engine import (
     Conditions,
@@ -30,28 +26,20 @@ from bench.simulator.engine import (
     Queue,
     Simulation,
     Worker,
+    handler_of,
 )
-from bench.workloads import CREATED_AT, Workload, make, with_depth
+from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import EXPIRY_SHARDS, shard_name
-from local.invoke import load_handler
 from local.stack import SETTINGS
 from simulated_aws import DynamoDB
 
 EXPIRIES = 10
 """Holds of one invocation, as in the stack."""
 
-END_SECONDS = 20.0
-"""When the holds end. Orders go at their rate after half of that, and the first sweep has sent all that it has time for."""
-
 SWEEP_EACH_SECONDS = 60.0
 SWEEP_SECONDS = 50.0
 """Timeout of the sweep, as in the stack."""
-
-LONGEST_SECONDS = 100_000.0
-"""Virtual seconds after which a run ends, whatever is left."""
-
-_PARTITIONS = {"Products": 4, "Orders": 40, "Allotments": 40}
 
 
 class _Tables(DynamoDB):
@@ -89,14 +77,12 @@ class Ended:
     Attributes:
         pace: How fast orders were, and holds.
         sent: Messages sent to the queue of expiries.
-        deliveries: Deliveries of them.
         conflicts: Share of the transactions that lost against a rival.
         clean: Whether each unit came back once, and none was sold twice or lost.
     """
 
     pace: Pace
     sent: int
-    deliveries: int
     conflicts: float
     clean: bool
 
@@ -132,8 +118,8 @@ class Holds(Simulation):
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
-        self._sent = self._deliveries = 0
-        super().__init__(contender, workload, workers, seed, replace(conditions, watch=self._see))
+        self._sent = 0
+        super().__init__(contender, workload, workers, seed, conditions)
         self._expiries = Queue(self._scheduler, (), stays=True)
         self._sqs.create("Orders")
 
@@ -208,8 +194,10 @@ class Holds(Simulation):
     def _start_workers(self) -> None:
         super()._start_workers()
         for _ in range(self._expirers):
-            self._scheduler.start(self._expire, Worker(_change_orders, "Expiry"))
-        self._scheduler.start(self._sweep, Worker(_sweep))
+            self._scheduler.start(
+                self._expire, Worker(partial(handler_of, "change_orders"), "Expiry")
+            )
+        self._scheduler.start(self._sweep, Worker(partial(handler_of, "sweep")))
 
     def _sweep(self) -> None:
         """Sweep once a minute, as long as orders go on."""
@@ -227,8 +215,7 @@ class Holds(Simulation):
 
     def _expire(self) -> None:
         """Take holds and expire them until none is left."""
-        for batch in self._serve(self._expiries, EXPIRIES):
-            self._deliveries += len(batch)
+        for _ in self._serve(self._expiries, EXPIRIES):
             if len(self._expired) >= self._holds:
                 self._close()
                 self._expiries.close()
@@ -275,71 +262,6 @@ class Holds(Simulation):
         return Ended(
             pace=Pace.of(self._ordered, self._expired, self._end / 2, self._end),
             sent=self._sent,
-            deliveries=self._deliveries,
             conflicts=cell.conflict_rate,
             clean=cell.clean and len(self._expired) == self._holds,
         )
-
-
-def _change_orders() -> Callable[[Any, Any], Any]:
-    handler: Callable[[Any, Any], Any] = load_handler("change_orders").lambda_handler
-    return handler
-
-
-def _sweep() -> Callable[[Any, Any], Any]:
-    handler: Callable[[Any, Any], Any] = load_handler("sweep").lambda_handler
-    return handler
-
-
-def cells(size: str) -> Iterator[dict[str, Value]]:
-    """Ten thousand holds that end together, and in a full run what docs/benchmarks.md has but for the million."""
-    chosen = [("ours_lanes", "zipf", 8, 10_000)]
-    if size == "full":
-        chosen += [
-            ("ours_lanes", "zipf", 8, 1_000),
-            ("ours_lanes", "zipf", 1, 100_000),
-            ("ours_10", "zipf", 1, 10_000),
-            ("ours_lanes", "hot", 8, 1_000),
-            ("ours_99", "hot", 8, 3_000),
-        ]
-    for contender, workload, workers, holds in chosen:
-        yield {
-            "engine": "simulated",
-            "contender": contender,
-            "workload": workload,
-            "workers": workers,
-            "holds": holds,
-            "expirers": 2,
-            "seed": 0,
-        }
-
-
-def measure(
-    engine: str, contender: str, workload: str, workers: int, holds: int, expirers: int, seed: int
-) -> Result:
-    """Simulate holds that end together while orders go on."""
-    del engine
-    made = with_depth(make(workload, 2_000, seed), inf, 0.0, seed)
-    conditions = Conditions(window=LONGEST_SECONDS, warm=True, endless=True, partitions=_PARTITIONS)
-    simulation = Holds(contender, made, workers, holds, expirers, END_SECONDS, seed, conditions)
-    simulation.run()
-    return asdict(simulation.result())
-
-
-def show(found: Found, screen: Console) -> bool:
-    """Print how fast orders and holds were."""
-    table = report.table("Holds that end together, simulated", "contender")
-    for heading in ("workload", "workers", *Pace.HEADINGS, "sent", "deliveries", "conflicts", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for parameters, result in found:
-        table.add_row(
-            *(parameters["contender"], parameters["workload"], str(parameters["workers"])),
-            *Pace(**result["pace"]).row(),
-            *(f"{result['sent']:,}", f"{result['deliveries']:,}", f"{result['conflicts']:.1%}"),
-            "" if result["clean"] else report.UNBALANCED,
-        )
-    screen.print(table, "")
-    return all(result["clean"] for _, result in found)
-
-
-STUDY = Study("holds that end together while orders go on", cells, measure, show)

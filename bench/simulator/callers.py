@@ -1,0 +1,235 @@
+"""Callers of `POST /orders` who wait for the answer with `Prefer: wait=25`, with the workers of the queue beside it.
+
+Each client sends an order, and the next one when it is answered. Settings, limits of the API and workers are those that
+are deployed by default. Each client has an execution environment, because each of Lambda's serves one request at a time,
+and nothing limits their number. What API Gateway and the start of an invocation take is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import inf, nan
+from typing import Any
+
+from bench.figures import Observed, Tally, percentile
+from bench.simulator.engine import (
+    Conditions,
+    Context,
+    InvocationTimeout,
+    Message,
+    Queue,
+    Simulation,
+    Worker,
+    handler_of,
+)
+from bench.workloads import Workload, endless
+from infra.settings import Settings
+from local import ROOT
+from local.invoke import read_event
+from simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
+
+RETRY_SECONDS = 1.0
+"""After a 429 or a 503 a client sends the same again, as `Retry-After` says."""
+
+_TOO_MANY, _LATER = 429, 503
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An order that was answered.
+
+    Attributes:
+        order_id: Its id.
+        at: When, in virtual seconds.
+        seconds: From its first request to its answer.
+        status: Of HTTP.
+        queued: Whether it went through the queue.
+    """
+
+    order_id: str
+    at: float
+    seconds: float
+    status: int
+    queued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What was seen. "An order" is an answered one.
+
+    Attributes:
+        rate: Orders answered a second, but for those with 202.
+        p99: Seconds from the first request to the answer, 99th percentile.
+        at_once: Share answered 200, 201 or 409 without the queue.
+        queued: Share that went through the queue.
+        accepted: Share answered 202.
+        conflicts: Transactions that lost against a rival, of an order.
+        conflict_rate: Share of the transactions that lost.
+        write_units: Write units of an order, without the index.
+        requests: Requests of an order to DynamoDB and SQS.
+        clean: Whether none was sold twice, oversold or lost.
+    """
+
+    rate: float
+    p99: float
+    at_once: float
+    queued: float
+    accepted: float
+    conflicts: float
+    conflict_rate: float
+    write_units: float
+    requests: float
+    clean: bool
+
+
+class Callers(Simulation):
+    """Clients that wait for their answers.
+
+    Args:
+        workload: Their orders, which are repeated.
+        clients: How many.
+        seconds: Virtual seconds that count.
+        seed: Seed of all randomness.
+        warm_up: Virtual seconds before that, which do not.
+        latencies: How long calls take.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        clients: int,
+        seconds: float,
+        seed: int = 0,
+        warm_up: float = 0.0,
+        latencies: Latencies = PUBLISHED,
+    ) -> None:
+        settings = _deployed()
+        queue, limits = settings.queues["OrderQueue"], settings.api_limits
+        conditions = Conditions(
+            latencies=latencies,
+            window=seconds,
+            lanes=settings.lanes,
+            batch=queue.batchSize,
+            endless=True,
+            warm_up=warm_up,
+        )
+        self._clients = clients
+        self._orders = endless(workload, seed)
+        self._sent: dict[str, Mapping[str, int]] = {}
+        self._queued: set[str] = set()
+        self._answered: list[Answered] = []
+        self._limit = TokenBucket(limits.requestsPerSecond, limits.burst)
+        self._event = read_event(ROOT / "events" / "api.json", "api")
+        self._event["headers"]["prefer"] = "wait=25"
+        super().__init__("ours_lanes", workload, queue.maximumConcurrency, seed, conditions)
+        self._queue = Queue(self._scheduler, (), stays=True, gather=float(queue.batchWindowSeconds))
+        self._counted = self.observed
+
+    def _environment(self) -> dict[str, str]:
+        environment = super()._environment()
+        return environment | {
+            "ORDER_QUEUE_URL": environment["QUEUE_URL"],
+            "CALLERS": "iam",
+            "SHOW_STOCK": "availability",
+        }
+
+    def _start_workers(self) -> None:
+        super()._start_workers()
+        for _ in range(self._clients):
+            self._scheduler.start(self._order, Worker(partial(handler_of, "api")))
+
+    # ------------------------------------------------------------------ the clients
+
+    def _order(self) -> None:
+        """Send one order after the other, each again and again until it is answered."""
+        while not self._queue.closed:
+            order_id, body, wanted = next(self._orders)
+            self._sent[order_id] = wanted
+            began = self._scheduler.now
+            while (status := self._call(body)) in (_TOO_MANY, _LATER):
+                self._scheduler.sleep(RETRY_SECONDS)
+                if self._queue.closed:
+                    return
+            now = self._scheduler.now
+            self._answered.append(
+                Answered(order_id, now, now - began, status, order_id in self._queued)
+            )
+
+    def _call(self, body: str) -> int:
+        """Call the API. Returns the status of the answer."""
+        if not self._limit.take(1, self._scheduler.now):
+            return _TOO_MANY
+        environment: Worker = self._scheduler.owner
+        environment.deadline = self._scheduler.now + INVOCATION_SECONDS
+        try:
+            if environment.handler is None:
+                environment.handler = environment.load()
+            self._compute(environment, CPU.message)
+            context = Context(self._scheduler, environment.deadline)
+            status: int = environment.handler({**self._event, "body": body}, context)["statusCode"]
+        except InvocationTimeout:
+            environment.handler, environment.caches = None, {}
+            return _LATER
+        finally:
+            environment.deadline = inf
+        return status
+
+    def _answer_sqs(
+        self, worker: Worker, operation: str, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        if operation != "SendMessage":
+            return super()._answer_sqs(worker, operation, request)
+        self._scheduler.sleep(self._region.queue())
+        body = request["MessageBody"]
+        order_id = json.loads(body)["orderId"]
+        self._queued.add(order_id)
+        sent = len(self._queued)
+        self._queue.give_back([Message(order_id, body, self._sent[order_id], sent, hidden=0.0)])
+        return {"MessageId": "sent"}
+
+    # ------------------------------------------------------------------ the result
+
+    def _enter(self, message: Message) -> None:
+        """Leave the rows where they are, because clients look for them."""
+
+    def _close(self) -> None:
+        """End the window. What is done after it does not count."""
+        super()._close()
+        self._counted = self.observed
+        self.observed = Observed(Tally("Products", "Orders"), self._scheduler.now)
+
+    def result(self) -> Served:
+        """Compute the figures, and check the books."""
+        rows = self._store.tables["Orders"].items
+        for (order_id,), row in rows.items():
+            self._books.enter(row["status"]["S"], self._sent[order_id])
+        self._lost = sum(a.status != 202 and (a.order_id,) not in rows for a in self._answered)
+        seen = self._counted
+        ends = seen.began + (seen.window or nan)
+        counted = [a for a in self._answered if seen.began < a.at <= ends]
+        decided = [a for a in counted if a.status != 202]
+        unexpected = [a for a in counted if a.status not in (200, 201, 202, 409)]
+        tally = seen.tally
+        durable = len(tally.durable) or nan
+        orders = len(counted) or nan
+        return Served(
+            rate=len(decided) / (seen.window or nan),
+            p99=percentile([a.seconds for a in counted], 99),
+            at_once=sum(not a.queued for a in decided) / orders,
+            queued=sum(a.queued for a in counted) / orders,
+            accepted=(len(counted) - len(decided)) / orders,
+            conflicts=tally.conflicts / durable,
+            conflict_rate=tally.conflicts / tally.attempts if tally.attempts else nan,
+            write_units=tally.usage.write / durable,
+            requests=(tally.calls + tally.others) / durable,
+            clean=self._audit().clean and not unexpected,
+        )
+
+
+def _deployed() -> Settings:
+    """The settings that are deployed by default."""
+    context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
+    return Settings.from_context(context["stage"], context["settings"])
