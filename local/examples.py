@@ -19,6 +19,7 @@ from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import LeaseLostError, Verdict
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
@@ -276,7 +277,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
     sandbox.forget(naive)
 
     product_id = sandbox.create(10)
-    first = Lease.acquire(sandbox.store, product_id, 0.05, deadline=soon())
+    first = Lease.acquire(RetryingClient(sandbox.store), product_id, 0.05, soon())
     time.sleep(0.06)
     status = sandbox.order(product_id, 4)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from inventory_orders.domain.order import Order
+from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.parse import parse_order
 from operations.orders_file import OrderMessage, order_message
@@ -71,7 +71,7 @@ def never_paid(run: str, products: Sequence[NewProduct]) -> list[Order]:
     most = max(products, key=lambda product: product.opening_stock)
     lines = [(most.product_id, 1)]
     return [
-        Order.of(f"{run}-unpaid-{n}", f"user-{n}", lines, default_hold=HOLD_SECONDS)
+        Order(f"{run}-unpaid-{n}", f"user-{n}", added_up(lines), default_hold=HOLD_SECONDS)
         for n in range(UNPAID)
     ]
 

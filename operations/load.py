@@ -49,7 +49,6 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.products.catalogue import (
-    MAX_AT_ONCE,
     ProductCatalogue,
     opening_key,
     product_to_create,
@@ -58,6 +57,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 from operations.catalogue_file import BadLine, CatalogueFile, Line
+from operations.creations import MAX_AT_ONCE, create_many
 
 _WORKERS = 4
 """Transactions in flight at once."""
@@ -247,7 +247,7 @@ class _Worker:
         new = [line.content for line in batch if line.content.product_id not in known]
         if new:
             self._pace(len(new))
-            creations = self._products.create_many(new, self._deadline(_PATIENCE_SECONDS))
+            creations = create_many(self._client, new, self._deadline(_PATIENCE_SECONDS))
             for each, creation in zip(new, creations, strict=True):
                 if creation.error is not None:
                     answers[each.product_id] = _problem(each.product_id, creation.error)

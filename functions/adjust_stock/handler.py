@@ -27,7 +27,7 @@ from inventory_orders.products.decrement import REASON
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare_engine()
+runtime.prepare("queues", "committer")
 
 RULES = QueueRules(
     # The receipt or the product that the adjustment needs may be on its way.
@@ -48,9 +48,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not direct.is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
-    batch: SqsBatch[Adjustment] = SqsBatch.read(event, runtime.queues(), runtime.time_left(context))
+    batch: SqsBatch[Adjustment] = SqsBatch.read(
+        event, runtime.process().queues, runtime.time_left(context)
+    )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
-    report = runtime.committer().apply(adjustments, runtime.deadline(context), batch.age)
+    report = runtime.process().committer.apply(adjustments, runtime.deadline(context), batch.age)
     batch.settle(report.outcomes, RULES)
     emit_messages(batch)
     emit_report(report)
@@ -61,7 +63,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "adjust_stock", default="adjust")
     deadline, product_id = runtime.deadline(context), command["productId"]
     if command.get("mode") == "atomic":
-        done = runtime.atomic_decrement().apply(
+        done = runtime.process().atomic_decrement.apply(
             product_id, command["adjustmentId"], command["quantity"], deadline
         )
         emit_stats(done.stats, (done.retries,) if done.report is None else ())
@@ -73,7 +75,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         change = Adjustment(
             product_id, command["adjustmentId"], delta, command.get("reason", REASON)
         )
-        report = runtime.committer().apply([change], deadline)
+        report = runtime.process().committer.apply([change], deadline)
     emit_report(report)
     (outcome,) = report.outcomes
     result = direct.of_outcome(outcome)
@@ -89,6 +91,6 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
             "version": product.version,
             "status": product.status.value,
         }
-    client = runtime.committer().client
+    client = runtime.process().committer.client
     stored = client.call(lambda: client.store.get_product(product_id), deadline)
     return result | (direct.of_product(stored) if stored is not None else {"productId": product_id})

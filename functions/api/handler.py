@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.event_handler.exceptions import NotFoundError
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare_to_serve()
+runtime.prepare("committer", "impatient_committer", "order_queue")
 
 app = APIGatewayHttpResolver()
 
@@ -87,7 +87,7 @@ def _take_back(order_id: str) -> Response[str]:
 def _get_products() -> Response[str]:
     return _serve(
         lambda request, _: products.get_products(
-            request, runtime.committer().client, ApiSettings.from_environment()
+            request, runtime.process().committer.client, ApiSettings.from_environment()
         )
     )
 
@@ -96,7 +96,7 @@ def _get_products() -> Response[str]:
 def _get_product(product_id: str) -> Response[str]:
     return _serve(
         lambda request, _: products.get_product(
-            request, product_id, runtime.committer().client, ApiSettings.from_environment()
+            request, product_id, runtime.process().committer.client, ApiSettings.from_environment()
         )
     )
 

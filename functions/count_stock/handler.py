@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
 from inventory_orders.messages.parse import parse_command
@@ -30,15 +31,15 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     command = parse_command(event, "count_stock")
-    store = runtime.store()
+    client = RetryingClient(runtime.process().store)
     deadline = runtime.deadline(context)
     outlive = command.get("outliveInvocation", False)
     if command["action"] == "acquire":
         lease = Lease.acquire(
-            store,
+            client,
             command["productId"],
             command["seconds"],
-            deadline=deadline,
+            deadline,
             holder=command.get("holder", "count"),
             outlive_deadline=outlive,
         )
@@ -48,12 +49,12 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
     token = command["lease"]
     lease = Lease.resume(
-        store,
+        client,
         token["productId"],
         token["owner"],
         token["version"],
         Decimal(token["expiresAt"]),
-        deadline=deadline,
+        deadline,
     )
     try:
         if command["action"] == "renew":

@@ -32,7 +32,7 @@ from inventory_orders.products.catalogue import ProductCatalogue
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare()
+runtime.prepare("queues")
 
 RULES = QueueRules(
     # The product may be on its way.
@@ -53,14 +53,14 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
         and the product, or with what to do.
     """
-    products = ProductCatalogue(runtime.store())
+    products = ProductCatalogue(runtime.process().store)
     if not direct.is_queue_event(event):
         result = direct.answer(lambda: _command(event, context, products))
         emit_stats(products.stats, products.retries, products.exhausted)
         return result
     deadline = runtime.deadline(context)
     batch: SqsBatch[CatalogueEvent] = SqsBatch.read(
-        event, runtime.queues(), runtime.time_left(context)
+        event, runtime.process().queues, runtime.time_left(context)
     )
     now = SystemClock().now()
     events = batch.parse(lambda message: parse_catalogue_event(message.body, now))

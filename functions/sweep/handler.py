@@ -7,7 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.holds.ending import HoldsReport, send_ending_holds
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.holds.ending import POLICY, EndingHolds, HoldsReport
 from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import logger
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from inventory_orders.holds.ending import DueHold
 
 
-runtime.prepare()
+runtime.prepare("expiry_queues")
 
 # Holds come first, since they have to be in time. Lanes are not left without any, however many holds there are.
 _SHARE_OF_HOLDS = 0.7
@@ -54,11 +55,11 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     deadline = runtime.deadline(context)
     holds, problems = _send_holds(deadline, context)
     try:
-        report = return_idle_units(runtime.store(), deadline)
+        report = return_idle_units(runtime.process().store, deadline)
     except RepairNeededError as error:
         problems.append(str(error))
-    mappings = runtime.RuntimeSettings.from_environment().stream_mappings
-    problems += streams.unread_streams(runtime.store(), mappings)
+    mappings = runtime.process().settings.stream_mappings
+    problems += streams.unread_streams(runtime.process().store, mappings)
     if problems:
         raise RepairNeededError("; ".join(problems))
     done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}
@@ -71,19 +72,18 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport, list[str]]:
     """Send the holds that are about to end. Returns what became of them, and what has to be repaired."""
-    calls = SqsCalls(runtime.expiry_queues(), runtime.time_left(context))
+    calls = SqsCalls(runtime.process().expiry_queues, runtime.time_left(context))
     # If SQS does not say, sending will: silence would be taken for a sweep without holds.
     if _MAX_WAITING < calls.count_waiting() < inf:
         return HoldsReport(unfinished="many holds that have ended wait to expire already"), []
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
 
     def send(some: Sequence[DueHold]) -> set[int]:
-        return calls.send([(json.dumps({"orderId": each.order_id}), each.at) for each in some])
+        return calls.send([(json.dumps({"orderId": each.hold.order_id}), each.at) for each in some])
 
-    grace = runtime.hold_grace_seconds()
-    report = send_ending_holds(
-        runtime.store(), send, runtime.sent_holds(), grace, share, runtime.executor()
-    )
+    client = RetryingClient(runtime.process().store, POLICY, executor=runtime.executor())
+    grace = runtime.process().hold_grace_seconds
+    report = EndingHolds(client, send, runtime.process().sent_holds, grace, share).send_all()
     problems = list(report.problems)
     errors = list(dict.fromkeys(calls.errors))[:_ERRORS_SHOWN]
     if errors:

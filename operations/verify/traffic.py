@@ -18,6 +18,7 @@ from typing import Any
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.expressions import Write
 from operations import emf, prices, queues
 from operations.audit import read_accounts, read_orders
 from operations.follow import Heard, listening
@@ -631,9 +632,11 @@ def token(run: Run) -> list[Line]:
     store = run.aws.store()
     rename = store.product_action(
         product,
-        "SET #name = :name, #_version = :after",
-        "#_version = :before",
-        {"name": "Verified", "before": 2, "after": 3},
+        Write(
+            "SET #name = :name, #_version = :after",
+            "#_version = :before",
+            {"name": "Verified", "before": 2, "after": 3},
+        ),
     )
     same = uuid.uuid4().hex
     try:

@@ -223,8 +223,13 @@ def _check_step(
         return
     if step[0] != step[1]:
         _require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
-        allowed = {"status", "items", "expiresAt", "expiryShard", _STAMPS.get(step[1], "status")}
+        allowed = {"status", "items", "expiresAt", "expiryShard", "fulfilShard"}
+        allowed.add(_STAMPS.get(step[1], "status"))
         _require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
+        _require(
+            ("fulfilShard" in after) == (step[1] == "CONFIRMED"),
+            f"order {name} is {step[1]}, and the index of orders to ship says otherwise",
+        )
         _require("expiresAt" not in after, f"order {name} is {step[1]}, and its hold goes on")
         _require(
             step[1] != "CONFIRMED" or "confirmationRejected" not in before,

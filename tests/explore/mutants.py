@@ -116,14 +116,14 @@ _COMMIT = 'f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdA
 MUTANTS = (
     _mutant(
         "version condition dropped",
-        *("store/dynamodb.py", _AS_READ),
+        *("store/expressions.py", _AS_READ),
         'AS_READ = "#_version <= #_version AND (#_version = :version OR #_version <> :version) '
         'AND #createdAt = :createdAt"',
         *(LAST_UNIT, BATCHES),
     ),
     _mutant(
         "createdAt condition dropped",
-        *("store/dynamodb.py", _AS_READ),
+        *("store/expressions.py", _AS_READ),
         'AS_READ = "#_version = :version AND (#createdAt = :createdAt OR #createdAt <> :createdAt)"',
         RELISTED,
     ),
@@ -135,8 +135,8 @@ MUTANTS = (
     ),
     _mutant(
         "version not raised",
-        *("store/dynamodb.py", '"nextVersion": after.version'),
-        '"nextVersion": before.version',
+        *("store/dynamodb.py", '"status": after.status,\n            "_version": after.version'),
+        '"status": after.status,\n            "_version": before.version',
         LAST_UNIT,
     ),
     _mutant(
@@ -300,7 +300,7 @@ MUTANTS = (
     _mutant(
         "lease taken while another is live",
         *(
-            "store/dynamodb.py",
+            "store/expressions.py",
             'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"',
         ),
         'NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <> :now)"',
@@ -310,11 +310,11 @@ MUTANTS = (
         "lease without fencing",
         (
             (
-                *(f"{_PACKAGE}/products/lease.py", _MINE),
+                *(f"{_PACKAGE}/store/expressions.py", _MINE),
                 '_MINE = "(attribute_not_exists(#lockedBy) OR #lockedBy = :owner OR #lockedBy <> :owner)"',
             ),
             (
-                *(f"{_PACKAGE}/products/lease.py", _COMMIT),
+                *(f"{_PACKAGE}/store/expressions.py", _COMMIT),
                 'f"{_MINE} AND #_version >= :version AND (attribute_not_exists(#lockTime) OR #lockTime <> :now) '
                 'AND #createdAt = :createdAt "',
             ),
@@ -324,8 +324,8 @@ MUTANTS = (
     ),
     _mutant(
         "release without looking whose lease it is",
-        *("products/lease.py", "                _MINE,\n                self._values(),"),
-        '                "(#lockedBy = :owner OR attribute_exists(#lockedBy))",\n                self._values(),',
+        *("store/expressions.py", '_MINE, {"owner": owner}, LOCK)'),
+        '"(#lockedBy = :owner OR attribute_exists(#lockedBy))", {"owner": owner}, LOCK)',
         SUCCESSOR,
         kind="time",
     ),
@@ -338,8 +338,9 @@ MUTANTS = (
     ),
     _mutant(
         "lease acquired whatever the version",
-        *("products/lease.py", 'f"{AS_READ} AND {NO_LIVE_LEASE}"'),
-        'f"#_version >= :version AND #createdAt = :createdAt AND {NO_LIVE_LEASE}"',
+        *("store/expressions.py", "condition, values = as_read(before, moment)\n"),
+        "condition, values = as_read(before, moment)\n"
+        '    condition = condition.replace("#_version =", "#_version >=")\n',
         SUCCESSOR,
         kind="late",
     ),
@@ -352,13 +353,13 @@ MUTANTS = (
     ),
     _mutant(
         "atomic decrement below the threshold",
-        *("products/decrement.py", "#status = :active AND #stockCount > :least AND"),
+        *("store/expressions.py", "#status = :active AND #stockCount > :least AND"),
         "#status = :active AND #stockCount >= :least AND",
         DECREMENTS,
     ),
     _mutant(
         "older event applied after a newer one",
-        *("products/catalogue.py", "#detailsEventTime < :time OR"),
+        *("store/expressions.py", "#detailsEventTime < :time OR"),
         "#detailsEventTime <> :time OR",
         EVENTS,
     ),
@@ -439,7 +440,7 @@ MUTANTS = (
     _mutant(
         "attribute that is gone left in the row",
         *(
-            "store/dynamodb.py",
+            "store/expressions.py",
             "gone = [name for name in before if name not in after]",
         ),
         "gone: list[str] = []",
@@ -450,7 +451,7 @@ MUTANTS = (
         (
             (
                 "functions/change_orders/handler.py",
-                "SystemClock().now() - timedelta(seconds=runtime.hold_grace_seconds())",
+                "SystemClock().now() - timedelta(seconds=runtime.process().hold_grace_seconds)",
                 "SystemClock().now()",
             ),
         ),
@@ -748,7 +749,7 @@ MUTANTS = (
                 "        if product.lent_to:\n            lease._reclaim(deadline)\n",
                 "",
             ),
-            (f"{_PACKAGE}/products/lease.py", '"AND attribute_not_exists(#lentTo)",', '"",'),
+            (f"{_PACKAGE}/store/expressions.py", '"AND attribute_not_exists(#lentTo)"', '""'),
         ),
         (COUNT_LANE,),
     ),
@@ -831,9 +832,9 @@ MUTANTS = (
         "line that names a version that it did not make",
         *(
             "domain/allocation.py",
-            "if self._in(key) == page.entries and key not in self._sold_from:",
+            "if self.entries(key) == page.entries and key not in self._sold_from:",
         ),
-        "if self._in(key) == page.entries:",
+        "if self.entries(key) == page.entries:",
         LAST_DRAW,
     ),
     Mutant(

@@ -1197,7 +1197,7 @@ class Handlers:
         )
         logging.disable(logging.CRITICAL)
         self.clock = ManualClock()
-        self.functions = {name: self._with_environment(name, load(name)) for name in names}
+        self.functions = {name: self._noted(name, load(name)) for name in names}
         from inventory_orders.holds import ending as holds
         from inventory_orders.invocation import runtime, telemetry
         from inventory_orders.store import rows
@@ -1212,10 +1212,11 @@ class Handlers:
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry, self._runtime = telemetry, runtime
         self._world: World | None = None
-        self._caches: dict[Any, Any] = {}
+        # The function that an execution environment runs, and what it has made.
+        self._function_of: dict[int, str] = {}
+        self._processes: dict[tuple[int, str], Any] = {}
         runtime.executor = lambda: None
-        for name in ("_committer", "_atomic_decrement", "sent_holds"):
-            setattr(runtime, name, self._remembered(getattr(runtime, name).__wrapped__))
+        runtime.process = self._process_of_now
         # Otherwise the retry quota would shrink from run to run.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
         patch.object(os, "urandom", self._random_bytes).start()
@@ -1230,43 +1231,41 @@ class Handlers:
         patch.object(time, "time", self._wall_clock).start()
         self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
-    def _with_environment(self, name: str, module: ModuleType) -> ModuleType:
-        """Make a handler that finds the settings of its function in the environment."""
+    def _noted(self, name: str, module: ModuleType) -> ModuleType:
+        """Make a handler that notes which function the running environment runs."""
         handler = module.lambda_handler
 
         def invoked(event: Any, context: Any) -> Any:
-            self._set_variables(name)
+            self._function_of[self._world_of_now().environment] = name
             return handler(event, context)
 
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
 
-    def _set_variables(self, name: str) -> None:
-        """Set the environment variables in which functions differ."""
-        for variable in ("QUEUE_URL", "FIFO_QUEUE_URL"):
-            os.environ.pop(variable, None)
-        for prefix, queue in QUEUES.get(name, {}).items():
-            os.environ[f"{prefix}QUEUE_URL"] = _url(queue)
-            dead = f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
-            os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(dead)
+    def _process_of_now(self) -> Any:
+        """What the running environment has made from the settings of its function."""
+        environment = self._world_of_now().environment
+        key = environment, self._function_of[environment]
+        if key not in self._processes:
+            variables = os.environ | self._variables_of(self._function_of[environment])
+            settings = self._runtime.RuntimeSettings.from_environment(variables)
+            self._processes[key] = self._runtime.Process(settings)
+        return self._processes[key]
+
+    def _variables_of(self, name: str) -> dict[str, str]:
+        """The environment variables in which functions differ."""
         lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
-        os.environ["LANES"] = str(lanes)
+        variables = {"LANES": str(lanes)}
+        for prefix, queue in QUEUES.get(name, {}).items():
+            variables[f"{prefix}QUEUE_URL"] = _url(queue)
+            dead = f"{queue.removesuffix('.fifo')}Dead{_end(queue)}"
+            variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = _url(dead)
+        return variables
 
     def meet_rivals(self, product_ids: Iterable[str]) -> None:
         """Note rivals on products in the engine of the environment that is running."""
-        self._set_variables("place_orders")
+        self._function_of[self._world_of_now().environment] = "place_orders"
         for product_id in product_ids:
-            self._runtime.committer().client.rivals.observe(product_id)
-
-    def _remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Cache like functools.cache, but once per execution environment."""
-
-        def call(*arguments: Any) -> Any:
-            key = (function, self._world_of_now().environment, *arguments)
-            if key not in self._caches:
-                self._caches[key] = function(*arguments)
-            return self._caches[key]
-
-        return call
+            self._process_of_now().committer.client.rivals.observe(product_id)
 
     def _random_bytes(self, count: int) -> bytes:
         return bytes(count) if self._world is None else self._world.random_bytes(count)
@@ -1284,7 +1283,7 @@ class Handlers:
     def enter(self, world: World) -> None:
         """Begin a run."""
         self._world = world
-        self._caches.clear()
+        self._processes.clear()
         # botocore draws its own jitter from this module.
         random.seed(0)
 

@@ -22,7 +22,7 @@ from local.invoke import FakeContext, load_handler
 from operations import emf
 from tests.support.messages import order_body, sqs_event
 from tests.support.streams import change, order_row
-from tests.support.tea_shop import tea_shop
+from tests.support.tea_shop import new_process, tea_shop
 from tests.support.template import alarms_of, resources, synthesise
 
 SERVICE = "inventory-orders-dev"
@@ -131,7 +131,7 @@ def emitted(monkeypatch, capsys):
             order_body("unknown", {"nothing": 1}),
             order_body("discontinued", {"gone": 1}),
         ]
-        store = runtime.store()
+        store = runtime.process().store
         write = store.write
         failures = [
             ThrottledError("ThrottlingException", "slow down"),
@@ -147,12 +147,13 @@ def emitted(monkeypatch, capsys):
         call("place_orders", sqs_event("poison", *orders, orders[0]))
         call("place_orders", sqs_event(order_body("low", {tea: 1})))
         monkeypatch.setenv("LANES", "2")
+        new_process()
         monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
         for number, quantity in enumerate((1, 1, 50)):
             lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
             call("place_orders", sqs_event(lent))
         # A new process remembers nothing of the pages and of the demand.
-        runtime._committer.cache_clear()
+        new_process()
         corrupt = {"page": {"S": str(PageKey.of(DEPOT, "tea-hibiscus"))}}
         store._client.put_item(TableName="Allotments", Item=corrupt)
         call("place_orders", sqs_event(order_body("held-up", {"tea-hibiscus": 1})))

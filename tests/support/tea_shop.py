@@ -11,23 +11,22 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from inventory_orders.invocation import runtime, stream_batch
+from inventory_orders.api.settings import ApiSettings
+from inventory_orders.invocation import runtime
 from local.invoke import make_queues, make_tables
 from simulated_aws import Consumed, SimulatedAws, Table, answered_directly_by
 
 
+def new_process() -> None:
+    """Let the next invocation read its settings and make its engine anew. The clients stay: they cost more than the rest."""
+    runtime.process.cache_clear()
+    ApiSettings.from_environment.cache_clear()
+
+
 def forget_what_handlers_made() -> None:
-    """Let the next invocation in this process make its clients and its engine anew, as a new worker does."""
-    for made_once in (
-        runtime._store,
-        runtime._committer,
-        runtime._impatient_committer,
-        runtime._atomic_decrement,
-        runtime._sqs_client,
-        runtime.sent_holds,
-        stream_batch._clients,
-    ):
-        made_once.cache_clear()
+    """Let the next invocation make its clients anew, too."""
+    new_process()
+    runtime.client.cache_clear()
 
 
 class TeaShop:

@@ -31,7 +31,7 @@ from local.invoke import FakeContext, load_handler
 from tests.support.bench import product
 from tests.support.clock import FakeClock
 from tests.support.messages import sqs_event
-from tests.support.tea_shop import tea_shop
+from tests.support.tea_shop import new_process, tea_shop
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
 SCARCE = "tea-last-packet"
@@ -160,10 +160,8 @@ def api(shop):
     shop.open()
     for queue in shop.aws.sqs.queues.values():
         queue.messages.clear()
-    yield Api()
-    # A new process knows nothing of rivals; its clients cost more than all the rest.
-    runtime._committer.cache_clear()
-    runtime._impatient_committer.cache_clear()
+    new_process()
+    return Api()
 
 
 @pytest.fixture
@@ -172,6 +170,7 @@ def customers(api, monkeypatch):
     monkeypatch.setenv("CALLERS", "jwt")
     monkeypatch.setenv("OPERATORS_CLAIM_NAME", "cognito:groups")
     monkeypatch.setenv("OPERATORS_CLAIM_VALUE", "operators")
+    new_process()
     return api
 
 
@@ -380,7 +379,7 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    client = runtime.committer().client
+    client = runtime.process().committer.client
     client.clock = FakeClock()
     for name in ("get_record", "list_orders", "read"):
         monkeypatch.setattr(client.store, name, fail)
@@ -425,7 +424,7 @@ def test_who_prefers_to_wait_is_answered_at_once_and_the_queue_stays_empty(api):
 
 
 def test_a_placed_order_is_answered_as_it_is_stored_and_not_read_for_that(api, monkeypatch):
-    store = runtime.impatient_committer().client.store
+    store = runtime.process().impatient_committer.client.store
     with monkeypatch.context() as patched:
         patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
         said = place(api, holdSeconds=900, attributes={"channel": "web"})
@@ -470,7 +469,7 @@ def test_another_body_under_a_used_id_is_refused_where_that_is_known(api):
 @pytest.fixture
 def slow(api):
     """Virtual time for who waits, and a product on which rivals were met."""
-    engine = runtime.impatient_committer()
+    engine = runtime.process().impatient_committer
     engine.client.clock = FakeClock(time.time())
     engine.client.rivals._clock = engine.client.clock
     engine.client.rivals.observe(TEA)
@@ -595,6 +594,7 @@ def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
 
 def test_a_queue_that_takes_nothing_is_a_reason_to_send_the_order_again(api, monkeypatch):
     monkeypatch.setenv("ORDER_QUEUE_URL", "https://sqs.eu-central-1.amazonaws.com/1/gone")
+    new_process()
     said = api("POST", "/orders", ORDER)
     assert said.code == (503, "QUEUE_UNAVAILABLE")
     assert int(said.headers["Retry-After"]) >= 1
@@ -859,6 +859,7 @@ def test_a_product_is_shown_as_a_shop_shows_it(api, monkeypatch):
     again = api("GET", f"/products/{TEA}", headers={"if-none-match": said.headers["ETag"]})
     assert (again.status, again.document["units"]) == (200, 58)
     monkeypatch.setenv("SHOW_STOCK", "availability")
+    new_process()
     assert "units" not in api("GET", f"/products/{TEA}").document
 
 
@@ -882,7 +883,7 @@ def test_an_unknown_product_is_not_found(api):
 
 def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
     ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(97))]
-    store, reads = runtime.store(), []
+    store, reads = runtime.process().store, []
     read = store.read
 
     def counted(keys, **more):
@@ -967,9 +968,11 @@ def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
         return ["available" in each["shortage"] for each in (said["order"], shown)]
 
     monkeypatch.setenv("SHOW_STOCK", "availability")
+    new_process()
     assert not any(tells({"sub": "u-7"}))
     assert all(tells(OPERATOR))
     monkeypatch.setenv("SHOW_STOCK", "numbers")
+    new_process()
     assert all(tells({"sub": "u-7"}))
 
 
@@ -1037,6 +1040,7 @@ def test_an_operator_is_who_has_the_claim(claim, is_operator):
 def test_nobody_is_let_in_on_a_guess(api, monkeypatch, wrong):
     ((name, value),) = wrong.items()
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    new_process()
     with pytest.raises(ConfigurationError, match=name):
         api("GET", f"/products/{TEA}")
 
@@ -1064,7 +1068,7 @@ def test_what_is_not_there_is_not_found(api):
 )
 def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
     broken(monkeypatch, error)
-    client = runtime.committer().client
+    client = runtime.process().committer.client
     for path, query in (
         ("/orders/o-1", None),
         ("/orders", {"userId": "u-7"}),
@@ -1081,7 +1085,7 @@ def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatc
     def fail(*_, **__):
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
-    client = runtime.impatient_committer().client
+    client = runtime.process().impatient_committer.client
     client.rivals._met_at.set(TEA, float("-inf"))
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)

@@ -25,7 +25,7 @@ from simulated_aws.values import size_of_item
 from tests.support.messages import order_body, sqs_event
 from tests.support.streams import change
 from tests.support.tables_in_memory import tables_in_memory
-from tests.support.tea_shop import forget_what_handlers_made, tea_shop
+from tests.support.tea_shop import forget_what_handlers_made, new_process, tea_shop
 
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]
@@ -207,6 +207,7 @@ def test_what_the_api_costs(shop, monkeypatch):
     assert float(queued) == round(costs.asking_dollars(10**6) + 10**6 * prices.SQS_REQUEST, 2)
     for name, value in {"CALLERS": "iam", "SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
         monkeypatch.setenv(name, value)
+    new_process()
     shop.create(TEAS[0])
     event = json.loads((ROOT / "events" / "api.json").read_text())
     event["body"] = json.dumps(order_body("o-1", {TEAS[0]: 1}))
@@ -226,6 +227,7 @@ def test_what_the_logs_of_the_api_cost(shop, monkeypatch, capsys):
     assert float(dollars) == round(costs.log_dollars(10**6 * costs.LOG_BYTES_OF_A_REQUEST), 2)
     for name, value in {"CALLERS": "iam", "SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
         monkeypatch.setenv(name, value)
+    new_process()
     shop.create(TEAS[0])
     event = json.loads((ROOT / "events" / "api.json").read_text())
     event["rawPath"] = f"/products/{TEAS[0]}"

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from inventory_orders.domain.events import of_order
-from inventory_orders.domain.order import Order
+from inventory_orders.domain.order import Order, added_up
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.parse import parse_order_command
 from inventory_orders.store.rows import decode
@@ -178,7 +178,7 @@ def day(shop, tables, numbers=range(40)):
     tables.create("mug", 100)
     rows, worker, news = {}, tables.worker(), []
     lines = [("tea", 1), ("mug", 1)]
-    changes = [Order.of(f"{shop.run}-{n}", "u", lines) for n in numbers]
+    changes = [Order(f"{shop.run}-{n}", "u", added_up(lines)) for n in numbers]
     said = []
     while changes:
         tables.apply(worker, *changes)

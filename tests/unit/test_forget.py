@@ -23,7 +23,7 @@ from tests.support.tables_in_memory import tables_in_memory
 
 KEY = "a key of the shop's own, which is long enough"
 PSEUDONYM = "forgotten-" + hmac.new(KEY.encode(), b"u-7", hashlib.sha256).hexdigest()
-ORDER = Order.of("o-1", "u-7", [("tea", 2)], attributes={"channel": "web", "gift": True})
+ORDER = Order("o-1", "u-7", {"tea": 2}, attributes={"channel": "web", "gift": True})
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def balances(shop):
 
 
 def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
-    place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 1)]), Order.of("o-3", "u-8", [("tea", 1)]))
+    place(shop, ORDER, Order("o-2", "u-7", {"tea": 1}), Order("o-3", "u-8", {"tea": 1}))
     before, others = row(shop), row(shop, "o-3")
     done = forget("u-7", "--yes")
     assert done.exit_code == 0
@@ -120,7 +120,7 @@ def test_nothing_is_changed_before_a_yes(shop):
 
 
 def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
-    rejected = Order.of("o-2", "u-7", [("tea", 1000)])
+    rejected = Order("o-2", "u-7", {"tea": 1000})
     assert ends(shop, ORDER, rejected) == [Verdict.APPLIED, Verdict.REJECTED]
     forget("u-7", "--yes")
     assert ends(shop, ORDER, rejected) == [Verdict.REPLAYED] * 2
@@ -134,7 +134,7 @@ def test_what_was_ordered_is_still_recognised_and_nothing_else(shop):
 
 
 def test_a_forgotten_order_goes_on_with_its_life(shop):
-    place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 5)]))
+    place(shop, ORDER, Order("o-2", "u-7", {"tea": 5}))
     forget("u-7", "--yes")
     place(shop, command(OrderAction.CONFIRM), command(OrderAction.CANCEL, "o-2"))
     place(shop, command(OrderAction.FULFIL))
@@ -175,7 +175,7 @@ def test_a_lost_answer_is_recognised_as_its_own(shop):
 
 
 def test_after_a_crash_the_same_command_does_the_rest(shop):
-    place(shop, *(Order.of(f"o-{n}", "u-7", [("tea", 1)]) for n in range(5)))
+    place(shop, *(Order(f"o-{n}", "u-7", {"tea": 1}) for n in range(5)))
     writes = []
 
     def dies_at_the_third(operation, _):
@@ -200,7 +200,7 @@ def test_after_a_crash_the_same_command_does_the_rest(shop):
     "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html",
 )
 def test_an_order_that_the_index_shows_late_is_found_too(shop):
-    place(shop, ORDER, Order.of("o-2", "u-7", [("tea", 1)]))
+    place(shop, ORDER, Order("o-2", "u-7", {"tea": 1}))
     looks = []
 
     def late(operation, request):
@@ -241,7 +241,7 @@ def test_a_row_that_the_index_still_shows_is_left_alone(shop):
 
 
 def test_a_row_that_cannot_be_changed_is_named_and_the_others_are_done(shop):
-    place(shop, *(Order.of(f"o-{n}", "u-7", [("tea", 1)]) for n in (1, 2, 3)))
+    place(shop, *(Order(f"o-{n}", "u-7", {"tea": 1}) for n in (1, 2, 3)))
     orders = shop.aws.dynamodb.tables["Orders"].items
     orders["o-1",] = {name: v for name, v in orders["o-1",].items() if name != "items"}
     orders["o-2",] = {name: v for name, v in orders["o-2",].items() if name != "status"}

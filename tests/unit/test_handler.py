@@ -23,6 +23,7 @@ from local.invoke import FakeContext, function_names, is_good, load_handler, rea
 from operations import emf
 from operations.queues import peek_dead_letters
 from tests.support.messages import order_body, sqs_event
+from tests.support.tea_shop import new_process
 
 EVENTS = ROOT / "events"
 
@@ -179,6 +180,7 @@ TEA = "tea-earl-grey"
 def sell(handle, monkeypatch, capsys):
     """Sells tea, one order for each quantity, in a process with lanes that meets rivals. Returns what it counted."""
     monkeypatch.setenv("LANES", "2")
+    new_process()
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     ids = itertools.count()
 
@@ -218,7 +220,7 @@ def test_what_the_depot_sells_to_a_process_without_a_lane_is_no_order_from_a_lan
 
 
 def test_a_draw_that_a_rival_has_cancelled_is_counted_as_lost(sell, monkeypatch):
-    store = runtime.store()
+    store = runtime.process().store
     write = store.write
 
     def overtaken(actions, token):
@@ -262,6 +264,7 @@ def test_pages_with_units_of_what_is_gone_can_be_deleted_while_a_worker_knows_th
 
 def test_a_process_without_lanes_counts_nothing_of_them(sell, monkeypatch):
     monkeypatch.setenv("LANES", "0")
+    new_process()
     assert [sell(1), sell(1, 1), sell(1)] == [{}] * 3
 
 
@@ -338,6 +341,7 @@ def test_a_redelivered_message_has_an_age(handle, monkeypatch):
 
 def test_a_missing_table_returns_everything_and_is_logged(handle, monkeypatch, capsys):
     monkeypatch.setenv("ORDERS_TABLE_NAME", "NoSuchTable")
+    new_process()
     answer = handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert '"level":"CRITICAL"' in capsys.readouterr().out

@@ -14,6 +14,7 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     LeaseLostError,
     RequestInvalidError,
@@ -166,7 +167,7 @@ def test_a_row_without_room_refuses_other_changes_and_stays_as_it_is(tables, cha
     before, deadline = tables.row("full"), Deadline.after(60, SystemClock())
     event = CatalogueEvent("full", "e", "2026-01-01", {"name": "a name"})
     changes = {
-        "count": lambda: Lease.acquire(tables.store, "full", 30, deadline=deadline),
+        "count": lambda: Lease.acquire(RetryingClient(tables.store), "full", 30, deadline),
         "details": lambda: ProductCatalogue(tables.store).change_details(event, deadline),
     }
     with pytest.raises(RequestInvalidError, match="maximum allowed size"):
@@ -280,7 +281,7 @@ def test_a_product_is_throttled_for_moments_while_another_is_counted(tables):
     tables.create("counted")
     worker = tables.worker()
     deadline = Deadline.after(INVOCATION_SECONDS, SystemClock())
-    Lease.acquire(tables.store, "counted", 10, deadline=deadline, outlive_deadline=True)
+    Lease.acquire(RetryingClient(tables.store), "counted", 10, deadline, outlive_deadline=True)
     throttle(tables, "hot", seconds=2)
     report = tables.apply(worker, order(1, "hot"), order(2, "counted"))
     assert statuses(report) == [APPLIED, APPLIED]
@@ -342,7 +343,7 @@ def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(tables, off):
     clock = owner.client.clock
     deadline = Deadline.after(INVOCATION_SECONDS, clock)
     lease = Lease.acquire(
-        tables.store, "p", 60, deadline=deadline, outlive_deadline=True, clock=clock
+        RetryingClient(tables.store, clock=clock), "p", 60, deadline, outlive_deadline=True
     )
     outcome = tables.apply(seller, order(1, "p"), seconds=5).outcomes[0]
     if off > 0:
@@ -512,7 +513,7 @@ def test_a_count_frozen_for_an_hour_is_committed_once_or_not_at_all(tables, stop
     tables.create("p", stock=10)
     seller = tables.worker()
     deadline = Deadline.after(2 * HOUR, SystemClock())
-    lease = Lease.acquire(tables.store, "p", 600, deadline=deadline, outlive_deadline=True)
+    lease = Lease.acquire(RetryingClient(tables.store), "p", 600, deadline, outlive_deadline=True)
     stop(tables, lambda: tables.apply(seller, order(1, "p")))
     if stop is freeze:
         with pytest.raises(LeaseLostError):

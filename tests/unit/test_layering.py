@@ -31,12 +31,12 @@ MAY_IMPORT = {
     "inventory_orders.lanes": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.batch"),
         *("inventory_orders.engine.contention", "inventory_orders.engine.reader"),
-        *("inventory_orders.engine.bounded_dict", "inventory_orders.engine.retrying_client"),
+        *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
         "inventory_orders.engine.stats",
     ),
     "inventory_orders.holds": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine.reader"),
-        *("inventory_orders.engine.bounded_dict", "inventory_orders.engine.retrying_client"),
+        *("inventory_orders.engine.memory", "inventory_orders.engine.retrying_client"),
     ),
     "inventory_orders.products": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
@@ -63,8 +63,8 @@ MAY_IMPORT = {
     ),
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
-        *("inventory_orders.engine.outcomes", "inventory_orders.lanes.idle"),
-        "inventory_orders.holds",
+        *("inventory_orders.engine.outcomes", "inventory_orders.engine.retrying_client"),
+        *("inventory_orders.lanes.idle", "inventory_orders.holds"),
         *("inventory_orders.products",),
         *("inventory_orders.messages", "inventory_orders.invocation"),
     ),
@@ -91,8 +91,7 @@ CONFINED = {
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "boto3": (
-        *("inventory_orders.invocation.runtime", "inventory_orders.invocation.stream_batch"),
-        "inventory_orders.invocation.streams",
+        "inventory_orders.invocation.runtime",
         *("operations", "local", "cli", "simulated_aws", "bench", "tests"),
     ),
     "constructs": ("infra",),
@@ -214,6 +213,21 @@ def test_a_room_imports_only_what_it_may(room):
 def test_an_import_against_the_rules_is_found(name, imported):
     assert name in MODULES
     assert list(broken_rules(name, {imported}))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in MODULES if is_within(name, ["inventory_orders"])]
+)
+def test_only_the_store_knows_expressions_of_dynamodb(name):
+    tree = ast.parse(MODULES[name].read_text("utf-8"))
+    found = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.search(r"attribute_(not_)?exists|#\w+ (=|<|>|<>|<=|>=) |:\w+ = ", node.value)
+    ]
+    assert not found or is_within(name, ["inventory_orders.store"])
 
 
 def test_no_test_imports_from_another_test_or_a_conftest():

@@ -17,6 +17,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine import contention
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
@@ -206,7 +207,7 @@ def test_a_corrupt_or_leased_product_holds_up_no_other(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.load(many(3))
     shelf.store._client.put_item(TableName="Products", Item={"productId": {"S": "bad"}})
-    Lease.acquire(shelf.store, "p-001", 30.0, deadline=soon())
+    Lease.acquire(RetryingClient(shelf.store), "p-001", 30.0, soon())
     content = HEADER + (
         "create,bad,1,,,,,\ncreate,new,1,,,,,\n"
         "changeDetails,bad,,,,,,\nchangeDetails,p-001,,,,,,\nchangeDetails,p-002,,Zwei,,,,\n"

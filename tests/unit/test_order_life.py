@@ -21,6 +21,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime
+from inventory_orders.invocation.runtime import Process, RuntimeSettings
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import Table, decode, encode, record_row
 from local.invoke import FakeContext, load_handler
@@ -30,7 +31,6 @@ from tests.support.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, s
 from tests.support.bench import stored as stored_product
 from tests.support.messages import event_of_received, order_body
 from tests.support.tables_in_memory import tables_in_memory
-from tests.support.tea_shop import forget_what_handlers_made
 
 APPLIED, REPLAYED, REJECTED = Verdict.APPLIED, Verdict.REPLAYED, Verdict.REJECTED
 RETURNED, ID_REUSED = Verdict.RETURNED, Verdict.POISON
@@ -613,23 +613,29 @@ class Desk:
         for name in FEEDS:
             dead_letters = self.sqs.create(f"{name}Dead")
             self.sqs.create(name, dead_letters=dead_letters, max_receive_count=1000)
-        for table in Table:
-            monkeypatch.setenv(f"{table.name}_TABLE_NAME", table.value)
-        monkeypatch.setenv("HOLD_GRACE_SECONDS", str(GRACE))
         # Threads would not wait in virtual time.
         monkeypatch.setattr(runtime, "executor", lambda: None)
-        for function in QUEUES_OF:
-            self._enter(function)
+        self.start_with(HOLD_GRACE_SECONDS=str(GRACE))
         self._handlers = {function: load_handler(function) for function in QUEUES_OF}
 
-    def _enter(self, function):
+    def start_with(self, **variables):
+        """Start the functions anew, with environment variables beside those of their tables and queues."""
+        variables |= {f"{table.name}_TABLE_NAME": table.value for table in Table}
+        self._processes = {
+            function: Process(RuntimeSettings.from_environment(variables | self._urls_of(function)))
+            for function in QUEUES_OF
+        }
+
+    def _urls_of(self, function):
+        urls = {}
         for prefix, name in QUEUES_OF[function].items():
             queue = self.sqs.queues[name]
-            self._patch.setenv(f"{prefix}QUEUE_URL", queue.url)
-            self._patch.setenv(f"{prefix}DEAD_LETTER_QUEUE_URL", queue.dead_letters.url)
+            urls[f"{prefix}QUEUE_URL"] = queue.url
+            urls[f"{prefix}DEAD_LETTER_QUEUE_URL"] = queue.dead_letters.url
+        return urls
 
     def invoke(self, function, event):
-        self._enter(function)
+        self._patch.setattr(runtime, "process", lambda: self._processes[function])
         handler = self._handlers[function]
         handler.logger.registered_handler.stream = sys.stdout
         return handler.lambda_handler(event, FakeContext(function))
@@ -682,9 +688,9 @@ CAME = {"returnId": "rt-1", "items": [{"productId": "q", "quantity": 1}] * 2, "r
 
 @pytest.fixture
 def desk(tables, monkeypatch):
-    forget_what_handlers_made()
+    runtime.client.cache_clear()
     yield Desk(tables, monkeypatch)
-    forget_what_handlers_made()
+    runtime.client.cache_clear()
 
 
 @pytest.mark.parametrize("seconds", [1, 61, 3600])
@@ -716,9 +722,8 @@ def test_each_copy_of_a_confirmation_of_an_expired_order_is_answered_as_the_firs
 
 
 @pytest.mark.parametrize("grace", [0, 60, 600])
-def test_a_hold_expires_when_its_grace_is_over_and_not_before(desk, monkeypatch, grace):
-    monkeypatch.setenv("HOLD_GRACE_SECONDS", str(grace))
-    forget_what_handlers_made()
+def test_a_hold_expires_when_its_grace_is_over_and_not_before(desk, grace):
+    desk.start_with(HOLD_GRACE_SECONDS=str(grace))
     desk.place(holdSeconds=60)
     desk.send("Expiry", {"orderId": "o"})
     desk.wait(60 + grace - 1)
@@ -727,8 +732,8 @@ def test_a_hold_expires_when_its_grace_is_over_and_not_before(desk, monkeypatch,
     assert (desk.deliver("Expiry"), desk.status()) == (0, "EXPIRED")
 
 
-def test_without_its_grace_no_hold_expires(desk, monkeypatch):
-    monkeypatch.delenv("HOLD_GRACE_SECONDS")
+def test_without_its_grace_no_hold_expires(desk):
+    desk.start_with()
     desk.place(holdSeconds=60)
     desk.wait(3600)
     desk.send("Expiry", {"orderId": "o"})
@@ -926,8 +931,8 @@ def test_commands_are_answered_directly_at_once(desk):
     assert desk.tables.unexplained() == {"p": 0, "q": 0}
 
 
-def test_an_order_is_answered_directly_at_once(desk, monkeypatch):
-    monkeypatch.setenv("HOLD_SECONDS", "600")
+def test_an_order_is_answered_directly_at_once(desk):
+    desk.start_with(HOLD_SECONDS="600")
     requests = []
     desk.tables.before = lambda operation, _: requests.append(operation)
     placed = desk.place(action="place", attributes={"channel": "phone"})

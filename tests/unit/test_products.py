@@ -14,6 +14,7 @@ from inventory_orders.domain.change import AdjustmentKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
@@ -33,6 +34,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import CancellationReason, TransactionCancelledError
 from inventory_orders.store.rows import KEYS, Table
 from local.examples import lose_responses
+from operations.creations import create_many
 from tests.support.clock import FakeClock
 
 
@@ -48,22 +50,20 @@ class Bench:
         assert created
         return product
 
+    def create_many(self, new):
+        return create_many(RetryingClient(self.store, self.policy, self.clock), new, self.soon())
+
     def soon(self, seconds=60.0):
         return Deadline.after(seconds, self.clock)
 
     def acquire(self, seconds=30.0, **more):
         return Lease.acquire(
-            self.store,
-            "p",
-            seconds,
-            deadline=self.soon(),
-            clock=self.clock,
-            policy=self.policy,
-            **more,
+            RetryingClient(self.store, self.policy, self.clock), "p", seconds, self.soon(), **more
         )
 
     def resume(self, *lease):
-        return Lease.resume(self.store, "p", *lease, deadline=self.soon(), clock=self.clock)
+        client = RetryingClient(self.store, self.policy, self.clock)
+        return Lease.resume(client, "p", *lease, self.soon())
 
     def order(self, number=1, quantity=1, seconds=1.0):
         report = Committer(self.store, self.policy, self.clock).apply(
@@ -134,13 +134,15 @@ def test_update_with_retry_decides_again_on_the_returned_item(bench):
 
     updated = bench.products.update_with_retry("p", change, bench.soon())
     assert seen == [10, 6]
-    assert (updated.retries, state(bench).low_stock_threshold) == (1, 6)
+    assert (bench.products.retries, updated.after.low_stock_threshold) == ([1], 6)
+    assert state(bench).low_stock_threshold == 6
     assert bench.products.stats.version_conflicts[-2:] == [True, False]
 
 
 def test_update_with_retry_can_end_without_a_change_or_with_an_error(bench):
     bench.create()
-    assert bench.products.update_with_retry("p", lambda s: s, bench.soon()).retries == 0
+    unchanged = bench.products.update_with_retry("p", lambda s: s, bench.soon())
+    assert (unchanged.before, bench.products.retries) == (unchanged.after, [0])
     with pytest.raises(ZeroDivisionError):
         bench.products.update_with_retry("p", lambda s: 1 // 0, bench.soon())
     with pytest.raises(ValueError, match="stock_count"):
@@ -223,7 +225,7 @@ def test_many_products_are_created_as_one_is(bench):
     rows = {}
     for create in (
         lambda new: [bench.products.create(each) for each in new],
-        lambda new: bench.products.create_many(new, bench.soon()),
+        bench.create_many,
     ):
         create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
         for table, keys in KEYS.items():
@@ -241,9 +243,7 @@ def test_of_many_products_those_that_exist_stay_and_the_others_are_created(bench
     old = bench.create("p-1", 7, name="Old")
     bench.store._client.put_item(TableName="Products", Item={"productId": {"S": "p-3"}})
     bench.at(2000)
-    many = bench.products.create_many(
-        [NewProduct(f"p-{n}", 1, name="New") for n in range(5)], bench.soon()
-    )
+    many = bench.create_many([NewProduct(f"p-{n}", 1, name="New") for n in range(5)])
     assert [each.created for each in many] == [True, False, True, False, True]
     assert many[1].product == old == bench.products.get("p-1", bench.soon())
     assert isinstance(many[3].error, CorruptItemError)
@@ -271,7 +271,7 @@ def test_of_many_products_the_one_that_dynamodb_does_not_accept_spares_the_other
 
     monkeypatch.setattr(bench.store, "write", picky)
     new = [NewProduct(f"p-{n}", 1, name="bad" if n == 4 else "good") for n in range(7)]
-    many = bench.products.create_many(new, bench.soon())
+    many = bench.create_many(new)
     assert [each.created for each in many] == [n != 4 for n in range(7)]
     assert isinstance(
         many[4].error, TransactionCancelledError if as_reason else RequestInvalidError
@@ -286,8 +286,8 @@ def test_many_products_meet_a_failure_and_can_be_created_again(bench, monkeypatc
             bench.store, "write", lambda *_: (_ for _ in ()).throw(ThrottledError("T", ""))
         )
         with pytest.raises(ThrottledError):
-            bench.products.create_many(new, bench.soon())
-    bench.products.create_many(new, bench.soon())
+            bench.create_many(new)
+    bench.create_many(new)
     assert [bench.products.get(each.product_id, bench.soon()).stock_count for each in new] == [
         1
     ] * 3
@@ -296,8 +296,8 @@ def test_many_products_meet_a_failure_and_can_be_created_again(bench, monkeypatc
 def test_many_products_are_too_many_or_not_distinct(bench):
     for new in ([NewProduct(f"p-{n}", 1) for n in range(51)], [NewProduct("p", 1)] * 2):
         with pytest.raises(ValueError, match="at most 50 products of distinct ids"):
-            bench.products.create_many(new, bench.soon())
-    assert bench.products.create_many([], bench.soon()) == []
+            bench.create_many(new)
+    assert bench.create_many([]) == []
 
 
 @pytest.mark.aws(

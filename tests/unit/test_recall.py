@@ -20,6 +20,7 @@ from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, ProductStatus
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.reader import read
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
@@ -176,11 +177,10 @@ class Lanes:
 
     def lease(self, product_id="p", seconds=30.0, **more):
         return Lease.acquire(
-            self.tables.store,
+            RetryingClient(self.tables.store, self.client.policy),
             product_id,
             seconds,
-            deadline=self.soon(),
-            policy=self.client.policy,
+            self.soon(),
             **more,
         )
 
@@ -986,7 +986,12 @@ def test_the_fence_of_a_count_goes_along_with_its_recall(lanes, held):
     assert row.lock_version == row.version == lease.version
     lease.renew(60.0, lanes.soon())
     resumed = Lease.resume(
-        lanes.tables.store, "p", lease.owner, lease.version, lease.expires_at, deadline=lanes.soon()
+        RetryingClient(lanes.tables.store),
+        "p",
+        lease.owner,
+        lease.version,
+        lease.expires_at,
+        lanes.soon(),
     )
     assert resumed.commit(stock, "c1", lanes.soon()).delta == 0
 

@@ -50,7 +50,7 @@ class Shop:
         return [o.verdict for o in self.tables.apply(self.worker, *changes).outcomes]
 
     def place(self, order_id, **lines):
-        assert self.do(Order.of(order_id, "u", list(lines.items()), hold_seconds=900)) == [APPLIED]
+        assert self.do(Order(order_id, "u", lines, hold_seconds=900)) == [APPLIED]
 
     def command(self, action, order_id):
         at = "2026-01-01T00:00:00.000000+00:00"
@@ -177,7 +177,7 @@ def test_environments_that_stayed_warm_sell_what_there_is(shop):
     shop.put_back()
     for number in range(5):
         shop.place(f"after-{number}", tea=2, pot=1)
-    sold_out = Order.of("too late", "u", [("pot", 1)])
+    sold_out = Order("too late", "u", {"pot": 1})
     assert shop.do(sold_out) == [Verdict.REJECTED]
     assert set(shop.tables.unexplained().values()) == {0}
 

@@ -107,7 +107,7 @@ class TestAdjustStock:
 
     def test_a_direct_command_reads_again_after_a_lost_response(self, call):
         call("adjust_stock", sample("adjust_stock_direct"))
-        store = runtime.store()
+        store = runtime.process().store
         lose_responses(store._client, "GetItem", 2)
         assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
 

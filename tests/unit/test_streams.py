@@ -4,7 +4,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from inventory_orders.invocation import streams
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.streams import unread_streams
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import Table
@@ -19,7 +19,7 @@ UUIDS = [f"{number:036}" for number in range(2)]
 def looks(monkeypatch):
     """Look at mappings that read `arns`, in a state, while the tables have streams."""
     tables, functions = boto3.client("dynamodb"), boto3.client("lambda")
-    monkeypatch.setattr(streams, "_client", lambda: functions)
+    monkeypatch.setattr(runtime, "client", lambda *_: functions)
     store = Store(tables, {table: table.value for table in Table})
 
     def look(arns=READ, state="Enabled", enabled=True):

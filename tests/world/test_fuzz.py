@@ -211,8 +211,8 @@ def world():
         time.seconds = NOW
         queues = QueueUrls("queue", "dead_letters"), QueueUrls("queue.fifo", "dead_letters.fifo")
         expiries = QueueUrls("expiries", "dead_letters_of_expiries")
-        patch.setattr(runtime, "queues", lambda: SourceQueues(world.sqs, *queues))
-        patch.setattr(runtime, "expiry_queues", lambda: SourceQueues(world.sqs, expiries))
+        patch.setattr(runtime.Process, "queues", SourceQueues(world.sqs, *queues))
+        patch.setattr(runtime.Process, "expiry_queues", SourceQueues(world.sqs, expiries))
         patch.setattr(stream_batch, "publisher", world.publisher)
         yield world
         forget_what_handlers_made()

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from math import inf
 from unittest import mock
 
@@ -86,8 +85,7 @@ class World:
     """Queues that feed the handlers, and tables that are out of reach from BEGIN on.
 
     Args:
-        name: Part of the names of tables and queues. What the handlers keep for a process is kept by these names, so no
-            other test finds it.
+        name: Part of the names of tables and queues.
         refusals: How DynamoDB refuses, one way after the other.
         hours: For how long.
 
@@ -124,6 +122,8 @@ class World:
             self.queues[queue] = self.aws.sqs.create(
                 f"{name}-{queue}", VISIBILITY, dead, MAX_RECEIVE_COUNT
             )
+        self.processes = {function: self._process(function) for function in self.handlers}
+        self.invoked = {}
 
     def now(self):
         return 1_800_000_000.0 + self.scheduler.now
@@ -153,21 +153,24 @@ class World:
         self.aws.sqs.answer("SendMessage", request)
 
     def invoke(self, function, event):
-        os.environ.update(
-            {f"{table.name}_TABLE_NAME": self._table(table) for table in Table},
-            FIFO_QUEUE_URL="",
-            EXPIRY_QUEUE_URL="",
-            HOLD_GRACE_SECONDS=str(GRACE),
-        )
-        for name, (fed, _, _, prefix) in QUEUES.items():
-            if fed == function:
-                os.environ[f"{prefix}QUEUE_URL"] = self.queues[name].url
-                os.environ[f"{prefix}DEAD_LETTER_QUEUE_URL"] = self.queues[name].dead_letters.url
+        self.invoked[self.scheduler.current] = function
         ends, context = self.scheduler.now + TIMEOUT, FakeContext(function)
         context.get_remaining_time_in_millis = lambda: int((ends - self.scheduler.now) * 1000)
         answer = self.handlers[function].lambda_handler(event, context)
         assert self.scheduler.now < ends, "Lambda would have ended the invocation"
         return answer
+
+    def _process(self, function):
+        variables = {f"{table.name}_TABLE_NAME": self._table(table) for table in Table}
+        variables["HOLD_GRACE_SECONDS"] = str(GRACE)
+        for name, (fed, _, _, prefix) in QUEUES.items():
+            if fed == function:
+                variables[f"{prefix}QUEUE_URL"] = self.queues[name].url
+                variables[f"{prefix}DEAD_LETTER_QUEUE_URL"] = self.queues[name].dead_letters.url
+        return runtime.Process(runtime.RuntimeSettings.from_environment(variables))
+
+    def _process_of_now(self):
+        return self.processes[self.invoked[self.scheduler.current]]
 
     def create(self, product_id, stock):
         command = {"action": "create", "productId": product_id, "openingStock": stock}
@@ -208,7 +211,7 @@ class World:
                 self.scheduler.start(lambda name=name: self.feed(name))
         self.scheduler.start(lambda: life(self))
         with (
-            mock.patch.dict(os.environ),
+            mock.patch.object(runtime, "process", self._process_of_now),
             # Threads would not wait in virtual time.
             mock.patch.object(runtime, "executor", return_value=None),
             seeded(1),

@@ -43,27 +43,19 @@ class Caller:
             raise ProblemError(403, "NO_SUBJECT", "the token does not say whose it is (sub)")
         return cls(subject, settings.shows_numbers)
 
-    def check_may_place(self, user_id: str) -> None:
-        """Check that the caller may place an order for a user.
+    def check_is(self, user_id: str, what: str) -> None:
+        """Check that the caller may act for a user.
 
-        Raises:
-            ProblemError: The caller is another customer.
-        """
-        if self.customer not in (None, user_id):
-            raise ProblemError(
-                403, "OTHER_USER", "userId: customers order for themselves; it must be your own id"
-            )
-
-    def check_may_list(self, user_id: str) -> None:
-        """Check that the caller may list a user's orders.
+        Args:
+            user_id: The user.
+            what: What customers do for themselves alone, in words.
 
         Raises:
             ProblemError: The caller is another customer. The answer does not tell whether the user exists.
         """
         if self.customer not in (None, user_id):
-            raise ProblemError(
-                403, "OTHER_USER", "userId: customers list their own orders; it must be your own id"
-            )
+            detail = f"userId: customers {what}; it must be your own id"
+            raise ProblemError(403, "OTHER_USER", detail)
 
     def check_may_see(self, order: OrderRecord) -> None:
         """Check that an order may be seen.

@@ -68,11 +68,11 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     document = request.json()
     if not isinstance(document, dict) or "action" in document:
         raise malformed("the body must be an order, such as docs/api.md shows")
-    order = parse_order_event(document, runtime.hold_seconds())
-    caller.check_may_place(order.user_id)
+    order = parse_order_event(document, runtime.process().settings.hold_seconds)
+    caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(runtime.order_queue(), body)
+        _send(runtime.process().order_queue, body)
         return _accepted(order, {})
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, context)
@@ -81,7 +81,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
 
 def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: Any) -> HttpAnswer:
     """One attempt; then, if it would have to wait for rivals, the way of all orders, and a look at the row."""
-    engine = runtime.impatient_committer()
+    engine = runtime.process().impatient_committer
     left = runtime.time_left(context)() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     outcome = _attempt(engine, order, deadline)
@@ -90,7 +90,7 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
         written = order.placed(outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
     if outcome.verdict is Verdict.RETURNED:
-        _send(runtime.order_queue(), body)
+        _send(runtime.process().order_queue, body)
     stored = _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
@@ -204,7 +204,7 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     """
     request.parameters(())
     key = OrderKey(checked_id("orderId", order_id))
-    client = runtime.committer().client
+    client = runtime.process().committer.client
     record = client.call(lambda: client.store.get_record(key), read_deadline(client.clock))
     # A tombstone is no order yet.
     if not isinstance(record, OrderRecord) or record.user_id is None:
@@ -224,7 +224,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     name = _TO_SHIP if user_id is None else user_id
     if user_id is not None:
         checked_id("userId", user_id)
-        caller.check_may_list(user_id)
+        caller.check_is(user_id, "list their own orders")
     if "status" in query or user_id is None:
         if query.get("status") != OrderStatus.CONFIRMED or user_id is not None:
             raise malformed(
@@ -234,7 +234,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         caller.check_may_operate()
     after = decode_cursor(name, query["cursor"]) if "cursor" in query else None
     limit = _limit(query.get("limit", str(_LISTED)))
-    client = runtime.committer().client
+    client = runtime.process().committer.client
     deadline = read_deadline(client.clock)
     places, has_more = client.call(
         lambda: (
@@ -301,7 +301,7 @@ def change_order(
     outcome = order_commands.carry_out(command, context)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
-    client = runtime.committer().client
+    client = runtime.process().committer.client
     row = direct.of_row(order_id, client, read_deadline(client.clock))
     return HttpAnswer(200, order_commands.answer(command, outcome) | row)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from inventory_orders.errors import ConfigurationError
 
@@ -27,16 +27,16 @@ class ApiSettings:
     shows_numbers: bool
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> ApiSettings:
-        """Read the settings.
+    @cache
+    def from_environment(cls) -> ApiSettings:
+        """Read the settings, once.
 
         Raises:
             ConfigurationError: One is missing or wrong.
         """
-        values = os.environ if environment is None else environment
 
         def one_of(name: str, *known: str) -> str:
-            value = values.get(name)
+            value = os.environ.get(name)
             if value is None:
                 raise ConfigurationError(f"the environment variable {name} is not set")
             if value not in known:
@@ -45,7 +45,7 @@ class ApiSettings:
                 )
             return value
 
-        name, value = (values.get(f"OPERATORS_CLAIM_{part}", "") for part in ("NAME", "VALUE"))
+        name, value = (os.environ.get(f"OPERATORS_CLAIM_{part}", "") for part in ("NAME", "VALUE"))
         return cls(
             customers=one_of("CALLERS", "iam", "jwt") == "jwt",
             operators_claim=(name, value) if name and value else None,

@@ -20,7 +20,7 @@ from inventory_orders.domain.product import StockById
 
 
 @dataclass(frozen=True, slots=True)
-class Adjustment:
+class Adjustment(Change):
     """A receipt, a correction, a return.
 
     Attributes:
@@ -28,14 +28,12 @@ class Adjustment:
         adjustment_id: Given by the sender: the idempotency key, within the product.
         delta: Units to add; negative to take away.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
-        group: None: adjustments may be applied in any order.
     """
 
     product_id: str
     adjustment_id: str
     delta: int
     reason: str
-    group: str | None = None
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
 
@@ -46,22 +44,6 @@ class Adjustment:
     @property
     def product_ids(self) -> Collection[str]:
         return (self.product_id,)
-
-    @property
-    def decrements(self) -> Mapping[str, int]:
-        return {}
-
-    @property
-    def stores_rejection(self) -> bool:
-        return False
-
-    @property
-    def shares_record(self) -> bool:
-        return False
-
-    @property
-    def record_size(self) -> int:
-        return 600
 
     def rejection(self, products: StockById) -> Rejection | None:
         product = products[self.product_id]
@@ -95,10 +77,3 @@ class Adjustment:
             raise TypeError(f"{record.key} is no adjustment")
         same = (record.delta, record.reason) == (self.delta, self.reason)
         return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
-
-    def is_same_request(self, other: Change) -> bool:
-        return (
-            isinstance(other, Adjustment)
-            and other.delta == self.delta
-            and other.reason == self.reason
-        )

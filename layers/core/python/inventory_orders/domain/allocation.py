@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry, PageKey
@@ -75,16 +75,12 @@ class Allocation:
     def entry(self, lane: int, product_id: str) -> PageEntry | None:
         """The units of a product that a lane shall hold; None if there are none."""
         key = PageKey.of(lane, product_id)
-        return (self._entries.get(key) or self._in(key)).get(product_id)
+        return (self._entries.get(key) or self.entries(key)).get(product_id)
 
     def units(self, lane: int, product_id: str) -> int:
         """Units of a product that a lane shall hold."""
         entry = self.entry(lane, product_id)
         return entry.units if entry is not None else 0
-
-    def entries(self, key: PageKey) -> Mapping[str, PageEntry]:
-        """The entries that a page shall have, by product id."""
-        return self._in(key)
 
     def page(self, key: PageKey) -> Page:
         """A page as it is stored."""
@@ -97,11 +93,12 @@ class Allocation:
     def page_stock(self, product_id: str, lane: int) -> PageStock:
         """A product as it can be sold from a lane."""
         key = PageKey.of(lane, product_id)
-        entry = self._in(key).get(product_id) or PageEntry("", 0)
+        entry = self.entries(key).get(product_id) or PageEntry("", 0)
         version = self._pages_stored[key].version
         return PageStock(product_id, entry.units, version, entry.created_at, key)
 
-    def _in(self, key: PageKey) -> dict[str, PageEntry]:
+    def entries(self, key: PageKey) -> dict[str, PageEntry]:
+        """What a page shall hold, by product id."""
         if key not in self._entries:
             page = self._pages_stored.get(key)
             if page is None:
@@ -199,7 +196,7 @@ class Allocation:
                 self._change(PageKey.of(lane, product_id), product_id, delta, created_at)
 
     def _change(self, key: PageKey, product_id: str, delta: int, created_at: str) -> None:
-        entries = self._in(key)
+        entries = self.entries(key)
         held = entries.get(product_id) or PageEntry(created_at, 0)
         units = held.units + delta
         if units < 0 or (created_at and created_at != held.created_at):
@@ -212,8 +209,8 @@ class Allocation:
 
     def _set_reach(self, product_id: str, reach: int) -> None:
         key = PageKey.of(DEPOT, product_id)
-        if (held := self._in(key).get(product_id)) is not None and held.reach != reach:
-            self._in(key)[product_id] = replace(held, reach=reach)
+        if (held := self.entries(key).get(product_id)) is not None and held.reach != reach:
+            self.entries(key)[product_id] = replace(held, reach=reach)
             self._touched_pages[key] = None
 
     def _set_row(self, row: Product) -> None:
@@ -249,10 +246,10 @@ class Allocation:
         for key in self._touched_pages:
             page = self._pages_stored[key]
             # A sale makes a version, which its line names, even if the same transaction also moved as many units in.
-            if self._in(key) == page.entries and key not in self._sold_from:
+            if self.entries(key) == page.entries and key not in self._sold_from:
                 pages.append(PageUpdate(page, page))
             else:
-                written = replace(page, version=page.version + 1, entries=dict(self._in(key)))
+                written = replace(page, version=page.version + 1, entries=dict(self.entries(key)))
                 pages.append(PageUpdate(page, written))
                 self._pages_stored[key] = written
         drawn, self._drawn = self._drawn, {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.errors import CorruptItemError
@@ -328,41 +328,42 @@ class IdempotencyMatch(Enum):
     OTHER_REQUEST = auto()
 
 
-class Change(Protocol):
-    """A set of product deltas, and one record that makes them exactly-once."""
+class Change:
+    """A set of product deltas, and one record that makes them exactly-once.
 
+    As it stands here it touches no stock, and the business never rejects it: each kind says how it differs.
+
+    Attributes:
+        stores_rejection: Whether a rejection is stored too, and so is final.
+        shares_record: Whether another change with the same record key, which asks for something else, may follow this one.
+        id_reused_code: `errorCode` of a change whose record belongs to another request.
+    """
+
+    __slots__ = ()
+
+    stores_rejection: ClassVar = False
+    shares_record: ClassVar = False
     id_reused_code: ClassVar[str]
-    """`errorCode` of a change whose record belongs to another request."""
 
     @property
     def record_key(self) -> RecordKey:
         """Names the record: two changes with one key are one change, or one of them is a mistake."""
-        ...
+        raise NotImplementedError
 
     @property
     def product_ids(self) -> Collection[str]:
         """The products that it is about."""
-        ...
+        return ()
 
     @property
     def group(self) -> str | None:
         """Changes of one group take effect in the order in which they arrived; None if order is free."""
-        ...
-
-    @property
-    def stores_rejection(self) -> bool:
-        """Whether a rejection is stored too, and so is final."""
-        ...
-
-    @property
-    def shares_record(self) -> bool:
-        """Whether another change with the same record key, which asks for something else, may follow this one."""
-        ...
+        return None
 
     @property
     def record_size(self) -> int:
         """Upper bound of the record's size, in bytes."""
-        ...
+        return 600
 
     @property
     def decrements(self) -> Mapping[str, int]:
@@ -370,21 +371,21 @@ class Change(Protocol):
 
         Empty for a change that is for the rows alone.
         """
-        ...
+        return {}
 
-    def rejection(self, products: StockById) -> Rejection | None:
+    def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         """Why this change is rejected in this state of the products; None if it is accepted."""
-        ...
+        return None
 
-    def deltas(self, products: StockById) -> Mapping[str, int]:
+    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         """Change of stock by product id, in units, if it is accepted in this state of the products."""
-        ...
+        return {}
 
     def record(
         self, rejection: Rejection | None, after: StockById, at: str
     ) -> NewRecord | OrderUpdate:
         """The write of the decision, with the products as the same transaction leaves them."""
-        ...
+        raise NotImplementedError
 
     def match(self, record: Record) -> IdempotencyMatch | Rejection | Change:
         """Match the change with a stored record: it is answered, or another change takes its place.
@@ -392,28 +393,8 @@ class Change(Protocol):
         Raises:
             CorruptItemError: The record contradicts what the change needs.
         """
-        ...
+        raise NotImplementedError
 
     def is_same_request(self, other: Change) -> bool:
         """Whether another change with the same record key asks for the same."""
-        ...
-
-
-class RecordOnlyChange:
-    """A change of an order's record alone, which the business never rejects."""
-
-    __slots__ = ()
-
-    @property
-    def product_ids(self) -> Collection[str]:
-        return ()
-
-    @property
-    def decrements(self) -> Mapping[str, int]:
-        return {}
-
-    def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        return None
-
-    def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        return {}
+        return self == other

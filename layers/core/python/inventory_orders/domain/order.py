@@ -18,7 +18,6 @@ from inventory_orders.domain.change import (
     OrderStatus,
     OrderUpdate,
     Record,
-    RecordOnlyChange,
     Rejection,
     RejectionReason,
 )
@@ -26,7 +25,7 @@ from inventory_orders.domain.product import PageStock, Stock, StockById
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Order(Change):
     """A customer's order: all of its lines, or none.
 
     Attributes:
@@ -47,25 +46,8 @@ class Order:
     default_hold: int | None = None
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict)
 
+    stores_rejection: ClassVar = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
-
-    @classmethod
-    def of(
-        cls,
-        order_id: str,
-        user_id: str,
-        lines: Iterable[tuple[str, int]],
-        group: str | None = None,
-        *,
-        hold_seconds: int | None = None,
-        default_hold: int | None = None,
-        attributes: Mapping[str, str | int | bool] | None = None,
-    ) -> Order:
-        """Add up the lines of each product: checked one by one, two lines of 5 would pass against 5."""
-        quantities = added_up(lines)
-        return cls(
-            order_id, user_id, quantities, group, hold_seconds, default_hold, attributes or {}
-        )
 
     @property
     def record_key(self) -> OrderKey:
@@ -78,14 +60,6 @@ class Order:
     @property
     def decrements(self) -> Mapping[str, int]:
         return self.quantities
-
-    @property
-    def stores_rejection(self) -> bool:
-        return True
-
-    @property
-    def shares_record(self) -> bool:
-        return False
 
     @property
     def record_size(self) -> int:
@@ -175,7 +149,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelledBeforehand(RecordOnlyChange):
+class CancelledBeforehand(Change):
     """An order whose cancellation came first: it fills in the tombstone, ends as cancelled, and takes no stock.
 
     Attributes:
@@ -186,6 +160,7 @@ class CancelledBeforehand(RecordOnlyChange):
     order: Order
     tombstone: OrderRecord
 
+    stores_rejection: ClassVar = True
     id_reused_code: ClassVar = Order.id_reused_code
 
     @property
@@ -195,14 +170,6 @@ class CancelledBeforehand(RecordOnlyChange):
     @property
     def group(self) -> str | None:
         return self.order.group
-
-    @property
-    def stores_rejection(self) -> bool:
-        return True
-
-    @property
-    def shares_record(self) -> bool:
-        return False
 
     @property
     def record_size(self) -> int:
@@ -228,7 +195,7 @@ class CancelledBeforehand(RecordOnlyChange):
 
 
 def added_up(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Units by product id, in the order of first mention."""
+    """Units by product id, in the order of first mention. Checked one by one, two lines of 5 would pass against 5."""
     quantities: dict[str, int] = {}
     for product_id, quantity in lines:
         quantities[product_id] = quantities.get(product_id, 0) + quantity

@@ -20,7 +20,6 @@ from inventory_orders.domain.change import (
     OrderStatus,
     OrderUpdate,
     Record,
-    RecordOnlyChange,
     Rejection,
     RejectionReason,
 )
@@ -71,7 +70,7 @@ Meaning = IdempotencyMatch | Rejection | Change
 
 
 @dataclass(frozen=True, slots=True)
-class OrderCommand(RecordOnlyChange):
+class OrderCommand(Change):
     """A command on an order that was not read yet. Without a record a cancellation leaves a tombstone.
 
     Attributes:
@@ -80,32 +79,19 @@ class OrderCommand(RecordOnlyChange):
         ended_by: Of an expiry: it ends the holds that ended at this moment or before. Two that differ in nothing else are
             the same command, of which the first counts.
         returned: What came back, with `OrderAction.RETURN`.
-        group: None: commands may be applied in any order.
     """
 
     order_id: str
     action: OrderAction
     ended_by: str = field(default="", compare=False)
     returned: Return | None = None
-    group: str | None = None
 
+    shares_record: ClassVar = True
     id_reused_code: ClassVar = "RETURN_ID_REUSED"
 
     @property
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
-
-    @property
-    def stores_rejection(self) -> bool:
-        return False
-
-    @property
-    def shares_record(self) -> bool:
-        return True
-
-    @property
-    def record_size(self) -> int:
-        return 600
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         match self.action:
@@ -145,9 +131,6 @@ class OrderCommand(RecordOnlyChange):
                 return self._expire(order, status)
             case OrderAction.RETURN:
                 return self._return(order, status)
-
-    def is_same_request(self, other: Change) -> bool:
-        return self == other
 
     # ------------------------------------------------------------------ what it means, by status
 
@@ -234,7 +217,7 @@ class OrderCommand(RecordOnlyChange):
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Change):
     """A stored order on its way to where a command takes it.
 
     What goes back into stock goes to the incarnations of products that it was taken from.
@@ -253,6 +236,8 @@ class Transition:
     gives_back: Mapping[str, int] = field(default_factory=dict, hash=False)
     rejected: Rejection | None = None
 
+    stores_rejection: ClassVar = True
+    shares_record: ClassVar = True
     id_reused_code: ClassVar = OrderCommand.id_reused_code
 
     @property
@@ -262,22 +247,6 @@ class Transition:
     @property
     def product_ids(self) -> Collection[str]:
         return self.gives_back.keys()
-
-    @property
-    def group(self) -> str | None:
-        return self.command.group
-
-    @property
-    def decrements(self) -> Mapping[str, int]:
-        return {}
-
-    @property
-    def stores_rejection(self) -> bool:
-        return True
-
-    @property
-    def shares_record(self) -> bool:
-        return True
 
     @property
     def record_size(self) -> int:

@@ -8,9 +8,9 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
+from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import ChangeOutcome, returned
 from inventory_orders.engine.pending import PendingChanges
-from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats

@@ -29,6 +29,7 @@ from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
 from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.memory import ProductCache
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     CommitReport,
@@ -38,7 +39,6 @@ from inventory_orders.engine.outcomes import (
     split_into_turns,
 )
 from inventory_orders.engine.pending import PendingChanges
-from inventory_orders.engine.product_cache import ProductCache
 from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.transactions import Attempt, Failure, classify, send
@@ -152,7 +152,7 @@ class Committer:
         batch.take_from_cache(pending.product_ids)
         # A command depends on the status of its order, so it must not see a stale copy.
         about_records_alone = not all(change.product_ids for change in changes.values())
-        if about_records_alone or pending.may_be_replays:
+        if about_records_alone or self._replays.are_expected:
             batch.read([*changes], consistent_records=about_records_alone)
 
     def _round(self, batch: Batch) -> None:

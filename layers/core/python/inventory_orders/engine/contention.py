@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from inventory_orders.clock import Clock
-from inventory_orders.engine.bounded_dict import BoundedDict
+from inventory_orders.engine.memory import BoundedDict
 
 FIRST_WAIT = 0.02
 """Average wait in seconds that is assumed at the first conflict: about one commit of a rival."""

@@ -81,11 +81,6 @@ class PendingChanges:
                 need[product_id] = need.get(product_id, 0) + units
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}
 
-    @property
-    def may_be_replays(self) -> bool:
-        """Whether replays were met lately, so that records are worth a read before the first plan."""
-        return self._replays.are_expected
-
     def still_pending(self, changes: Iterable[Change]) -> list[Change]:
         """The changes among these that have no outcome yet."""
         return [change for change in changes if change.record_key in self._pending]

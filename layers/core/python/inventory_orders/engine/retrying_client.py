@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from inventory_orders.clock import Clock, Deadline
+from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.engine.contention import DepotLine, Pace, Rivals
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
@@ -49,11 +49,15 @@ class RetryingClient:
     """
 
     def __init__(
-        self, store: Store, policy: RetryPolicy, clock: Clock, executor: Executor | None = None
+        self,
+        store: Store,
+        policy: RetryPolicy | None = None,
+        clock: Clock | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.store = store
-        self.policy = policy
-        self.clock = clock
+        self.policy = policy = policy or RetryPolicy()
+        self.clock = clock = clock or SystemClock()
         self.executor = executor
         self.rivals = Rivals(clock)
         self.line = DepotLine(clock, policy.random)

@@ -7,17 +7,16 @@ does no harm, and two sweeps may run at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
-from inventory_orders.engine.bounded_dict import BoundedDict
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.dynamodb import Hold, HoldBatch, Store
+from inventory_orders.store.dynamodb import Hold, HoldBatch
 from inventory_orders.store.rows import EXPIRY_SHARDS
 
 AHEAD_SECONDS = 120.0
@@ -35,20 +34,20 @@ _MAX_REMEMBERED = 100_000
 # Holds in one request to SQS.
 _TOGETHER = 10
 
-# The next sweep does what is left.
-_POLICY = RetryPolicy(max_attempts=4)
+POLICY = RetryPolicy(max_attempts=4)
+"""For the requests of a sweep: the next sweep does what is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueHold:
-    """An order, and when its hold is to be looked at.
+    """A hold, and when to look at it.
 
     Attributes:
-        order_id: The order.
+        hold: The hold.
         at: Unix second.
     """
 
-    order_id: str
+    hold: Hold
     at: float
 
 
@@ -89,93 +88,85 @@ class _Place:
     after: HoldBatch | None = None
 
 
-def send_ending_holds(
-    store: Store,
-    send: Send,
-    sent: SentHolds,
-    grace: float,
-    deadline: Deadline,
-    executor: Executor | None = None,
-    clock: Clock | None = None,
-) -> HoldsReport:
-    """Send every hold that ends soon, or has ended, unless this process has sent it lately. The oldest come first.
+@dataclass(frozen=True, slots=True)
+class EndingHolds:
+    """The holds that end soon, or have ended.
 
-    Args:
-        store: Where the tables are.
-        send: Sends some.
+    Attributes:
+        client: Sends the requests to DynamoDB.
+        send: Sends some of the holds.
         sent: What this process remembers.
         grace: Seconds between the end of a hold and its expiry.
         deadline: No request begins after it.
-        executor: Runs requests side by side.
-        clock: Source of time.
+        report: What became of them.
     """
-    clock = clock or SystemClock()
-    client, report = RetryingClient(store, _POLICY, clock), HoldsReport()
-    until = timestamp(clock.now() + timedelta(seconds=AHEAD_SECONDS))
 
-    def look(place: _Place) -> HoldBatch | StoreError:
-        try:
-            return client.call(
-                lambda: client.store.list_holds(place.shard, until, place.after), deadline
-            )
-        except StoreError as error:
-            return error
+    client: RetryingClient
+    send: Send
+    sent: SentHolds
+    grace: float
+    deadline: Deadline
+    report: HoldsReport = field(default_factory=HoldsReport)
 
-    places = [_Place(shard) for shard in range(EXPIRY_SHARDS)]
-    while places and deadline.remaining() > 0:
-        pages = side_by_side(executor, look, places)
-        holds: list[Hold] = []
-        for page in pages:
-            if isinstance(page, HoldBatch):
-                holds += page.holds
-            elif isinstance(page, ThrottledError | OutcomeUnknownError):
-                report.unfinished = str(page)
+    def send_all(self) -> HoldsReport:
+        """Send every one, unless this process has sent it lately. The oldest come first."""
+        until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
+
+        def look(place: _Place) -> HoldBatch | StoreError:
+            try:
+                return self.client.call(
+                    lambda: self.client.store.list_holds(place.shard, until, place.after),
+                    self.deadline,
+                )
+            except StoreError as error:
+                return error
+
+        places = [_Place(shard) for shard in range(EXPIRY_SHARDS)]
+        while places and self.deadline.remaining() > 0:
+            pages = side_by_side(self.client.executor, look, places)
+            holds: list[Hold] = []
+            for page in pages:
+                if isinstance(page, HoldBatch):
+                    holds += page.holds
+                elif isinstance(page, ThrottledError | OutcomeUnknownError):
+                    self.report.unfinished = str(page)
+                else:
+                    self.report.problems[str(page)] = None
+            self._send(holds)
+            places = [
+                _Place(place.shard, page)
+                for place, page in zip(places, pages, strict=True)
+                if isinstance(page, HoldBatch) and page.has_more
+            ]
+        if places:
+            self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
+        return self.report
+
+    def _send(self, holds: Sequence[Hold]) -> None:
+        now = self.client.clock.now().timestamp()
+        due: list[DueHold] = []
+        for hold in sorted(holds, key=lambda hold: hold.expires_at):
+            if (self.sent.get(hold) or 0.0) > now:
+                continue
+            try:
+                end = datetime.fromisoformat(hold.expires_at).timestamp()
+            except ValueError:
+                problem = f"order {hold.order_id} has an expiresAt that is no time; repair the item"
+                self.report.problems[problem] = None
             else:
-                report.problems[str(page)] = None
-        _send_all(holds, send, sent, grace, deadline, executor, clock, report)
-        places = [
-            _Place(place.shard, page)
-            for place, page in zip(places, pages, strict=True)
-            if isinstance(page, HoldBatch) and page.has_more
-        ]
-    if places:
-        report.unfinished = f"no time was left for the holds of {len(places)} shards"
-    return report
+                due.append(DueHold(hold, end + self.grace))
 
+        def send_some(some: Sequence[DueHold]) -> set[int] | None:
+            return self.send(some) if self.deadline.remaining() > 0 else None
 
-def _send_all(
-    holds: Sequence[Hold],
-    send: Send,
-    sent: SentHolds,
-    grace: float,
-    deadline: Deadline,
-    executor: Executor | None,
-    clock: Clock,
-    report: HoldsReport,
-) -> None:
-    now = clock.now().timestamp()
-    due: list[tuple[Hold, DueHold]] = []
-    for hold in sorted(holds, key=lambda hold: hold.expires_at):
-        if (sent.get(hold) or 0.0) > now:
-            continue
-        try:
-            end = datetime.fromisoformat(hold.expires_at).timestamp()
-        except ValueError:
-            problem = f"order {hold.order_id} has an expiresAt that is no time; repair the item"
-            report.problems[problem] = None
-        else:
-            due.append((hold, DueHold(hold.order_id, end + grace)))
-
-    def send_some(some: Sequence[tuple[Hold, DueHold]]) -> set[int] | None:
-        return send([each for _, each in some]) if deadline.remaining() > 0 else None
-
-    chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
-    for chunk, taken in zip(chunks, side_by_side(executor, send_some, chunks), strict=True):
-        if taken is None:
-            report.unfinished = "no time was left to send all holds"
-            continue
-        report.sent += len(taken)
-        report.refused += len(chunk) - len(taken)
-        for number in taken:
-            hold, each = chunk[number]
-            sent.set(hold, max(each.at, now) + max(_REMEMBERED_SECONDS, now - each.at))
+        chunks = [due[start : start + _TOGETHER] for start in range(0, len(due), _TOGETHER)]
+        results = side_by_side(self.client.executor, send_some, chunks)
+        for chunk, taken in zip(chunks, results, strict=True):
+            if taken is None:
+                self.report.unfinished = "no time was left to send all holds"
+                continue
+            self.report.sent += len(taken)
+            self.report.refused += len(chunk) - len(taken)
+            for number in taken:
+                one = chunk[number]
+                self.sent.set(one.hold, max(one.at, now) + max(_REMEMBERED_SECONDS, now - one.at))

@@ -31,7 +31,7 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     Raises:
         VerdictError: Why it was not carried out.
     """
-    engine, deadline = runtime.committer(), runtime.deadline(context)
+    engine, deadline = runtime.process().committer, runtime.deadline(context)
     client, key = engine.client, OrderKey(command.order_id)
     cancels = command.action is OrderAction.CANCEL
     if cancels and client.call(lambda: client.store.get_record(key), deadline) is None:

@@ -1,4 +1,4 @@
-"""The settings of a handler, from its environment, and the objects that a process makes from them once."""
+"""The settings of a handler, read once from its environment, and the objects that a process makes from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
@@ -20,8 +20,6 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF
 from inventory_orders.store.rows import Table
 
 if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
-
     from inventory_orders.engine.committer import Committer
     from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
@@ -42,10 +40,8 @@ class RuntimeSettings:
     """The environment variables that the stack gives to every function.
 
     Attributes:
-        products_table: `PRODUCTS_TABLE_NAME`.
-        orders_table: `ORDERS_TABLE_NAME`.
-        stock_adjustments_table: `STOCK_ADJUSTMENTS_TABLE_NAME`.
-        allotments_table: `ALLOTMENTS_TABLE_NAME`.
+        tables: The tables' names: `PRODUCTS_TABLE_NAME`, `ORDERS_TABLE_NAME`, `STOCK_ADJUSTMENTS_TABLE_NAME`,
+            `ALLOTMENTS_TABLE_NAME`.
         lanes: `LANES`: at most so many lanes; 0 where it is absent.
         hold_seconds: `HOLD_SECONDS`: how long the stock of an order that says nothing is held without payment; None
             where it is absent.
@@ -61,10 +57,7 @@ class RuntimeSettings:
         stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
 
-    products_table: str
-    orders_table: str
-    stock_adjustments_table: str
-    allotments_table: str
+    tables: Mapping[Table, str]
     lanes: int
     hold_seconds: int | None
     queue: QueueUrls | None
@@ -107,10 +100,7 @@ class RuntimeSettings:
             )
 
         return cls(
-            products_table=required("PRODUCTS_TABLE_NAME"),
-            orders_table=required("ORDERS_TABLE_NAME"),
-            stock_adjustments_table=required("STOCK_ADJUSTMENTS_TABLE_NAME"),
-            allotments_table=required("ALLOTMENTS_TABLE_NAME"),
+            tables={table: required(f"{table.name}_TABLE_NAME") for table in Table},
             lanes=whole_number("LANES"),
             hold_seconds=whole_number("HOLD_SECONDS") or None,
             queue=queue(""),
@@ -126,8 +116,85 @@ class RuntimeSettings:
         )
 
 
-def prepare() -> None:
-    """Make the objects that the invocations share. Each handler calls it when it is imported.
+class Process:
+    """An execution environment: what is made from its settings, once.
+
+    Attributes:
+        settings: Its settings.
+    """
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def store(self) -> Store:
+        """The tables."""
+        return Store(client("dynamodb", CLIENT_CONFIG), self.settings.tables)
+
+    @cached_property
+    def committer(self) -> Committer:
+        """The engine."""
+        from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
+
+        return Committer(self.store, executor=executor(), lanes=self.settings.lanes)
+
+    @cached_property
+    def impatient_committer(self) -> Committer:
+        """The engine that never waits: it returns whatever it cannot have at once."""
+        from inventory_orders.engine.committer import Committer  # noqa: PLC0415
+
+        return Committer(self.store, patient=False)
+
+    @cached_property
+    def atomic_decrement(self) -> AtomicDecrement:
+        """Decrements without a read, with what this process remembers of the products."""
+        from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
+
+        return AtomicDecrement(self.committer)
+
+    @cached_property
+    def sent_holds(self) -> SentHolds:
+        """The holds that this process has sent lately."""
+        from inventory_orders.holds.ending import new_sent_holds  # noqa: PLC0415 - the sweep alone pays for it
+
+        return new_sent_holds()
+
+    @cached_property
+    def queues(self) -> SourceQueues:
+        """The queues that feed the function."""
+        queue = configured(self.settings.queue, "QUEUE_URL")
+        return SourceQueues(client("sqs", sqs.CLIENT_CONFIG), queue, self.settings.fifo_queue)
+
+    @cached_property
+    def expiry_queues(self) -> SourceQueues:
+        """The queue of holds that end."""
+        queue = configured(self.settings.expiry_queue, "EXPIRY_QUEUE_URL")
+        return SourceQueues(client("sqs", sqs.CLIENT_CONFIG), queue)
+
+    @cached_property
+    def order_queue(self) -> QueueSender:
+        """The queue that the function sends orders to."""
+        url = configured(self.settings.order_queue, "ORDER_QUEUE_URL")
+        return QueueSender(client("sqs", sqs.CLIENT_CONFIG), url)
+
+    @property
+    def hold_grace_seconds(self) -> int:
+        """Seconds between the end of a hold and its expiry."""
+        return configured(self.settings.hold_grace_seconds, "HOLD_GRACE_SECONDS")
+
+
+@cache
+def process() -> Process:
+    """This process, with the settings of its environment.
+
+    Raises:
+        ConfigurationError: One is missing or wrong; names it.
+    """
+    return Process(RuntimeSettings.from_environment())
+
+
+def prepare(*names: str) -> None:
+    """Make the store and other attributes of the process, when a handler is imported.
 
     Lambda imports a handler in its init phase, in which a function has more CPU than its memory gives it later, and
     making the clients takes longer than all the rest of a first batch. Sends nothing.
@@ -135,95 +202,9 @@ def prepare() -> None:
     Makes nothing where the environment lacks a setting, so that a handler can be imported anywhere; an invocation then
     says which one.
     """
-    try:
-        settings = RuntimeSettings.from_environment()
-    except ConfigurationError:
-        return
-    _store(settings)
-    if settings.queue is not None or settings.expiry_queue is not None:
-        _sqs_client(settings)
-
-
-def hold_seconds() -> int | None:
-    """The default hold of an order, in seconds; None: its stock is held until it is cancelled."""
-    return RuntimeSettings.from_environment().hold_seconds
-
-
-def hold_grace_seconds() -> int:
-    """Seconds between the end of a hold and its expiry.
-
-    Raises:
-        ConfigurationError: The environment does not say.
-    """
-    return configured(RuntimeSettings.from_environment().hold_grace_seconds, "HOLD_GRACE_SECONDS")
-
-
-def prepare_engine() -> None:
-    """The same for a function that applies changes of stock."""
-    prepare()
     with suppress(ConfigurationError):
-        committer()
-
-
-def prepare_to_serve() -> None:
-    """The same for the function of the API, which sends orders to their queue, too."""
-    prepare_engine()
-    with suppress(ConfigurationError):
-        order_queue()
-        impatient_committer()
-
-
-def store() -> Store:
-    """The tables of the environment."""
-    return _store(RuntimeSettings.from_environment())
-
-
-def committer() -> Committer:
-    """The engine, on the tables of the environment."""
-    return _committer(RuntimeSettings.from_environment())
-
-
-def impatient_committer() -> Committer:
-    """The engine with one attempt: it returns changes that would have to wait."""
-    return _impatient_committer(RuntimeSettings.from_environment())
-
-
-def atomic_decrement() -> AtomicDecrement:
-    """Decrements without a read, with what this process remembers of the products."""
-    return _atomic_decrement(RuntimeSettings.from_environment())
-
-
-def queues() -> SourceQueues:
-    """The queues of the environment.
-
-    Raises:
-        ConfigurationError: It names none.
-    """
-    settings = RuntimeSettings.from_environment()
-    queue = configured(settings.queue, "QUEUE_URL")
-    return SourceQueues(_sqs_client(settings), queue, settings.fifo_queue)
-
-
-def expiry_queues() -> SourceQueues:
-    """The queue of holds that end.
-
-    Raises:
-        ConfigurationError: The environment names none.
-    """
-    settings = RuntimeSettings.from_environment()
-    return SourceQueues(
-        _sqs_client(settings), configured(settings.expiry_queue, "EXPIRY_QUEUE_URL")
-    )
-
-
-def order_queue() -> QueueSender:
-    """The queue that the function sends orders to.
-
-    Raises:
-        ConfigurationError: The environment names none.
-    """
-    settings = RuntimeSettings.from_environment()
-    return QueueSender(_sqs_client(settings), configured(settings.order_queue, "ORDER_QUEUE_URL"))
+        for name in ("store", *names):
+            getattr(process(), name)
 
 
 def configured(value: T | None, variable: str) -> T:
@@ -238,54 +219,15 @@ def configured(value: T | None, variable: str) -> T:
 
 
 @cache
-def sent_holds() -> SentHolds:
-    """The holds that this process has sent lately."""
-    from inventory_orders.holds.ending import new_sent_holds  # noqa: PLC0415 - the sweep alone pays for it
-
-    return new_sent_holds()
-
-
-@cache
 def executor() -> Executor | None:
     """The executor that runs reads and transactions side by side."""
     return ThreadPoolExecutor(_SIDE_BY_SIDE)
 
 
 @cache
-def _store(settings: RuntimeSettings) -> Store:
-    tables = {
-        Table.PRODUCTS: settings.products_table,
-        Table.ORDERS: settings.orders_table,
-        Table.STOCK_ADJUSTMENTS: settings.stock_adjustments_table,
-        Table.ALLOTMENTS: settings.allotments_table,
-    }
-    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), tables)
-
-
-@cache
-def _committer(settings: RuntimeSettings) -> Committer:
-    from inventory_orders.engine.committer import Committer  # noqa: PLC0415 - not all functions need it
-
-    return Committer(_store(settings), executor=executor(), lanes=settings.lanes)
-
-
-@cache
-def _impatient_committer(settings: RuntimeSettings) -> Committer:
-    from inventory_orders.engine.committer import Committer  # noqa: PLC0415
-
-    return Committer(_store(settings), patient=False)
-
-
-@cache
-def _atomic_decrement(settings: RuntimeSettings) -> AtomicDecrement:
-    from inventory_orders.products.decrement import AtomicDecrement  # noqa: PLC0415
-
-    return AtomicDecrement(_committer(settings))
-
-
-@cache
-def _sqs_client(settings: RuntimeSettings) -> SQSClient:  # noqa: ARG001 - another environment, another client
-    return boto3.client("sqs", config=sqs.CLIENT_CONFIG)
+def client(service: Any, config: Any) -> Any:
+    """A client of an AWS service, with a `botocore` Config."""
+    return boto3.client(service, config=config)
 
 
 def time_left(context: Any) -> Callable[[], float]:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING
-
-import boto3
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.events import Event, of_order, of_product
 from inventory_orders.errors import ConfigurationError, UnpublishableError
-from inventory_orders.invocation import sqs
-from inventory_orders.invocation.runtime import RuntimeSettings, configured
+from inventory_orders.invocation import runtime, sqs
+from inventory_orders.invocation.runtime import configured
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.invocation.sqs_batch import UnsupportedEventError
 from inventory_orders.publishing import bus
-from inventory_orders.publishing.bus import Bus, EventBridge
+from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import Publisher, Unreadable
 from inventory_orders.store.rows import KEYS, Table, decode
-
-if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
 
 
 def prepare() -> None:
@@ -37,20 +30,12 @@ def publisher() -> tuple[Publisher, UndeliverableEvents]:
     Raises:
         ConfigurationError: The environment names none.
     """
-    settings = RuntimeSettings.from_environment()
+    settings = runtime.process().settings
     bus_name = configured(settings.event_bus, "EVENT_BUS_NAME")
     url = configured(settings.undeliverable_events, "UNDELIVERABLE_EVENTS_QUEUE_URL")
-    events, messages = _clients()
-    queue = UndeliverableEvents(messages, url)
-    return Publisher(Bus(events, bus_name), queue.park, SystemClock()), queue
-
-
-@cache
-def _clients() -> tuple[EventBridge, SQSClient]:
-    return (
-        boto3.client("events", config=bus.CLIENT_CONFIG),
-        boto3.client("sqs", config=sqs.CLIENT_CONFIG),
-    )
+    queue = UndeliverableEvents(runtime.client("sqs", sqs.CLIENT_CONFIG), url)
+    events = Bus(runtime.client("events", bus.CLIENT_CONFIG), bus_name)
+    return Publisher(events, queue.park, SystemClock()), queue
 
 
 def read_changes(event: object) -> Iterator[Event | Unreadable]:

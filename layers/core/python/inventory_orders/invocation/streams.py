@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
-
-import boto3
 
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
+from inventory_orders.invocation import runtime
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store, call
 from inventory_orders.store.rows import Table
 
@@ -26,7 +23,10 @@ def unread_streams(store: Store, mappings: Sequence[str]) -> list[str]:
     if not mappings:
         return []
     try:
-        found = [call(_client().get_event_source_mapping, UUID=uuid) for uuid in mappings]
+        found = [
+            call(runtime.client("lambda", CLIENT_CONFIG).get_event_source_mapping, UUID=uuid)
+            for uuid in mappings
+        ]
         read = {each["EventSourceArn"] for each in found if each["State"] not in _STANDS_STILL}
         return [
             f"changes of {table} are not published: no enabled event source mapping reads its stream"
@@ -37,8 +37,3 @@ def unread_streams(store: Store, mappings: Sequence[str]) -> list[str]:
         return []
     except StoreError as error:
         return [f"it cannot be told whether changes are published: {error}"]
-
-
-@cache
-def _client() -> Any:
-    return boto3.client("lambda", config=CLIENT_CONFIG)

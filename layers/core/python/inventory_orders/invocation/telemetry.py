@@ -195,8 +195,7 @@ def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: d
         command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)
     )
-    if late_payments:
-        _add("ConfirmationsRejected", late_payments)
+    _add_any("ConfirmationsRejected", late_payments)
     for change in transitions:
         if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
             late = now - datetime.fromisoformat(change.order.expires_at)
@@ -209,9 +208,7 @@ def emit_messages(batch: SqsBatch[T]) -> None:
     ends = Counter(result.verdict for result in batch.results)
     _add("MessagesDeadLettered", ends[Verdict.POISON])
     _add("MessagesReturned", ends[Verdict.RETURNED])
-    corrupt = sum(result.outcome.cause == CORRUPT_PAGE for result in batch.results)
-    if corrupt:
-        _add("CorruptPage", corrupt)
+    _add_any("CorruptPage", sum(result.outcome.cause == CORRUPT_PAGE for result in batch.results))
     # Of the whole service: a dimension for the queue would make five metrics of it, and the log knows the queue.
     _add("TimeSinceFirstReceive", batch.age)
     for result in batch.results:
@@ -263,33 +260,27 @@ def emit_stats(
     stats: CommitStats, retries: Sequence[int] = (), exhausted: Sequence[bool] = ()
 ) -> None:
     """Count the cost of writes: attempts, conflicts, waits; how often each change was retried, and with which end."""
-    if stats.version_conflicts:
-        _add("ConditionalWrites", len(stats.version_conflicts))
-    for moved in stats.version_conflicts:
-        _add("VersionConflict", int(moved))
-    for rival in stats.transaction_conflicts:
-        _add("TransactionConflict", int(rival))
-    for count in retries:
-        _add("Retries", count)
-    for given_up in exhausted:
-        _add("RetriesExhausted", int(given_up))
-    for seconds in stats.backoffs:
-        _add("RetryBackoffTime", seconds * 1000)
-    for seconds in stats.commit_latencies:
-        _add("CommitLatency", seconds * 1000)
-    if stats.lease_wait:
-        _add("LeaseWait", stats.lease_wait * 1000)
+    _add_any("ConditionalWrites", len(stats.version_conflicts))
+    _add_any("Recalls", stats.recalls)
+    _add_any("LeaseWait", stats.lease_wait * 1000)
     if stats.draws_lost:
         _add("Draws", stats.draws_lost.count(False))
         _add("UnitsLent", stats.units_lent)
-    for lost in stats.draws_lost:
-        _add("DrawsLost", int(lost))
-    if stats.recalls:
-        _add("Recalls", stats.recalls)
-    for seconds in stats.depot_waits:
-        _add("DepotWait", seconds * 1000)
-    for own in stats.from_lanes:
-        _add("OrdersFromLanes", int(own))
+    each: dict[str, Sequence[float]] = {
+        "VersionConflict": stats.version_conflicts,
+        "TransactionConflict": stats.transaction_conflicts,
+        "Retries": retries,
+        "RetriesExhausted": exhausted,
+        "RetryBackoffTime": [seconds * 1000 for seconds in stats.backoffs],
+        "CommitLatency": [seconds * 1000 for seconds in stats.commit_latencies],
+        "DrawsLost": stats.draws_lost,
+        "DepotWait": [seconds * 1000 for seconds in stats.depot_waits],
+        "OrdersFromLanes": stats.from_lanes,
+    }
+    for name, values in each.items():
+        for value in values:
+            # A truth counts 0 or 1.
+            _add(name, +value)
     for product in stats.low_stock:
         _add("LowStock", 1)
         logger.info(
@@ -305,10 +296,8 @@ def emit_stats(
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
     """Count events by their ends, and log each that was parked."""
     _add("EventsPublished", len(report.published))
-    if report.refusals:
-        _add("EventsRefused", len(report.refusals))
-    if report.undeliverable:
-        _add("EventsUndeliverable", len(report.undeliverable))
+    _add_any("EventsRefused", len(report.refusals))
+    _add_any("EventsUndeliverable", len(report.undeliverable))
     for seconds in report.delays:
         _add("EventDelay", seconds * 1000)
     for parked in report.undeliverable:
@@ -357,3 +346,9 @@ def _log_message(result: MessageResult[T]) -> None:
 
 def _add(name: str, value: float) -> None:
     metrics.add_metric(name, METRICS[name].unit, value)
+
+
+def _add_any(name: str, value: float) -> None:
+    """Count what seldom happens, if it has happened."""
+    if value:
+        _add(name, value)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
@@ -60,9 +60,7 @@ class IdleReport:
     unfinished: str = ""
 
 
-def return_idle_units(
-    store: Store, deadline: Deadline, policy: RetryPolicy = _POLICY, clock: Clock | None = None
-) -> IdleReport:
+def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
     """Empty each lane without a live lease into the depot, and each idle page of the depot into the rows.
 
     Looks at every page that exists, whatever the settings say of lanes. Leaves products that a lane in use may hold.
@@ -70,13 +68,11 @@ def return_idle_units(
     Args:
         store: Where the tables are.
         deadline: No request begins after it.
-        policy: How to wait between attempts.
-        clock: Source of time.
 
     Raises:
         RepairNeededError: Something has to be repaired.
     """
-    run = _IdleReturn(RetryingClient(store, policy, clock or SystemClock()), deadline)
+    run = _IdleReturn(RetryingClient(store, _POLICY), deadline)
     try:
         run.empty_lanes()
         run.empty_depot()

@@ -9,7 +9,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.bounded_dict import BoundedDict
+from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError

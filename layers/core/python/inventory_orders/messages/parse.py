@@ -66,14 +66,14 @@ def parse_order_event(event: object, default_hold: int | None = None) -> Order:
 
 def _order(document: Any, group: str | None, default_hold: int | None) -> Order:
     _validate(document, "order", None)
-    order = Order.of(
+    order = Order(
         document["orderId"],
         document["userId"],
-        _lines(document),
+        added_up(_lines(document)),
         group,
-        hold_seconds=document.get("holdSeconds"),
-        default_hold=default_hold,
-        attributes=document.get("attributes"),
+        document.get("holdSeconds"),
+        default_hold,
+        document.get("attributes", {}),
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise PoisonMessageError(

@@ -6,10 +6,9 @@ read before notices each write in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.allocation import Update
@@ -31,72 +30,26 @@ from inventory_orders.errors import (
     OutcomeUnknownError,
     ProductNotFoundError,
     RejectedError,
-    RequestInvalidError,
     StoreError,
     ThrottledError,
-    VerdictError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
-    INVALID,
     Action,
     ActionKind,
     ConditionFailedError,
     TransactionCancelledError,
 )
-from inventory_orders.store.dynamodb import NO_LIVE_LEASE, Store, unix
-
-MAX_AT_ONCE = 50
-"""Products that one transaction can create: each takes two of its 100 actions."""
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.expressions import details_write, price_write
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
     *("locked_by", "lock_time", "lock_version", "lent_to"),
 )
 """Attributes that an update function may not change."""
-
-_SET_PRICE = (
-    "SET #price = :price, #priceChangedAt = :at, #lastUpdatedAt = :at, "
-    "#detailsEventTime = :at, #detailsEventId = :id, #_version = #_version + :one"
-)
-_PRICE_MAY_CHANGE = (
-    "#status <> :discontinued AND "
-    "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
-    "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <= :at) AND "
-    f"{NO_LIVE_LEASE}"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Updated:
-    """An optimistic update that succeeded.
-
-    Attributes:
-        before: The product as it was read.
-        after: The product as it was left; the same if the function changed nothing.
-        retries: How often it was decided or sent again.
-    """
-
-    before: Product
-    after: Product
-    retries: int
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """The result for one of several products that were to be created.
-
-    Attributes:
-        created: Whether it was created.
-        product: As it is now: if it was not created, as it was found. None after an error.
-        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one.
-    """
-
-    created: bool
-    product: Product | None = None
-    error: VerdictError | None = None
 
 
 @dataclass
@@ -145,12 +98,12 @@ class ProductCatalogue:
         change: Callable[[Product], Product],
         deadline: Deadline,
         created_at: str | None = None,
-    ) -> Updated:
+    ) -> Update:
         """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
 
-        The write is a transaction of one action with a token, so that a lost response is not taken for a rival's
-        write. After a conflict the item that came back is decided upon, without another read.
-        Where lanes may not hold the product as it is to be, the same transaction reclaims its units.
+        Returns the product as it was read, and as it was left, perhaps the same. The write is a transaction of one action
+        with a token, so that a lost response is not taken for a rival's write. After a conflict the item that came back is
+        decided upon. Where lanes may not hold the product as it is to be, the same transaction reclaims its units.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html
@@ -180,7 +133,7 @@ class ProductCatalogue:
             after = _next(before, change(before), timestamp(now))
             if after is None:
                 self._settle(retries)
-                return Updated(before, before, retries)
+                return Update(before, before)
             if after.lent_to and not after.may_be_lent:
                 done = self._replace_with_reclaim(before, change, deadline)
                 if done is None:
@@ -198,7 +151,7 @@ class ProductCatalogue:
                     continue
                 retries += self._count(stats)
             self._settle(retries)
-            return Updated(before, after, retries)
+            return Update(before, after)
 
     def _count(self, stats: CommitStats) -> int:
         """Add up what one write took. Returns how often it was repeated."""
@@ -307,7 +260,7 @@ class ProductCatalogue:
             StoreError: DynamoDB failed.
         """
         product = product_to_create(new, timestamp(self.clock.now()))
-        actions = self._create_actions(product)
+        actions = create_actions(self.store, product)
         try:
             self._client.write(actions, deadline or Deadline.after(10.0, self.clock), self.stats)
         except TransactionCancelledError as cancelled:
@@ -316,72 +269,6 @@ class ProductCatalogue:
                 raise
             return False, _sound(found[0])
         return True, product
-
-    def create_many(self, new: Sequence[NewProduct], deadline: Deadline) -> list[Creation]:
-        """Create products in one transaction, each as `create` does; an answer for each, in their order.
-
-        A product that exists already is left as it is, and the others are sent again without it. So is one that
-        DynamoDB will never accept. The same call may be repeated after an error: what was created is found then.
-
-        Args:
-            new: At most `MAX_AT_ONCE`, with distinct ids.
-            deadline: When to give up.
-
-        Raises:
-            ValueError: There are too many, or two have one id.
-            StoreError: DynamoDB failed.
-        """
-        if len(new) > MAX_AT_ONCE or len({product.product_id for product in new}) < len(new):
-            raise ValueError(f"create_many takes at most {MAX_AT_ONCE} products of distinct ids")
-        creations = self._create_together(new, deadline)
-        return [creations[each.product_id] for each in new]
-
-    def _create_together(
-        self, new: Sequence[NewProduct], deadline: Deadline
-    ) -> dict[str, Creation]:
-        if not new:
-            return {}
-        at = timestamp(self.clock.now())
-        products = [product_to_create(each, at) for each in new]
-        actions = [action for product in products for action in self._create_actions(product)]
-        try:
-            self._client.write(actions, deadline, self.stats)
-        except TransactionCancelledError as cancelled:
-            if existing := _existing(cancelled):
-                others = [each for each in new if each.product_id not in existing]
-                return existing | self._create_together(others, deadline)
-            if cancelled.codes.isdisjoint(INVALID):
-                raise
-            return self._create_apart(new, cancelled, deadline)
-        except RequestInvalidError as invalid:
-            return self._create_apart(new, invalid, deadline)
-        return {p.product_id: Creation(created=True, product=p) for p in products}
-
-    def _create_apart(
-        self, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
-    ) -> dict[str, Creation]:
-        """Find the product that DynamoDB does not accept among its neighbours."""
-        if len(new) == 1:
-            return {new[0].product_id: Creation(created=False, error=error)}
-        middle = len(new) // 2
-        first = self._create_together(new[:middle], deadline)
-        return first | self._create_together(new[middle:], deadline)
-
-    def _create_actions(self, product: Product) -> list[Action]:
-        """The actions that create a product and open its books."""
-        opening = AdjustmentRecord(
-            product.product_id,
-            opening_key(product).adjustment_id,
-            product.stock_count,
-            "OPENING",
-            product.created_at,
-            product.version,
-            product.created_at,
-        )
-        return [
-            self.store.product_create_action(product),
-            self.store.record_action(NewRecord(opening)),
-        ]
 
     def change_details(
         self, event: CatalogueEvent, deadline: Deadline | None = None
@@ -403,10 +290,10 @@ class ProductCatalogue:
         """
         deadline = deadline or Deadline.after(10.0, self.clock)
         moment = self.clock.now()
-        update, condition, values = _details_update(event, moment)
+        write = details_write(event, moment)
         try:
             return True, self._client.update(
-                lambda: self.store.update_product(event.product_id, update, condition, values),
+                lambda: self.store.update_product(event.product_id, write),
                 deadline,
                 self.stats,
             )
@@ -452,24 +339,11 @@ class ProductCatalogue:
         """
         deadline = deadline or Deadline.after(10.0, self.clock)
         moment = self.clock.now()
-        at, now = timestamp(moment), unix(moment)
-        latest = timestamp(moment - least_age)
-        values = {
-            "price": price,
-            "at": at,
-            "id": "price-change",
-            "one": 1,
-            "discontinued": ProductStatus.DISCONTINUED,
-            "latest": latest,
-            "now": now,
-        }
+        at, latest = timestamp(moment), timestamp(moment - least_age)
+        write = price_write(price, moment, latest)
         try:
             return self._client.update(
-                lambda: self.store.update_product(
-                    product_id, _SET_PRICE, _PRICE_MAY_CHANGE, values
-                ),
-                deadline,
-                self.stats,
+                lambda: self.store.update_product(product_id, write), deadline, self.stats
             )
         except ConditionFailedError as failed:
             product = failed.existing(product_id)
@@ -479,7 +353,7 @@ class ProductCatalogue:
             rejection = _why_the_price_stays(product, at, latest, least_age)
             raise (rejection or _lease_held(product, moment.timestamp())) from None
 
-    def discontinue(self, product_id: str, deadline: Deadline) -> Updated:
+    def discontinue(self, product_id: str, deadline: Deadline) -> Update:
         """Accept no more orders. Stock that is there may still be counted, corrected and returned.
 
         Raises:
@@ -563,33 +437,6 @@ class ProductCatalogue:
         ]
 
 
-def _details_update(event: CatalogueEvent, moment: datetime) -> tuple[str, str, dict[str, Any]]:
-    """The update that applies a catalogue event unless a newer one was applied, its condition, and the values of both."""
-    # The price's time is the event's, not `when it differs from the stored one`: that would depend on the order of arrival.
-    wanted = {name: event.details.get(name) for name in DETAILS}
-    wanted["priceChangedAt"] = event.event_time if "price" in event.details else None
-    settings = ["#detailsEventTime = :time", "#detailsEventId = :id"]
-    settings += ["#lastUpdatedAt = :at", "#_version = #_version + :one"]
-    settings += [f"#{name} = :{name}" for name, value in wanted.items() if value is not None]
-    removals = [f"#{name}" for name, value in wanted.items() if value is None]
-    update = "SET " + ", ".join(settings)
-    if removals:
-        update += " REMOVE " + ", ".join(removals)
-    condition = (
-        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}"
-    )
-    values = {name: value for name, value in wanted.items() if value is not None}
-    values |= {
-        "time": event.event_time,
-        "id": event.event_id,
-        "at": timestamp(moment),
-        "one": 1,
-        "now": unix(moment),
-    }
-    return update, condition, values
-
-
 def _why_the_price_stays(
     product: Product, at: str, latest: str, least_age: timedelta
 ) -> RejectedError | None:
@@ -630,20 +477,23 @@ def product_to_create(new: NewProduct, at: str) -> Product:
     )
 
 
+def create_actions(store: Store, product: Product) -> list[Action]:
+    """The actions that create a product and open its books."""
+    opening = AdjustmentRecord(
+        product.product_id,
+        opening_key(product).adjustment_id,
+        product.stock_count,
+        "OPENING",
+        product.created_at,
+        product.version,
+        product.created_at,
+    )
+    return [store.product_create_action(product), store.record_action(NewRecord(opening))]
+
+
 def opening_key(product: Product) -> AdjustmentKey:
     """Where the opening stock of a product's incarnation is booked."""
     return AdjustmentKey(product.product_id, f"opening-{_incarnation(product.created_at)}")
-
-
-def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
-    """Those products of a transaction that exist already."""
-    found: dict[str, Creation] = {}
-    for reason in cancelled.of(ActionKind.PRODUCT):
-        if isinstance(reason.found, Product):
-            found[reason.product_id] = Creation(created=False, product=reason.found)
-        elif isinstance(reason.found, CorruptItemError):
-            found[reason.product_id] = Creation(created=False, error=reason.found)
-    return found
 
 
 def _next(before: Product, wanted: Product, at: str) -> Product | None:

@@ -7,38 +7,19 @@ from dataclasses import dataclass, replace
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
-from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.bounded_dict import BoundedDict
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.committer import Committer
+from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, StoreError, Verdict
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
-from inventory_orders.store.dynamodb import NO_LIVE_LEASE, unix
+from inventory_orders.store.expressions import decrement_write
 
 REASON = "DECREMENT"
 
 # Far longer than a request is under way.
 _DOUBT_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Traits:
-    """Attributes of a product that seldom change. The write is conditioned on all of them, so they may be outdated."""
-
-    created_at: str
-    low_stock_threshold: int
-    backorder_limit: int
-
-    @classmethod
-    def of(cls, product: Product) -> _Traits:
-        """Those of a product."""
-        return cls(product.created_at, product.low_stock_threshold, product.backorder_limit)
-
-    @property
-    def floor(self) -> int:
-        """Units: only above it the status stays `ACTIVE`."""
-        return max(self.low_stock_threshold, -self.backorder_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +54,7 @@ class AtomicDecrement:
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
-        self._traits: BoundedDict[str, _Traits] = BoundedDict()
+        self._seen: BoundedDict[str, Product] = BoundedDict()
 
     def apply(
         self, product_id: str, adjustment_id: str, quantity: int, deadline: Deadline
@@ -87,9 +68,9 @@ class AtomicDecrement:
             deadline: When to give up.
         """
         stats, in_doubt = CommitStats(), False
-        traits = self._traits.get(product_id) or self._read(product_id, deadline, stats)
-        if traits is not None:
-            actions = self._actions(product_id, adjustment_id, quantity, traits)
+        product = self._seen.get(product_id) or self._read(product_id, deadline, stats)
+        if product is not None:
+            actions = self._actions(product, adjustment_id, quantity)
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
                 self._committer.client.write(actions, deadline, stats)
@@ -107,7 +88,7 @@ class AtomicDecrement:
             report = replace(report, outcomes=(_ask_again(),))
         return Decrement(report, stats, len(stats.backoffs))
 
-    def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> _Traits | None:
+    def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> Product | None:
         """Read a product; None if the engine has to report what is wrong with it."""
         client = self._committer.client
         try:
@@ -116,49 +97,25 @@ class AtomicDecrement:
             return None
         return None if found is None else self._remember(found)
 
-    def _actions(
-        self, product_id: str, adjustment_id: str, quantity: int, traits: _Traits
-    ) -> list[Action]:
-        store, moment = self._committer.client.store, self._committer.client.clock.now()
-        at = timestamp(moment)
+    def _actions(self, product: Product, adjustment_id: str, quantity: int) -> list[Action]:
+        client, product_id = self._committer.client, product.product_id
+        moment = client.clock.now()
         record = AdjustmentRecord(
-            product_id, adjustment_id, -quantity, REASON, traits.created_at, None, at
+            *(product_id, adjustment_id, -quantity, REASON),
+            *(product.created_at, None, timestamp(moment)),
         )
+        write = decrement_write(product, quantity, moment)
         return [
-            store.product_action(
-                product_id,
-                "SET #stockCount = #stockCount - :quantity, #_version = #_version + :one, "
-                "#lastUpdatedAt = :at",
-                "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
-                "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
-                f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
-                {
-                    "quantity": quantity,
-                    "one": 1,
-                    "at": at,
-                    "createdAt": traits.created_at,
-                    "active": ProductStatus.ACTIVE,
-                    "least": traits.floor + quantity,
-                    "leastIfLent": max(0, traits.floor) + quantity,
-                    "lowStockThreshold": traits.low_stock_threshold,
-                    "backorderLimit": traits.backorder_limit,
-                    "zero": 0,
-                    "now": unix(moment),
-                },
-            ),
-            store.record_action(NewRecord(record)),
+            client.store.product_action(product_id, write),
+            client.store.record_action(NewRecord(record)),
         ]
 
-    def _remember(self, product: Product) -> _Traits:
-        return self._traits.set(product.product_id, _Traits.of(product))
+    def _remember(self, product: Product) -> Product:
+        """Keep what the next decrement is conditioned on. Attributes that are not the service's own may be large."""
+        return self._seen.set(product.product_id, replace(product, other={}))
 
 
 def _ask_again() -> ChangeOutcome:
     """Instead of a rejection, while an attempt may still be booked."""
     detail = "an attempt got no answer and may still be booked; send the same command again"
     return returned("IN_DOUBT", detail, _DOUBT_SECONDS)
-
-
-def _same(name: str) -> str:
-    """Condition: an optional number, 0 by default, is what was last seen."""
-    return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"

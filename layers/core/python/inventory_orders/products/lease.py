@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from types import TracebackType
-from typing import Any
 
-from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -38,23 +37,21 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.recall import Reclaim, reclaim
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.actions import (
     TRANSIENT,
-    Action,
     ConditionFailedError,
     TransactionCancelledError,
 )
-from inventory_orders.store.dynamodb import AS_READ, NO_LIVE_LEASE, UNLOCK, Store, unix
+from inventory_orders.store.expressions import (
+    count_write,
+    end_lease,
+    keep_lease,
+    take_lease,
+    unix,
+)
 
 LONGEST_LEASE_SECONDS = 900.0
 """Returned messages outlast a lease of this length, but not one that is renewed over and over."""
-
-_MINE = "#lockedBy = :owner AND #_version = #lockVersion"
-_LOCK = (
-    "SET #lockedBy = :owner, #lockTime = :until, #lockVersion = #_version + :one, "
-    "#lastUpdatedAt = :at, #_version = #_version + :one"
-)
 
 
 @dataclass
@@ -83,30 +80,26 @@ class Lease:
     @classmethod
     def acquire(
         cls,
-        store: Store,
+        client: RetryingClient,
         product_id: str,
         seconds: float,
-        *,
         deadline: Deadline,
+        *,
         holder: str = "count",
         outlive_deadline: bool = False,
-        clock: Clock | None = None,
-        policy: RetryPolicy | None = None,
     ) -> Lease:
         """Lock a product if there is no lease or the last one has expired.
 
         Where lanes may hold some of it, the row reclaims all of that before the lease is returned.
 
         Args:
-            store: Where the product is.
+            client: Sends the requests.
             product_id: The product.
             seconds: How long, at most 900.
             deadline: When the invocation has to end. The lease never lasts longer, so that it is not frozen with
                 the invocation, unless the caller says so.
             holder: Name of the owner, for people; a unique part is added.
             outlive_deadline: The lease goes to a caller outside this invocation.
-            clock: Source of time.
-            policy: How to wait between attempts after a throttle or a lost response.
 
         Raises:
             LeaseHeldError: Another holds one.
@@ -116,13 +109,10 @@ class Lease:
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
             StoreError: DynamoDB failed, or no time was left.
         """
-        client = RetryingClient(store, policy or RetryPolicy(), clock or SystemClock())
         owner = f"{holder}-{uuid.uuid4().hex}"
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
-        product = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-        if product is None:
-            raise ProductNotFoundError(f"there is no product {product_id}")
+        product = _existing(client, product_id, deadline, stats)
         for _ in range(client.policy.max_attempts):
             try:
                 product = _lock(client, product, owner, seconds, deadline, stats)
@@ -167,38 +157,32 @@ class Lease:
     @classmethod
     def resume(
         cls,
-        store: Store,
+        client: RetryingClient,
         product_id: str,
         owner: str,
         version: int,
         expires_at: Decimal,
-        *,
         deadline: Deadline,
-        clock: Clock | None = None,
     ) -> Lease:
         """Take up a lease that was acquired in another invocation.
 
         Whether it is still good is for the next write to find out.
 
         Args:
-            store: Where the product is.
+            client: Sends the requests.
             product_id: The product.
             owner: As the lease says.
             version: The product's version, as far as the owner knows.
             expires_at: Unix second at which the lease ends, as far as the owner knows.
             deadline: When to give up.
-            clock: Source of time.
 
         Raises:
             ProductNotFoundError: There is no such product any more.
             CorruptItemError: The product breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        client = RetryingClient(store, RetryPolicy(), clock or SystemClock())
         stats = CommitStats()
-        product = client.call(lambda: store.get_product(product_id), deadline, stats)
-        if product is None:
-            raise ProductNotFoundError(f"there is no product {product_id}")
+        product = _existing(client, product_id, deadline, stats)
         lease = cls(client, product, owner, version, expires_at, stats=stats)
         if product.locked_by == owner and product.lock_version == product.version:
             # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
@@ -234,15 +218,11 @@ class Lease:
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
 
         def attempt() -> Product:
-            now = unix(self.client.clock.now())
-            until = max(self.expires_at, now + Decimal(f"{seconds:.6f}"))
-            self.granted = float(until - now)
-            return self.client.store.update_product(
-                self.product_id,
-                _LOCK,
-                f"{_MINE} AND #_version = :version AND #lockTime > :now",
-                self._values(version=self.version, now=now, until=until),
-            )
+            moment = self.client.clock.now()
+            until = max(self.expires_at, _seconds_after(moment, seconds))
+            self.granted = float(until - unix(moment))
+            write = keep_lease(self.owner, self.version, moment, until)
+            return self.client.store.update_product(self.product_id, write)
 
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
@@ -285,7 +265,9 @@ class Lease:
             counted,
         )
         actions = [
-            self._end_action(before, after, moment),
+            self.client.store.product_action(
+                self.product_id, count_write(before, after, self.owner, moment), by_version=True
+            ),
             self.client.store.record_action(NewRecord(count)),
         ]
         # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
@@ -302,27 +284,6 @@ class Lease:
         if before.status is ProductStatus.ACTIVE and after.status is not before.status:
             self.stats.low_stock.append(after)
         return count
-
-    def _end_action(self, before: Product, after: Product, moment: datetime) -> Action:
-        """The action that writes the counted stock and releases the lease."""
-        return self.client.store.product_action(
-            self.product_id,
-            "SET #stockCount = :counted, #status = :status, #_version = :next, "
-            f"#lastUpdatedAt = :at {UNLOCK}",
-            f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
-            "AND attribute_not_exists(#lentTo)",
-            {
-                "counted": after.stock_count,
-                "status": after.status,
-                "next": after.version,
-                "at": timestamp(moment),
-                "owner": self.owner,
-                "version": self.version,
-                "now": unix(moment),
-                "createdAt": before.created_at,
-            },
-            by_version=True,
-        )
 
     def _settle_commit(
         self, error: TransactionCancelledError, count: AdjustmentRecord, deadline: Deadline
@@ -360,12 +321,8 @@ class Lease:
         self._over = True
 
         def attempt() -> Product:
-            return self.client.store.update_product(
-                self.product_id,
-                f"SET #lastUpdatedAt = :at, #_version = #_version + :one {UNLOCK}",
-                _MINE,
-                self._values(),
-            )
+            write = end_lease(self.owner, self.client.clock.now())
+            return self.client.store.update_product(self.product_id, write)
 
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
@@ -392,9 +349,6 @@ class Lease:
                 if error is None:
                     raise
 
-    def _values(self, **more: Any) -> dict[str, Any]:
-        return _values(self.client.clock, self.owner, **more)
-
     def _adopt(self, product: Product) -> None:
         self.product = product
         self.version = product.version
@@ -405,6 +359,15 @@ class Lease:
         return LeaseLostError(
             f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
         )
+
+
+def _existing(
+    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
+) -> Product:
+    product = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+    if product is None:
+        raise ProductNotFoundError(f"there is no product {product_id}")
+    return product
 
 
 def _lock(
@@ -423,26 +386,15 @@ def _lock(
     """
 
     def attempt() -> Product:
-        now = unix(client.clock.now())
-        return client.store.update_product(
-            before.product_id,
-            _LOCK,
-            f"{AS_READ} AND {NO_LIVE_LEASE}",
-            _values(
-                client.clock,
-                owner,
-                version=before.version,
-                createdAt=before.created_at,
-                now=now,
-                until=now + Decimal(f"{seconds:.6f}"),
-            ),
-        )
+        moment = client.clock.now()
+        write = take_lease(before, owner, moment, _seconds_after(moment, seconds))
+        return client.store.update_product(before.product_id, write)
 
     return client.update(attempt, deadline, stats)
 
 
-def _values(clock: Clock, owner: str, **more: Any) -> dict[str, Any]:
-    return {"owner": owner, "one": 1, "at": timestamp(clock.now()), **more}
+def _seconds_after(moment: datetime, seconds: float) -> Decimal:
+    return unix(moment) + Decimal(f"{seconds:.6f}")
 
 
 def _expiry(product: Product) -> Decimal:

@@ -6,7 +6,7 @@ import contextlib
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,10 +34,18 @@ from inventory_orders.store.actions import (
     Found,
     TransactionCancelledError,
 )
+from inventory_orders.store.expressions import (
+    NO_LIVE_LEASE,
+    OWNED,
+    Write,
+    as_read,
+    assign,
+    difference,
+    unix,
+)
 from inventory_orders.store.rows import (
     FULFIL_SHARDS,
     KEYS,
-    LOCK,
     Item,
     Key,
     Row,
@@ -238,7 +246,11 @@ class Store:
             ThrottledError: A rival is writing one of them.
             StoreError: The request failed.
         """
-        gets = [{"Get": {"TableName": self._table_name(key), "Key": key_item(key)}} for key in keys]
+        names = [self._tables[key_of(key)[0]] for key in keys]
+        gets = [
+            {"Get": {"TableName": name, "Key": key_item(key)}}
+            for name, key in zip(names, keys, strict=True)
+        ]
         try:
             response = call(self._client.transact_get_items, TransactItems=gets)
         except TransactionCancelledError as error:
@@ -275,8 +287,7 @@ class Store:
             CorruptItemError: It breaks its table's contract.
             StoreError: The request failed.
         """
-        item = self._get_item(key)
-        return read_record(item) if item is not None else None
+        return self._get_item(key, read_record)
 
     def get_product(self, product_id: str) -> Product | None:
         """Read one product, strongly consistent.
@@ -285,8 +296,7 @@ class Store:
             CorruptItemError: It breaks the table's contract.
             StoreError: The request failed.
         """
-        item = self._get_item(product_id)
-        return read_product(item) if item is not None else None
+        return self._get_item(product_id, read_product)
 
     def list_orders(
         self, user_id: str, limit: int, after: ListPosition | None
@@ -372,48 +382,36 @@ class Store:
             **more,
         )
 
-    def _get_item(self, key: Key) -> Item | None:
+    def _get_item(self, key: Key, read: Callable[[Item], F]) -> F | None:
         response = call(
             self._client.get_item,
-            TableName=self._table_name(key),
+            TableName=self._tables[key_of(key)[0]],
             Key=key_item(key),
             ConsistentRead=True,
         )
-        item: Item | None = response.get("Item")
-        return item
+        return read(response["Item"]) if "Item" in response else None
 
-    def _table_name(self, key: Key) -> str:
-        return self._tables[key_of(key)[0]]
-
-    def update_product(
-        self, product_id: str, update: str, condition: str, values: dict[str, Any]
-    ) -> Product:
+    def update_product(self, product_id: str, write: Write) -> Product:
         """Change a product in one conditional update, and get it back as it is then.
 
         Without a token: the caller recognises an own lost response by the product that comes back.
 
         Args:
             product_id: The product; it must exist and keep the table's contract.
-            update: The update expression, each attribute as `#name`. It has to raise `#_version`.
-            condition: The condition expression.
-            values: For the placeholders of both, without the colon.
+            write: What to write.
 
         Raises:
             ConditionFailedError: With the product as stored.
             CorruptItemError: It was written, but breaks the table's contract in a way that no condition can tell.
             StoreError: The request failed.
         """
-        response = call(
-            self._client.update_item,
-            TableName=self._tables[Table.PRODUCTS],
-            Key=key_item(product_id),
-            UpdateExpression=update,
-            ConditionExpression=f"{_SOUND} AND {condition}",
-            ExpressionAttributeNames=_names(update, condition, _SOUND),
-            ExpressionAttributeValues=_values(values | {"number": "N", "text": "S"}),
-            ReturnValues="ALL_NEW",
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        sound = replace(
+            write,
+            condition=f"{_SOUND} AND {write.condition}",
+            values={**write.values, "number": "N", "text": "S"},
         )
+        request = self._update_request(Table.PRODUCTS, key_item(product_id), sound)["Update"]
+        response = call(self._client.update_item, **request, ReturnValues="ALL_NEW")
         return read_product(response["Attributes"])
 
     def lease_lane(
@@ -453,17 +451,10 @@ class Store:
             "wait": Decimal(f"{wait:.3f}"),
             "now": unix(now),
         }
+        write = Write(update, condition, values)
         try:
-            call(
-                self._client.update_item,
-                TableName=self._tables[Table.ALLOTMENTS],
-                Key=lease_key(lane),
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                ExpressionAttributeNames=_names(update, condition),
-                ExpressionAttributeValues=_values(values),
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
+            request = self._update_request(Table.ALLOTMENTS, lease_key(lane), write)["Update"]
+            call(self._client.update_item, **request)
         except ConditionFailedError as failed:
             if isinstance(failed.found, LaneLease):
                 return failed.found
@@ -551,17 +542,9 @@ class Store:
         request = self._put_if_absent(product.product_id, product_row(product))
         return Action(ActionKind.PRODUCT, product.product_id, request)
 
-    def product_action(
-        self,
-        product_id: str,
-        update: str,
-        condition: str,
-        values: Mapping[str, Any],
-        *,
-        by_version: bool = False,
-    ) -> Action:
+    def product_action(self, product_id: str, write: Write, *, by_version: bool = False) -> Action:
         """The action that changes a product, which must exist; parameters as for `update_product`, and `Action`."""
-        request = self._update_request(product_id, update, condition, values)
+        request = self._update_request(Table.PRODUCTS, key_item(product_id), write)
         return Action(ActionKind.PRODUCT, product_id, request, by_version=by_version)
 
     def product_replace_action(self, before: Product, after: Product, now: datetime) -> Action:
@@ -580,11 +563,10 @@ class Store:
                 f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
             )
         old, new = product_row(before), product_row(after)
-        update, values = _difference(old, new)
-        condition, read = _as_read(before, now)
-        return self.product_action(
-            before.product_id, update, condition, values | read, by_version=True
-        )
+        update, values = difference(old, new)
+        condition, read = as_read(before, now)
+        write = Write(update, condition, values | read)
+        return self.product_action(before.product_id, write, by_version=True)
 
     def product_delete_action(self, product: Product, now: datetime) -> Action:
         """The action that deletes a product, which must be as it was read.
@@ -593,7 +575,7 @@ class Store:
             product: As it was read.
             now: The moment. The same transaction has to reclaim what lanes hold of it.
         """
-        condition, values = _as_read(product, now)
+        condition, values = as_read(product, now)
         request: TransactWriteItemTypeDef = {
             "Delete": {
                 "TableName": self._tables[Table.PRODUCTS],
@@ -606,17 +588,15 @@ class Store:
         }
         return Action(ActionKind.PRODUCT, product.product_id, request, by_version=True)
 
-    def _update_request(
-        self, key: Key, update: str, condition: str, values: Mapping[str, Any]
-    ) -> TransactWriteItemTypeDef:
+    def _update_request(self, table: Table, key: Item, write: Write) -> TransactWriteItemTypeDef:
         return {
             "Update": {
-                "TableName": self._table_name(key),
-                "Key": key_item(key),
-                "UpdateExpression": update,
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": _names(update, condition),
-                "ExpressionAttributeValues": _values(values),
+                "TableName": self._tables[table],
+                "Key": key,
+                "UpdateExpression": write.update,
+                "ConditionExpression": write.condition,
+                "ExpressionAttributeNames": _names(write.update, write.condition),
+                "ExpressionAttributeValues": _values(write.values),
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
@@ -640,28 +620,23 @@ class Store:
 
     def _stock_update(self, update: Update, now: datetime, at: str, owner: str) -> Action:
         before, after = update.before, update.after
-        expression = (
-            "SET #stockCount = :stockCount, #status = :status, #_version = :nextVersion, "
-            "#lastUpdatedAt = :at"
-        )
-        values = {
+        changed = {
             "stockCount": after.stock_count,
             "status": after.status,
-            "nextVersion": after.version,
-            "at": at,
+            "_version": after.version,
+            "lastUpdatedAt": at,
         }
         is_owner = before.is_fenced_by(owner)
         if is_owner:
-            expression += ", #lockVersion = :nextVersion"
+            changed["lockVersion"] = after.version
         if after.lent_to and after.lent_to != before.lent_to:
-            expression += ", #lentTo = :lentTo"
-            values["lentTo"] = lent_to_value(after.lent_to)
-        elif before.lent_to and not after.lent_to:
-            expression += " REMOVE #lentTo"
-        condition, read = _as_read(before, now, owner if is_owner else "")
-        return self.product_action(
-            before.product_id, expression, condition, values | read, by_version=True
+            changed["lentTo"] = lent_to_value(after.lent_to)
+        expression, values = assign(
+            changed, ["lentTo"] if before.lent_to and not after.lent_to else ()
         )
+        condition, read = as_read(before, now, owner if is_owner else "")
+        write = Write(expression, condition, values | read)
+        return self.product_action(before.product_id, write, by_version=True)
 
     def _page_action(self, update: PageUpdate, at: str) -> Action:
         request = self._page_request(update, at)
@@ -685,32 +660,20 @@ class Store:
             if values:
                 check["ExpressionAttributeValues"] = _values(values)
             return {"ConditionCheck": check}  # type: ignore[typeddict-item]  # built in steps
-        return self._update_request(
-            before.key,
-            "SET #units = :units, #_version = :next, #epoch = :epoch, #lastUpdatedAt = :at",
-            condition,
-            values
-            | {
+        expression, new = assign(
+            {
                 "units": page_units(after),
-                "next": after.version,
+                "_version": after.version,
                 "epoch": after.epoch,
-                "at": at,
-            },
+                "lastUpdatedAt": at,
+            }
         )
+        write = Write(expression, condition, values | new)
+        return self._update_request(Table.ALLOTMENTS, key_item(before.key), write)
 
     def _release_action(self, lease: LaneLease) -> Action:
-        update = "REMOVE #lockedBy, #lockTime, #lockWait"
-        request: TransactWriteItemTypeDef = {
-            "Update": {
-                "TableName": self._tables[Table.ALLOTMENTS],
-                "Key": lease_key(lease.lane),
-                "UpdateExpression": update,
-                "ConditionExpression": OWNED,
-                "ExpressionAttributeNames": _names(update, OWNED),
-                "ExpressionAttributeValues": _values({"owner": lease.owner}),
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
+        write = Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": lease.owner})
+        request = self._update_request(Table.ALLOTMENTS, lease_key(lease.lane), write)
         return Action(ActionKind.LANE, lease.lane, request)
 
     def _put_if_absent(self, key: str | RecordKey, row: Row) -> TransactWriteItemTypeDef:
@@ -727,7 +690,7 @@ class Store:
 
     def _order_action(self, order: OrderUpdate) -> Action:
         before, after = record_row(order.before), record_row(order.after)
-        update, values = _difference(before, after)
+        update, values = difference(before, after)
         condition = "#_version = :version AND #status = :status"
         values |= {"version": before["_version"], "status": before["status"]}
         if "userId" in before:
@@ -735,22 +698,10 @@ class Store:
             values["userId"] = before["userId"]
         else:
             condition += " AND attribute_not_exists(#userId)"
-        request = self._update_request(order.before.key, update, condition, values)
+        write = Write(update, condition, values)
+        request = self._update_request(Table.ORDERS, key_item(order.before.key), write)
         return Action(ActionKind.RECORD, order.before.key, request)
 
-
-# The version alone would not do: it restarts at 1 when a product is deleted and made again.
-AS_READ = "#_version = :version AND #createdAt = :createdAt"
-"""Condition: the product is the one that was read, unchanged."""
-
-NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
-"""Condition that every write to a product carries, but for its lease owner's."""
-
-OWNED = "#lockedBy = :owner"
-"""Condition: no other has taken over this owner's lease, even if it has expired."""
-
-UNLOCK = "REMOVE " + ", ".join(f"#{name}" for name in LOCK)
-"""Update: whatever lease there is ends."""
 
 # A product that exists and keeps the table's contract, as far as a condition can tell.
 _SOUND = (
@@ -759,31 +710,8 @@ _SOUND = (
 )
 
 
-def unix(moment: datetime) -> Decimal:
-    """Unix seconds with six decimals, as lease times are stored and compared."""
-    return Decimal(f"{moment.timestamp():.6f}")
-
-
-def _as_read(product: Product, now: datetime, owner: str = "") -> tuple[str, dict[str, Any]]:
-    """Condition, with its values: the product is unwritten since it was read, and no other holds a lease on it."""
-    values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
-    if not owner:
-        return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
-    return f"{AS_READ} AND {OWNED}", values | {"owner": owner}
-
-
 def _position(item: Item, time: str) -> ListPosition:
     return ListPosition(item[time]["S"], item["orderId"]["S"])
-
-
-def _difference(before: Row, after: Row) -> tuple[str, dict[str, Any]]:
-    """Update that takes a row from one state to another, with its values."""
-    changed = {name: value for name, value in after.items() if value != before.get(name)}
-    gone = [name for name in before if name not in after]
-    update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changed)
-    if gone:
-        update += " REMOVE " + ", ".join(f"#{name}" for name in gone)
-    return update, {f"new_{name}": value for name, value in changed.items()}
 
 
 def _names(*expressions: str) -> dict[str, str]:

@@ -1,0 +1,215 @@
+"""The expressions of writes: their updates, their conditions, and the values of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
+from inventory_orders.store.rows import LOCK, Row
+
+# The version alone would not do: it restarts at 1 when a product is deleted and made again.
+AS_READ = "#_version = :version AND #createdAt = :createdAt"
+"""Condition: the product is the one that was read, unchanged."""
+
+NO_LIVE_LEASE = "(attribute_not_exists(#lockTime) OR #lockTime <= :now)"
+"""Condition that every write to a product carries, but for its lease owner's."""
+
+OWNED = "#lockedBy = :owner"
+"""Condition: no other has taken over this owner's lease, even if it has expired."""
+
+_MINE = "#lockedBy = :owner AND #_version = #lockVersion"
+"""Condition: this owner's last write was the last one of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A conditional write of a product's row. It raises `_version`.
+
+    Attributes:
+        update: The update expression, each attribute as `#name`.
+        condition: The condition expression.
+        values: For the placeholders of both, without the colon.
+    """
+
+    update: str
+    condition: str
+    values: Mapping[str, Any]
+
+
+def unix(moment: datetime) -> Decimal:
+    """Unix seconds with six decimals, as lease times are stored and compared."""
+    return Decimal(f"{moment.timestamp():.6f}")
+
+
+def as_read(product: Product, now: datetime, owner: str = "") -> tuple[str, dict[str, Any]]:
+    """Condition, with its values: the product is unwritten since it was read, and no other holds a lease on it."""
+    values: dict[str, Any] = {"version": product.version, "createdAt": product.created_at}
+    if not owner:
+        return f"{AS_READ} AND {NO_LIVE_LEASE}", values | {"now": unix(now)}
+    return f"{AS_READ} AND {OWNED}", values | {"owner": owner}
+
+
+def assign(
+    changed: Row, gone: Iterable[str] = (), computed: str = ""
+) -> tuple[str, dict[str, Any]]:
+    """Update that sets attributes and removes others, with its values: `:new_name` for each.
+
+    Args:
+        changed: New values by attribute.
+        gone: Attributes to remove.
+        computed: Further assignments, from what is stored.
+    """
+    settings = [f"#{name} = :new_{name}" for name in changed]
+    update = "SET " + ", ".join([*settings, computed] if computed else settings)
+    if removals := ", ".join(f"#{name}" for name in gone):
+        update += f" REMOVE {removals}"
+    return update, {f"new_{name}": value for name, value in changed.items()}
+
+
+def difference(before: Row, after: Row) -> tuple[str, dict[str, Any]]:
+    """Update that takes a row from one state to another, with its values."""
+    gone = [name for name in before if name not in after]
+    return assign({name: value for name, value in after.items() if value != before.get(name)}, gone)
+
+
+def _raising(
+    changed: Row,
+    condition: str,
+    values: Mapping[str, Any],
+    gone: Iterable[str] = (),
+    computed: str = "#_version = #_version + :one",
+) -> Write:
+    """A write that raises the version, whatever it is."""
+    update, new = assign(changed, gone, computed)
+    return Write(update, condition, {**new, **values, "one": 1})
+
+
+def details_write(event: CatalogueEvent, moment: datetime) -> Write:
+    """Apply a catalogue event unless a newer one was applied."""
+    details = {name: event.details.get(name) for name in DETAILS}
+    # The price's time is the event's, not `when it differs from the stored one`: that would depend on the order of arrival.
+    details["priceChangedAt"] = event.event_time if "price" in event.details else None
+    changed = {name: value for name, value in details.items() if value is not None}
+    changed |= {
+        "detailsEventTime": event.event_time,
+        "detailsEventId": event.event_id,
+        "lastUpdatedAt": timestamp(moment),
+    }
+    condition = (
+        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}"
+    )
+    values = {"time": event.event_time, "id": event.event_id, "now": unix(moment)}
+    gone = [name for name, value in details.items() if value is None]
+    return _raising(changed, condition, values, gone)
+
+
+def price_write(price: int, moment: datetime, latest: str) -> Write:
+    """Set the price, unless the product is discontinued, or its price was set after `latest`, or its details after now."""
+    at = timestamp(moment)
+    changed = {
+        "price": price,
+        "priceChangedAt": at,
+        "lastUpdatedAt": at,
+        "detailsEventTime": at,
+        "detailsEventId": "price-change",
+    }
+    condition = (
+        "#status <> :discontinued AND "
+        "(attribute_not_exists(#priceChangedAt) OR #priceChangedAt <= :latest) AND "
+        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime <= :at) AND "
+        f"{NO_LIVE_LEASE}"
+    )
+    values = {"discontinued": ProductStatus.DISCONTINUED, "latest": latest, "at": at}
+    return _raising(changed, condition, values | {"now": unix(moment)})
+
+
+def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
+    """Take units away while so many are left that the status stays `ACTIVE`.
+
+    Args:
+        product: Its incarnation, threshold and limit as last seen, which have to be those that are stored.
+        quantity: Units.
+        moment: The moment.
+    """
+    # Only above it the status stays as it is.
+    floor = max(product.low_stock_threshold, -product.backorder_limit)
+    condition = (
+        "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
+        "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
+        f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}"
+    )
+    values = {
+        "quantity": quantity,
+        "createdAt": product.created_at,
+        "active": ProductStatus.ACTIVE,
+        "least": floor + quantity,
+        "leastIfLent": max(0, floor) + quantity,
+        "lowStockThreshold": product.low_stock_threshold,
+        "backorderLimit": product.backorder_limit,
+        "zero": 0,
+        "now": unix(moment),
+    }
+    computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
+    return _raising({"lastUpdatedAt": timestamp(moment)}, condition, values, computed=computed)
+
+
+def _same(name: str) -> str:
+    """Condition: an optional number, 0 by default, is what was last seen."""
+    return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) -> Write:
+    """Lock a product that is unwritten since it was read."""
+    condition, values = as_read(before, moment)
+    return _lock(owner, moment, until, condition, values)
+
+
+def keep_lease(owner: str, version: int, moment: datetime, until: Decimal) -> Write:
+    """Let a live lease end at another moment, if its owner was the last to write the product."""
+    condition = f"{_MINE} AND #_version = :version AND #lockTime > :now"
+    values = {"owner": owner, "version": version, "now": unix(moment)}
+    return _lock(owner, moment, until, condition, values)
+
+
+def _lock(
+    owner: str, moment: datetime, until: Decimal, condition: str, values: Mapping[str, Any]
+) -> Write:
+    changed = {"lockedBy": owner, "lockTime": until, "lastUpdatedAt": timestamp(moment)}
+    computed = "#lockVersion = #_version + :one, #_version = #_version + :one"
+    return _raising(changed, condition, values, computed=computed)
+
+
+def end_lease(owner: str, moment: datetime) -> Write:
+    """End a lease, if its owner was the last to write the product."""
+    return _raising({"lastUpdatedAt": timestamp(moment)}, _MINE, {"owner": owner}, LOCK)
+
+
+def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
+    """Write the counted stock and end the live lease, if its owner was the last to write the product."""
+    changed = {
+        "stockCount": after.stock_count,
+        "status": after.status,
+        "_version": after.version,
+        "lastUpdatedAt": timestamp(moment),
+    }
+    update, new = assign(changed, LOCK)
+    condition = (
+        f"{_MINE} AND #_version = :version AND #lockTime > :now AND #createdAt = :createdAt "
+        "AND attribute_not_exists(#lentTo)"
+    )
+    values = {
+        "owner": owner,
+        "version": after.version - 1,
+        "now": unix(moment),
+        "createdAt": before.created_at,
+    }
+    return Write(update, condition, new | values)

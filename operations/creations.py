@@ -1,0 +1,104 @@
+"""Creates many products at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.product import NewProduct, Product
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import (
+    CorruptItemError,
+    RequestInvalidError,
+    StoreError,
+    VerdictError,
+)
+from inventory_orders.products.catalogue import create_actions, product_to_create
+from inventory_orders.store.actions import INVALID, ActionKind, TransactionCancelledError
+
+MAX_AT_ONCE = 50
+"""Products that one transaction can create: each takes two of its 100 actions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """What became of one product of several that were to be created.
+
+    Attributes:
+        created: Whether it was created.
+        product: As it is now: if it was not created, as it was found. None after an error.
+        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one.
+    """
+
+    created: bool
+    product: Product | None = None
+    error: VerdictError | None = None
+
+
+def create_many(
+    client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
+) -> list[Creation]:
+    """Create products in one transaction, each as `ProductCatalogue.create` does; an answer for each, in their order.
+
+    A product that exists already is left as it is, and the others are sent again without it. So is one that
+    DynamoDB will never accept. The same call may be repeated after an error: what was created is found then.
+
+    Args:
+        client: Sends the requests.
+        new: At most `MAX_AT_ONCE`, with distinct ids.
+        deadline: When to give up.
+
+    Raises:
+        ValueError: There are too many, or two have one id.
+        StoreError: DynamoDB failed.
+    """
+    if len(new) > MAX_AT_ONCE or len({product.product_id for product in new}) < len(new):
+        raise ValueError(f"create_many takes at most {MAX_AT_ONCE} products of distinct ids")
+    creations = _create_together(client, new, deadline)
+    return [creations[each.product_id] for each in new]
+
+
+def _create_together(
+    client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
+) -> dict[str, Creation]:
+    if not new:
+        return {}
+    at = timestamp(client.clock.now())
+    products = [product_to_create(each, at) for each in new]
+    actions = [action for product in products for action in create_actions(client.store, product)]
+    try:
+        client.write(actions, deadline, CommitStats())
+    except TransactionCancelledError as cancelled:
+        if existing := _existing(cancelled):
+            others = [each for each in new if each.product_id not in existing]
+            return existing | _create_together(client, others, deadline)
+        if cancelled.codes.isdisjoint(INVALID):
+            raise
+        return _create_apart(client, new, cancelled, deadline)
+    except RequestInvalidError as invalid:
+        return _create_apart(client, new, invalid, deadline)
+    return {p.product_id: Creation(created=True, product=p) for p in products}
+
+
+def _create_apart(
+    client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
+) -> dict[str, Creation]:
+    """Find the product that DynamoDB does not accept among its neighbours."""
+    if len(new) == 1:
+        return {new[0].product_id: Creation(created=False, error=error)}
+    middle = len(new) // 2
+    first = _create_together(client, new[:middle], deadline)
+    return first | _create_together(client, new[middle:], deadline)
+
+
+def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
+    """Those products of a transaction that exist already."""
+    found: dict[str, Creation] = {}
+    for reason in cancelled.of(ActionKind.PRODUCT):
+        if isinstance(reason.found, Product):
+            found[reason.product_id] = Creation(created=False, product=reason.found)
+        elif isinstance(reason.found, CorruptItemError):
+            found[reason.product_id] = Creation(created=False, error=reason.found)
+    return found
