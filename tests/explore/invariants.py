@@ -185,6 +185,10 @@ def _check_order(
         and ("expiresAt" not in after or after["status"] == "PENDING"),
         f"order {name} is {after['status']}, and its hold ends at {after.get('expiresAt')}",
     )
+    _require(
+        ("fulfilShard" in after) == (after["status"] == "CONFIRMED"),
+        f"order {name} is {after['status']}, and in byToFulfil: {'fulfilShard' in after}",
+    )
     if before is not None:
         _check_step(world, change, before, after)
         return

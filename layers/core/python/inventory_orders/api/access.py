@@ -67,7 +67,7 @@ class Caller:
             raise unknown_order(order.order_id)
 
     def check_may_operate(self) -> None:
-        """Check that an order may be taken further.
+        """Check that the caller may do what operators do.
 
         Raises:
             ProblemError: The caller is a customer.
@@ -76,7 +76,7 @@ class Caller:
             raise ProblemError(
                 403,
                 "OPERATORS_ONLY",
-                "orders are confirmed, fulfilled, cancelled and returned by operators",
+                "only operators list what is to ship, and confirm, fulfil, cancel and return orders",
             )
 
 

@@ -214,24 +214,23 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List a user's orders, the newest first; or for operators those to ship, the oldest first. A moment behind.
+    """List a user's orders, the newest first; without a user, for operators, those to ship, the oldest first.
+
+    Both come from an index, which is a moment behind.
 
     Raises:
         InventoryOrdersError: Why they cannot be listed.
     """
     query = request.parameters(("userId", "status", "limit", "cursor"))
     user_id = query.get("userId")
-    name = _TO_SHIP if user_id is None else user_id
-    if user_id is not None:
+    if user_id is None:
+        caller.check_may_operate()
+    else:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
-    if "status" in query or user_id is None:
-        if query.get("status") != OrderStatus.CONFIRMED or user_id is not None:
-            raise malformed(
-                "userId: name the user whose orders are wanted; or, for the orders to ship, ask for status=CONFIRMED alone",
-                "userId",
-            )
-        caller.check_may_operate()
+    if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
+        raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
+    name = _TO_SHIP if user_id is None else user_id
     after = decode_cursor(name, query["cursor"]) if "cursor" in query else None
     limit = _limit(query.get("limit", str(_LISTED)))
     client = runtime.process().committer.client
@@ -245,7 +244,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         deadline,
     )
     shown = _orders_at(places, client, deadline, caller)
-    if user_id is None:
+    if user_id is None or "status" in query:
         # The index may show an order that was fulfilled a moment ago.
         shown["orders"] = [o for o in shown["orders"] if o["status"] == OrderStatus.CONFIRMED]
     if has_more:
