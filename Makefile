@@ -56,7 +56,7 @@ audit: setup ## recompute every product's stock; PRODUCT=id explains one; STAGE=
 	@$(RUN) audit $(PRODUCT) $(OF_STAGE)
 
 # On an account it asks first.
-lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 brings all home; STAGE=dev
+lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 reclaims all; STAGE=dev reads your AWS account
 	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty $(if $(STAGE),,--yes)) $(OF_STAGE)
 
 redrive: setup ## list the dead letters by cause; SEND=1 sends back those that may succeed now; STAGE=dev reads your AWS account

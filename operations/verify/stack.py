@@ -419,7 +419,7 @@ def _minutes(seconds: float) -> str:
 
 
 def notifies(run: Run) -> list[Line]:
-    """Every alarm tells somebody: CloudWatch may publish, and the subscription is confirmed."""
+    """Every alarm is mailed: CloudWatch may publish, and the subscription is confirmed."""
     deployed = run.deployed
     topics = {deployed.physical[logical] for logical in deployed.of_type("AWS::SNS::Topic")}
     if not topics:

@@ -103,7 +103,7 @@ def holds(run: Run) -> list[Line]:
 
 
 def expires(run: Run) -> list[Line]:
-    """A hold that nobody confirms ends after the stage's grace, and gives its stock back."""
+    """An unconfirmed hold ends after the stage's grace, and gives its stock back."""
     if run.held is None:
         holds(run)
     held: Any = run.held
