@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from aws_cdk import ArnFormat, Aws, Fn, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
@@ -14,18 +15,28 @@ from constructs import Construct
 from infra.removal import kept_in_production
 from infra.settings import Jwt, Settings
 
-ROUTES = (
-    "POST /orders",
-    "GET /orders",
-    "GET /orders/{orderId}",
-    "POST /orders/{orderId}/confirm",
-    "POST /orders/{orderId}/fulfil",
-    "POST /orders/{orderId}/cancel",
-    "POST /orders/{orderId}/returns",
-    "GET /products",
-    "GET /products/{productId}",
-)
-"""The routes: other paths never reach the function."""
+ROUTES = {
+    "POST /orders": "Api",
+    "GET /orders": "Api",
+    "GET /orders/{orderId}": "Api",
+    "POST /orders/{orderId}/confirm": "Api",
+    "POST /orders/{orderId}/fulfil": "Api",
+    "POST /orders/{orderId}/cancel": "Api",
+    "POST /orders/{orderId}/returns": "Api",
+    "GET /products": "Api",
+    "POST /products": "ManageProducts",
+    "GET /products/{productId}": "Api",
+    "PATCH /products/{productId}": "ManageProducts",
+    "DELETE /products/{productId}": "ManageProducts",
+    "POST /products/{productId}/discontinue": "ManageProducts",
+    "POST /products/{productId}/list-again": "ManageProducts",
+    "GET /products/{productId}/adjustments": "Api",
+    "POST /products/{productId}/adjustments": "AdjustStock",
+    "GET /stock": "Api",
+    "GET /stock/{productId}": "Api",
+    "POST /counts": "CountStock",
+}
+"""The routes, each with the function that answers, which has a role for its own tables. Nothing else reaches a function."""
 
 # Nothing that tells of a person: no path, which has ids in it, no address, no caller.
 LOGGED = {
@@ -50,7 +61,7 @@ class Api(Construct):
         scope: Construct,
         construct_id: str,
         settings: Settings,
-        live: lambda_.Alias,
+        live: Mapping[str, lambda_.Alias],
         log_retention: logs.RetentionDays,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -63,34 +74,19 @@ class Api(Construct):
             protocol_type="HTTP",
             cors_configuration=_cors(settings) if settings.cors else None,
         )
-        integration = apigatewayv2.CfnIntegration(
-            self,
-            "Integration",
-            api_id=self.http_api.ref,
-            integration_type="AWS_PROXY",
-            integration_uri=live.function_arn,
-            payload_format_version="2.0",
-        )
-        live.add_permission(
-            "HttpApi",
-            principal=iam.ServicePrincipal("apigateway.amazonaws.com"),
-            source_arn=Stack.of(self).format_arn(
-                service="execute-api",
-                resource=self.http_api.ref,
-                resource_name="*",
-                arn_format=ArnFormat.SLASH_RESOURCE_NAME,
-            ),
-        )
+        integrations = {
+            name: self._integration(name, live[name]) for name in dict.fromkeys(ROUTES.values())
+        }
         kind, authorizer = "AWS_IAM", None
         if settings.jwt is not None:
             kind, authorizer = "JWT", self._authorizer(settings.jwt)
-        for route in ROUTES:
+        for route, name in ROUTES.items():
             apigatewayv2.CfnRoute(
                 self,
                 route.replace("/", " ").title().replace(" ", "").replace("{", "").replace("}", ""),
                 api_id=self.http_api.ref,
                 route_key=route,
-                target=f"integrations/{integration.ref}",
+                target=f"integrations/{integrations[name].ref}",
                 authorization_type=kind,
                 authorizer_id=authorizer,
             )
@@ -125,6 +121,26 @@ class Api(Construct):
             ),
         )
 
+    def _integration(self, name: str, live: lambda_.Alias) -> apigatewayv2.CfnIntegration:
+        live.add_permission(
+            "HttpApi",
+            principal=iam.ServicePrincipal("apigateway.amazonaws.com"),
+            source_arn=Stack.of(self).format_arn(
+                service="execute-api",
+                resource=self.http_api.ref,
+                resource_name="*",
+                arn_format=ArnFormat.SLASH_RESOURCE_NAME,
+            ),
+        )
+        return apigatewayv2.CfnIntegration(
+            self,
+            f"{name}Integration",
+            api_id=self.http_api.ref,
+            integration_type="AWS_PROXY",
+            integration_uri=live.function_arn,
+            payload_format_version="2.0",
+        )
+
     def _authorizer(self, jwt: Jwt) -> str:
         authorizer = apigatewayv2.CfnAuthorizer(
             self,
@@ -143,7 +159,7 @@ class Api(Construct):
 def _cors(settings: Settings) -> apigatewayv2.CfnApi.CorsProperty:
     return apigatewayv2.CfnApi.CorsProperty(
         allow_origins=list(settings.cors),
-        allow_methods=["GET", "POST"],
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "If-None-Match", "Prefer"],
         expose_headers=["ETag", "Location", "Preference-Applied", "Retry-After"],
         max_age=3600,

@@ -54,6 +54,9 @@ class _Function:
 
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
 
+_CALLERS = ("CALLERS", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
+"""Whom the HTTP API serves: for each function that answers it."""
+
 _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
         "place_orders",
@@ -75,6 +78,7 @@ _FUNCTIONS = {
             "Allotments": _USE_LANES,
         },
         fed_by=("StockQueue",),
+        settings=_CALLERS,
     ),
     "ChangeOrders": _Function(
         "change_orders",
@@ -92,6 +96,7 @@ _FUNCTIONS = {
             "Allotments": _USE_LANES,
         },
         fed_by=("CatalogueQueue",),
+        settings=_CALLERS,
     ),
     "CountStock": _Function(
         "count_stock",
@@ -101,6 +106,7 @@ _FUNCTIONS = {
             "StockAdjustments": "GetItem PutItem",
             "Allotments": _USE_LANES,
         },
+        settings=_CALLERS,
     ),
     _SWEEP: _Function(
         "sweep",
@@ -118,15 +124,14 @@ _FUNCTIONS = {
         "api",
         "Answers the HTTP API",
         {
-            "Products": "BatchGetItem UpdateItem",
+            "Products": "BatchGetItem GetItem Scan UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Orders/byUser": "Query",
             "Orders/byToFulfil": "Query",
+            "StockAdjustments": "Query",
+            "Allotments": "BatchGetItem GetItem",
         },
-        settings=(
-            *("HOLD_SECONDS", "ORDER_QUEUE_URL", "CALLERS", "SHOW_STOCK"),
-            *("OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
-        ),
+        settings=("HOLD_SECONDS", "ORDER_QUEUE_URL", *_CALLERS),
     ),
 }
 
@@ -148,10 +153,10 @@ VARIABLES = {
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",
-    "CALLERS": "`iam`, or `jwt` with the setting `jwt`, for `api`",
-    "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for `api`",
-    "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for `api`",
-    "SHOW_STOCK": "the setting `showStock`, for `api`",
+    "CALLERS": "`iam`, or `jwt` with the setting `jwt`, for the functions that answer the API",
+    "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
+    "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
+    "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` looks at",

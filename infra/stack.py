@@ -61,7 +61,7 @@ class InventoryOrdersStack(Stack):
             None
             if not settings.api
             else Api(
-                *(self, "Api", settings, functions.live["Api"]),
+                *(self, "Api", settings, functions.live),
                 RETENTION[settings.log_retention_days],
             )
         )

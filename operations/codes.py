@@ -79,7 +79,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
 REFUSED: Mapping[str, str] = {
     "PRODUCT_EXISTS": "`create`: the product is listed already",
     "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is younger than `leastAgeMinutes`; the price stays",
-    "NEWER_EVENT_APPLIED": "`changePrice`: an event of a later time was applied; the price stays",
+    "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event of a later time was applied; the price stays",
     "EVENT_ID_REUSED": "`changeDetails`: another event of this id and time was applied",
     "LEASE_LOST": "`count_stock`: the lease has ended, or a rival wrote since; acquire again and count again",
     "ADJUSTMENT_ID_REUSED": "`commit`: another adjustment has this id; the lease is still held",

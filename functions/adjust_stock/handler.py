@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.api.commands import answer_command
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.domain.product import Product
+from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
 runtime.prepare("queues", "committer")
 
+_ROUTES = {"POST /products/{productId}/adjustments": "adjust"}
+"""The action that each request of the HTTP API stands for."""
+
 RULES = QueueRules(
     # The receipt or the product that the adjustment needs may be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT, RejectionReason.BELOW_FLOOR}),
@@ -47,7 +53,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         it reads nothing), or with what to do.
     """
     if not direct.is_queue_event(event):
-        return direct.answer(lambda: _command(event, context))
+        return answer_command(event, _ROUTES, lambda command: _command(command, context))
     batch: SqsBatch[Adjustment] = SqsBatch.read(
         event, runtime.process().queues, runtime.time_left(context)
     )
@@ -78,14 +84,19 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         report = runtime.process().committer.apply([change], deadline)
     emit_report(report)
     (outcome,) = report.outcomes
-    result = direct.of_outcome(outcome)
     if outcome.verdict is Verdict.POISON:
-        return result
-    if command["action"] == "decrement":
-        result["path"] = "optimistic"
+        raise UnsuccessfulError(outcome)
+    path = {"path": "optimistic"} if command["action"] == "decrement" else {}
+    facts = path | _stock_after(outcome, product_id, deadline)
+    if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
+        raise UnsuccessfulError(outcome, facts)
+    return direct.of_outcome(outcome) | facts
+
+
+def _stock_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) -> direct.Answer:
     product = outcome.after.get(product_id)
     if isinstance(product, Product):
-        return result | {
+        return {
             "productId": product_id,
             "stockCount": product.stock_count,
             "version": product.version,
@@ -93,4 +104,4 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         }
     client = runtime.process().committer.client
     stored = client.call(lambda: client.store.get_product(product_id), deadline)
-    return result | (direct.of_product(stored) if stored is not None else {"productId": product_id})
+    return direct.of_product(stored) if stored is not None else {"productId": product_id}

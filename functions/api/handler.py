@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,10 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from inventory_orders.api import orders, products
 from inventory_orders.api.access import Caller
-from inventory_orders.api.problems import ProblemError, problem_of_error
+from inventory_orders.api.problems import ProblemError
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
+from inventory_orders.api.serving import serve
 from inventory_orders.api.settings import ApiSettings
-from inventory_orders.domain.events import plain_number
-from inventory_orders.errors import PoisonMessageError, VerdictError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 
@@ -101,6 +99,26 @@ def _get_product(product_id: str) -> Response[str]:
     )
 
 
+@app.get("/products/<product_id>/adjustments")
+def _get_adjustments(product_id: str) -> Response[str]:
+    client = runtime.process().committer.client
+    return _serve(
+        lambda request, caller: products.list_adjustments(request, caller, product_id, client)
+    )
+
+
+@app.get("/stock")
+def _get_stock() -> Response[str]:
+    client = runtime.process().committer.client
+    return _serve(lambda request, caller: products.list_stock(request, caller, client))
+
+
+@app.get("/stock/<product_id>")
+def _get_stock_of(product_id: str) -> Response[str]:
+    client = runtime.process().committer.client
+    return _serve(lambda request, caller: products.get_stock(request, caller, product_id, client))
+
+
 @app.not_found
 def _not_found(_: NotFoundError) -> Response[str]:
     problem = ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
@@ -116,29 +134,8 @@ def _change(order_id: str, action: str) -> Response[str]:
 
 
 def _serve(work: Callable[[Request, Caller], HttpAnswer]) -> Response[str]:
-    """Answer a request; whatever is wrong with it becomes a problem document."""
-    request = Request.of_event(app.current_event.raw_event)
-    settings = ApiSettings.from_environment()
-    try:
-        answer = work(request, Caller.of(request.authorizer, settings))
-    except (ProblemError, VerdictError) as error:
-        problem = problem_of_error(error)
-        fields: dict[str, object] = {"status": problem.status.value, "code": problem.code}
-        if problem.status >= 500:
-            logger.error("request failed", extra=fields | {"error": str(error)})
-        elif isinstance(error, PoisonMessageError):
-            # The error's own message quotes the body, so it stays out of the log.
-            logger.info("request refused", extra=fields | {"field": error.field})
-        else:
-            logger.info("request refused", extra=fields)
-        return _response(HttpAnswer.of_problem(problem))
-    logger.info("request answered", extra={"status": answer.status})
-    return _response(answer)
+    return _response(serve(app.current_event.raw_event, work))
 
 
 def _response(answer: HttpAnswer) -> Response[str]:
-    headers: dict[str, str | list[str]] = {**answer.headers}
-    if answer.document is None:
-        return Response(answer.status, body="", headers=headers)
-    kind = "application/json" if answer.status < 400 else "application/problem+json"
-    return Response(answer.status, kind, json.dumps(answer.document, default=plain_number), headers)
+    return Response(answer.status, body=answer.text, headers=dict(answer.all_headers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.api.commands import answer_command
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 runtime.prepare()
 
+_ROUTES = {"POST /counts": None}
+"""The request of the HTTP API: its body says the action."""
+
 
 @logger.inject_lambda_context
 @metrics.log_metrics
@@ -26,7 +30,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     Returns:
         An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
     """
-    return direct.answer(lambda: _command(event, context))
+    return answer_command(event, _ROUTES, lambda command: _command(command, context))
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:

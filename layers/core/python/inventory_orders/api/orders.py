@@ -16,7 +16,7 @@ from inventory_orders.api.problems import (
     retry_later,
     unknown_order,
 )
-from inventory_orders.api.requests import HttpAnswer, Request, checked_id, read_deadline
+from inventory_orders.api.requests import HttpAnswer, Request, checked_id, limit_of, read_deadline
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import (
     IdempotencyMatch,
@@ -48,9 +48,6 @@ from inventory_orders.store.rows import record_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
-
-MAX_LISTED = 100
-_LISTED = 20
 
 # Seconds between two looks for an order that goes through the queue. Most are there within the queue's window of a second,
 # so longer pauses would add much to the wait.
@@ -232,7 +229,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
     name = _TO_SHIP if user_id is None else user_id
     after = decode_cursor(name, query["cursor"]) if "cursor" in query else None
-    limit = _limit(query.get("limit", str(_LISTED)))
+    limit = limit_of(query)
     client = runtime.process().committer.client
     deadline = read_deadline(client.clock)
     places, has_more = client.call(
@@ -267,12 +264,6 @@ def _orders_at(
     if unreadable:
         logger.error("orders cannot be read", extra={"orders": unreadable})
     return {"orders": [_shown(order, caller) for order in orders], "unreadable": unreadable}
-
-
-def _limit(given: str) -> int:
-    if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
-        return int(given)
-    raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
 
 
 def change_order(

@@ -6,7 +6,7 @@ import math
 from http import HTTPStatus
 from typing import Any
 
-from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
+from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.errors import InventoryOrdersError, Verdict, VerdictError
 
 SHORT_WAIT_SECONDS = 1
@@ -68,6 +68,9 @@ def retry_later(code: str, detail: str, seconds: float = 0.0) -> ProblemError:
     return ProblemError(503, code, detail, retry_after=math.ceil(seconds) or SHORT_WAIT_SECONDS)
 
 
+_NOT_THERE = ("UNKNOWN_ORDER", "UNKNOWN_PRODUCT")
+
+
 def problem_of(outcome: ChangeOutcome) -> ProblemError:
     """The answer to a request that does not succeed."""
     code, detail = outcome.cause, outcome.detail
@@ -79,7 +82,7 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
         case Verdict.POISON:
             return malformed(detail, outcome.field_path, code)
         case Verdict.REJECTED:
-            return ProblemError(404 if code == "UNKNOWN_ORDER" else 409, code, detail)
+            return ProblemError(404 if code in _NOT_THERE else 409, code, detail)
         case Verdict.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
             return ProblemError(500, code, UNREADABLE)
         case Verdict.RETURNED:
@@ -93,4 +96,9 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
 
 def problem_of_error(error: ProblemError | VerdictError) -> ProblemError:
     """The answer to a request that an error ended."""
-    return error if isinstance(error, ProblemError) else problem_of(outcome_of(error))
+    if isinstance(error, ProblemError):
+        return error
+    problem = problem_of(outcome_of(error))
+    if isinstance(error, UnsuccessfulError) and error.facts:
+        problem.more["product"] = error.facts
+    return problem

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from inventory_orders.api.access import Caller
+from inventory_orders.api.cursor import decode_cursor, encode_cursor
 from inventory_orders.api.problems import ProblemError, malformed
-from inventory_orders.api.requests import HttpAnswer, Request, checked_id, read_deadline
+from inventory_orders.api.requests import HttpAnswer, Request, checked_id, limit_of, read_deadline
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
+from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 
 Shown = dict[str, Any]
 
@@ -32,15 +36,21 @@ def get_product(
     """
     request.parameters(())
     checked_id("productId", product_id)
-    found = _read([product_id], client)
+    levels, found = _read([product_id], client, settings)
     if product_id in found.unreadable:
         raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
-    product = found.products[product_id]
-    if product is None:
-        raise ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
-    # The version alone would not do: it restarts at 1 when a product is deleted and made again.
-    etag = f'"{product.version}-{product.created_at}"'
-    return HttpAnswer.of_state(request, shown_product(product, settings), etag)
+    level = levels.get(product_id)
+    if level is None:
+        raise _unknown_product(product_id)
+    # The version alone would not do: it restarts at 1 when a product is deleted and made again, and what lanes sell does
+    # not raise it.
+    shown, product = shown_product(level, settings), level.product
+    etag = f'"{product.version}-{shown.get("units", "")}-{product.created_at}"'
+    return HttpAnswer.of_state(request, shown, etag)
+
+
+def _unknown_product(product_id: str) -> ProblemError:
+    return ProblemError(404, "UNKNOWN_PRODUCT", f"there is no product {product_id}")
 
 
 def get_products(request: Request, client: RetryingClient, settings: ApiSettings) -> HttpAnswer:
@@ -60,31 +70,148 @@ def get_products(request: Request, client: RetryingClient, settings: ApiSettings
     for product_id in ids:
         checked_id("productId", product_id)
     ids = list(dict.fromkeys(ids))
-    found = _read(ids, client)
+    levels, found = _read(ids, client, settings)
     if found.unreadable:
         logger.error("products cannot be read", extra={"products": found.unreadable})
-    products = {product_id: found.products.get(product_id) for product_id in ids}
     answer = {
-        "products": [shown_product(product, settings) for product in products.values() if product],
+        "products": [
+            shown_product(levels[product_id], settings)
+            for product_id in ids
+            if product_id in levels
+        ],
         "unknown": [
             product_id
-            for product_id, product in products.items()
-            if product is None and product_id not in found.unreadable
+            for product_id in ids
+            if product_id not in levels and product_id not in found.unreadable
         ],
         "unreadable": [product_id for product_id in ids if product_id in found.unreadable],
     }
     return HttpAnswer(200, answer)
 
 
-def _read(ids: Sequence[str], client: RetryingClient) -> Snapshot:
-    snapshot = read(client, ids, read_deadline(client.clock), CommitStats())
+def _read(
+    ids: Sequence[str], client: RetryingClient, settings: ApiSettings
+) -> tuple[dict[str, StockLevel], Snapshot]:
+    """Read products, with what lanes hold of them only where it is shown."""
+    deadline = read_deadline(client.clock)
+    snapshot = read(client, ids, deadline, CommitStats())
     if snapshot.unprocessed:
         raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product")
-    return snapshot
+    if settings.shows_numbers:
+        return estimate_levels(client, snapshot, deadline), snapshot
+    rows = snapshot.products.values()
+    return {row.product_id: StockLevel(row) for row in rows if row is not None}, snapshot
 
 
-def shown_product(product: Product, settings: ApiSettings) -> Shown:
+def get_stock(
+    request: Request, caller: Caller, product_id: str, client: RetryingClient
+) -> HttpAnswer:
+    """How many units of a product there are and where, for operators: at one moment, if rivals pause.
+
+    Raises:
+        InventoryOrdersError: Why it cannot be shown.
+    """
+    caller.check_may_operate()
+    request.parameters(())
+    checked_id("productId", product_id)
+    level = read_level(client, product_id, read_deadline(client.clock), CommitStats())
+    if level is None:
+        raise _unknown_product(product_id)
+    return HttpAnswer(200, _shown_level(level))
+
+
+def list_stock(request: Request, caller: Caller, client: RetryingClient) -> HttpAnswer:
+    """How many units of all products there are, for operators, in no order: an estimate, because units move meanwhile.
+
+    A page that a filter leaves empty may have a `next`.
+
+    Raises:
+        InventoryOrdersError: Why they cannot be shown.
+    """
+    caller.check_may_operate()
+    query = request.parameters(("status", "inLanes", "limit", "cursor"))
+    if query.get("status", "ACTIVE") not in tuple(ProductStatus):
+        raise malformed(f"status: must be one of {', '.join(ProductStatus)}", "status")
+    if query.get("inLanes", "true") != "true":
+        raise malformed("inLanes: must be true, or left out", "inLanes")
+    after = decode_cursor(_STOCK, query["cursor"]).order_id if "cursor" in query else None
+    limit, deadline = limit_of(query), read_deadline(client.clock)
+    found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
+    levels = estimate_levels(client, found, deadline)
+    shown: Shown = {
+        "products": [
+            _shown_level(level)
+            for level in levels.values()
+            if query.get("status", level.product.status) == level.product.status
+            and (level.in_lanes or "inLanes" not in query)
+        ],
+        "unreadable": list(found.unreadable),
+    }
+    if last is not None:
+        shown["next"] = encode_cursor(_STOCK, ListPosition("", last))
+    return HttpAnswer(200, shown)
+
+
+# Lists have names that no user has.
+_STOCK = "#STOCK"
+
+
+def list_adjustments(
+    request: Request, caller: Caller, product_id: str, client: RetryingClient
+) -> HttpAnswer:
+    """The adjustments of a product, for operators, by their ids; also of products that were delisted.
+
+    Raises:
+        InventoryOrdersError: Why they cannot be shown.
+    """
+    caller.check_may_operate()
+    query = request.parameters(("limit", "cursor"))
+    checked_id("productId", product_id)
+    name = f"#ADJUSTMENTS {product_id}"
+    after = decode_cursor(name, query["cursor"]).order_id if "cursor" in query else None
+    limit, deadline = limit_of(query), read_deadline(client.clock)
+    rows, last = client.call(
+        lambda: client.store.list_adjustments(product_id, limit, after), deadline
+    )
+    if not rows and after is None:
+        # Each incarnation has its opening.
+        raise _unknown_product(product_id)
+    shown: Shown = {
+        "adjustments": [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows]
+    }
+    if last is not None:
+        shown["next"] = encode_cursor(name, ListPosition("", last))
+    return HttpAnswer(200, shown)
+
+
+_ADJUSTMENT = (
+    *(
+        "adjustmentId",
+        "delta",
+        "reason",
+        "appliedAt",
+        "counted",
+        "productCreatedAt",
+        "productVersion",
+    ),
+)
+
+
+def _shown_level(level: StockLevel) -> Shown:
+    product = level.product
+    return {
+        **direct.of_product(product),
+        "onHand": level.on_hand,
+        "lanes": {str(lane): units for lane, units in level.in_lanes.items()},
+        "isExact": level.is_exact,
+        "lowStockThreshold": product.low_stock_threshold,
+        "backorderLimit": product.backorder_limit,
+    }
+
+
+def shown_product(level: StockLevel, settings: ApiSettings) -> Shown:
     """A product as everybody may see it."""
+    product = level.product
     shown: Shown = {
         "productId": product.product_id,
         "availability": availability(product),
@@ -92,10 +219,7 @@ def shown_product(product: Product, settings: ApiSettings) -> Shown:
         "price": product.price,
     }
     if settings.shows_numbers:
-        # Units in lanes are left out: they would cost a read of each lane, for a number that is old when it arrives.
-        # Lanes hold units of plentiful products only.
-        name = "unitsAtLeast" if product.lent_to else "units"
-        shown[name] = max(0, product.stock_count)
+        shown["units"] = max(0, level.on_hand)
     return {name: value for name, value in shown.items() if value is not None}
 
 

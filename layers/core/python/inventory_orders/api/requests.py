@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +11,15 @@ from typing import Any, TypeGuard
 
 from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.clock import Clock, Deadline
+from inventory_orders.domain.events import plain_number
 from inventory_orders.messages.parse import json_schema
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
 MAX_BODY_BYTES = 262_144
 """Most bytes of a body: the older quota of an SQS message, which holds everywhere."""
+
+MAX_LISTED = 100
+_LISTED = "20"
 
 _READ_SECONDS = 3.0
 
@@ -142,6 +147,23 @@ class HttpAnswer:
     document: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        if self.document is None:
+            return ""
+        return json.dumps(self.document, default=plain_number)
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers, with the type of the body."""
+        kind = "application/json" if self.status < 400 else "application/problem+json"
+        return {**self.headers, **({} if self.document is None else {"Content-Type": kind})}
+
+    def for_gateway(self) -> dict[str, Any]:
+        """The answer as API Gateway takes it."""
+        return {"statusCode": self.status, "headers": self.all_headers, "body": self.text}
+
     @classmethod
     def of_problem(cls, problem: ProblemError) -> HttpAnswer:
         """The answer with a problem document."""
@@ -188,6 +210,18 @@ def checked_id(name: str, value: str) -> str:
     if not re.fullmatch(wanted["pattern"].removesuffix("$"), value):
         raise malformed(f"{name}: must be {wanted['description']}", name)
     return value
+
+
+def limit_of(query: Mapping[str, str]) -> int:
+    """How many entries of a list are asked for at the most.
+
+    Raises:
+        ProblemError: It is no such number.
+    """
+    given = query.get("limit", _LISTED)
+    if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
+        return int(given)
+    raise malformed(f"limit: must be a whole number from 1 to {MAX_LISTED}", "limit")
 
 
 def read_deadline(clock: Clock) -> Deadline:

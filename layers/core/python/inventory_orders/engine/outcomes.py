@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from inventory_orders.domain.change import (
     Change,
@@ -61,6 +62,21 @@ class ChangeOutcome:
         return self.verdict is Verdict.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
 
 
+class UnsuccessfulError(VerdictError):
+    """A command was not carried out.
+
+    Attributes:
+        outcome: Its outcome.
+        facts: What its answer tells besides.
+    """
+
+    def __init__(self, outcome: ChangeOutcome, facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(outcome.detail)
+        self.verdict = outcome.verdict
+        self.outcome = outcome
+        self.facts = facts or {}
+
+
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
     """The outcome of a change that may yet succeed."""
     return ChangeOutcome(Verdict.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
@@ -89,6 +105,8 @@ def answered_before(change: Change, record: Record | None, *, same: bool) -> Cha
 
 def outcome_of(error: VerdictError) -> ChangeOutcome:
     """The outcome of what met an error."""
+    if isinstance(error, UnsuccessfulError):
+        return error.outcome
     outcome = ChangeOutcome(
         error.verdict, cause=error.code, detail=str(error), retry_after=error.retry_after
     )

@@ -8,7 +8,7 @@ from typing import Any
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
+from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation.telemetry import logger
@@ -34,7 +34,8 @@ def answer(work: Callable[[], Answer]) -> Answer:
     except VerdictError as error:
         if error.verdict is Verdict.UNAVAILABLE:
             logger.critical("the tables cannot be used", extra={"error": str(error)})
-        return of_outcome(outcome_of(error))
+        facts = error.facts if isinstance(error, UnsuccessfulError) else {}
+        return {**of_outcome(outcome_of(error)), **facts}
 
 
 def rejected(reason: str, message: str) -> Answer:

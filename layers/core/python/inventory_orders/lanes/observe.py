@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from inventory_orders.clock import Deadline
@@ -15,8 +15,8 @@ from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# The first time the row's lanes are not known, the second time they are; a third time they have changed in between.
-_TRIES = 4
+# How often row and pages are read together: the row may name another lane each time.
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,33 @@ class StockLevel:
 
 
 def estimate_levels(
-    client: RetryingClient, product_ids: Sequence[str], deadline: Deadline
-) -> tuple[dict[str, StockLevel], Snapshot]:
-    """Read rows, then the pages that may hold more of them.
+    client: RetryingClient, snapshot: Snapshot, deadline: Deadline
+) -> dict[str, StockLevel]:
+    """Read the pages that may hold more of products whose rows were just read.
+
+    Args:
+        client: Sends the requests.
+        snapshot: The rows. Products with a page that cannot be read are added to those that are unreadable.
+        deadline: No request begins after it.
 
     Returns:
-        The levels by product id, and what was read of the rows: products that do not exist or cannot be read.
+        The levels by product id.
 
     Raises:
-        CorruptItemError: A page cannot be read.
         StoreError: DynamoDB failed.
     """
-    stats = CommitStats()
-    snapshot = read(client, product_ids, deadline, stats)
     rows = [row for row in snapshot.products.values() if row is not None]
     keys = list(dict.fromkeys(key for row in rows for key in _pages_of(row)))
-    found = read(client, keys, deadline, stats) if keys else Snapshot()
-    if snapshot.unprocessed or found.unprocessed:
-        raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product or a page")
-    return {row.product_id: _level(row, found, is_exact=not row.lent_to) for row in rows}, snapshot
+    found = read(client, keys, deadline, CommitStats()) if keys else Snapshot()
+    if found.unprocessed:
+        raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
+    levels = {}
+    for row in rows:
+        try:
+            levels[row.product_id] = _level(row, found, is_exact=not row.lent_to)
+        except CorruptItemError as error:
+            snapshot.unreadable[row.product_id] = str(error)
+    return levels
 
 
 def read_level(
@@ -76,23 +84,30 @@ def read_level(
         CorruptItemError: The row or a page cannot be read.
         StoreError: DynamoDB failed.
     """
-    pages: list[PageKey] = []
+    snapshot = read(client, [product_id], deadline, stats)
+    estimate = estimate_levels(client, snapshot, deadline).get(product_id)
+    row = _readable_row(snapshot, product_id)
     for _ in range(_TRIES):
+        if row is None or not row.lent_to:
+            break
+        pages = _pages_of(row)
         keys: list[Key] = [product_id, *pages]
         try:
             found = client.call(lambda keys=keys: client.store.read_together(keys), deadline, stats)  # type: ignore[misc]
         except ThrottledError:
-            break
-        if product_id in found.unreadable:
-            raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
-        row = found.products[product_id]
-        if row is None:
-            return None
-        pages = _pages_of(row)
-        if set(pages) <= set(keys):
+            return estimate
+        row = _readable_row(found, product_id)
+        if row is not None and set(_pages_of(row)) <= set(pages):
             return _level(row, found, is_exact=True)
-    levels, _ = estimate_levels(client, [product_id], deadline)
-    return levels.get(product_id)
+    else:
+        return estimate
+    return StockLevel(row) if row is not None else None
+
+
+def _readable_row(found: Snapshot, product_id: str) -> Product | None:
+    if product_id in found.unreadable:
+        raise CorruptItemError(found.unreadable[product_id], "CORRUPT_PRODUCT")
+    return found.products[product_id]
 
 
 def _pages_of(row: Product) -> list[PageKey]:

@@ -6,9 +6,10 @@ read before notices each write in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.allocation import Update
@@ -363,6 +364,57 @@ class ProductCatalogue:
             product_id, lambda p: replace(p, status=ProductStatus.DISCONTINUED), deadline
         )
 
+    def list_again(self, product_id: str, deadline: Deadline) -> Update:
+        """Accept orders again, after `discontinue`; the same for a product that is not discontinued.
+
+        Raises:
+            InventoryOrdersError: As `update_with_retry`.
+        """
+
+        def listed(product: Product) -> Product:
+            return (
+                replace(product, status=ProductStatus.ACTIVE)
+                if product.is_discontinued
+                else product
+            )
+
+        return self.update_with_retry(product_id, listed, deadline)
+
+    def change(self, product_id: str, changes: Mapping[str, Any], deadline: Deadline) -> Update:
+        """Set name, price, threshold for low stock or backorder limit, and leave the others as they are.
+
+        A new name or price counts as a catalogue event of this moment, so that one that was sent before cannot undo it.
+
+        Args:
+            product_id: The product.
+            changes: By the name of the attribute of `Product`.
+            deadline: When to give up.
+
+        Raises:
+            RejectedError: `BELOW_FLOOR`: more units are on backorder than the limit would allow; or
+                `NEWER_EVENT_APPLIED`, by a sender whose clock is ahead of ours.
+            InventoryOrdersError: As `update_with_retry`.
+        """
+
+        def changed(product: Product) -> Product:
+            after = replace(product, **changes)
+            if after.available < 0 and after.backorder_limit < product.backorder_limit:
+                raise RejectedError(
+                    "BELOW_FLOOR",
+                    f"{-product.stock_count:,} units of {product_id} are on backorder; the limit must allow for them",
+                )
+            if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
+                return after
+            at = timestamp(self.clock.now())
+            if newer := _newer_event(product, at):
+                raise newer
+            priced = at if after.price != product.price else product.price_changed_at
+            return replace(
+                after, price_changed_at=priced, details_event_time=at, details_event_id=""
+            )
+
+        return self.update_with_retry(product_id, changed, deadline)
+
     def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
         """Conditional delete of one incarnation, with the closing adjustment of its stock.
 
@@ -451,13 +503,18 @@ def _why_the_price_stays(
             f"the price of {product.product_id} was changed at {product.price_changed_at}; it may change again "
             f"{least_age} later",
         )
-    if (product.details_event_time or "") > at:
-        return RejectedError(
-            "NEWER_EVENT_APPLIED",
-            f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
-            "correct their sender's clock",
-        )
-    return None
+    return _newer_event(product, at)
+
+
+def _newer_event(product: Product, at: str) -> RejectedError | None:
+    """Why details may not change at this time: a catalogue event of a later time was applied."""
+    if (product.details_event_time or "") <= at:
+        return None
+    return RejectedError(
+        "NEWER_EVENT_APPLIED",
+        f"the newest details of {product.product_id} are of {product.details_event_time}, which is ahead of now; "
+        "correct their sender's clock",
+    )
 
 
 def product_to_create(new: NewProduct, at: str) -> Product:

@@ -16,7 +16,13 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import LaneLease, Page, PageKey
-from inventory_orders.domain.change import NewRecord, OrderUpdate, Record, RecordKey
+from inventory_orders.domain.change import (
+    AdjustmentKey,
+    NewRecord,
+    OrderUpdate,
+    Record,
+    RecordKey,
+)
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -50,6 +56,7 @@ from inventory_orders.store.rows import (
     Key,
     Row,
     Table,
+    decode,
     encode,
     key_item,
     key_of,
@@ -331,6 +338,65 @@ class Store:
         found = [_position(item, "createdAt") for item in response["Items"]]
         return found[:limit], len(found) > limit
 
+    def list_products(self, limit: int, after: str | None) -> tuple[Snapshot, str | None]:
+        """List products in no order, strongly consistent.
+
+        Args:
+            limit: At most so many.
+            after: Where to go on; None: at the beginning.
+
+        Returns:
+            The products, and where to go on; None at the end.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        more = {} if after is None else {"ExclusiveStartKey": key_item(after)}
+        response = call(
+            self._client.scan,
+            TableName=self._tables[Table.PRODUCTS],
+            ConsistentRead=True,
+            Limit=limit,
+            **more,
+        )
+        snapshot = Snapshot()
+        for item in response["Items"]:
+            self._add(snapshot, item["productId"]["S"], item)
+        last = response.get("LastEvaluatedKey")
+        return snapshot, last["productId"]["S"] if last else None
+
+    def list_adjustments(
+        self, product_id: str, limit: int, after: str | None
+    ) -> tuple[list[Row], str | None]:
+        """List a product's adjustments by their ids, strongly consistent.
+
+        Args:
+            product_id: The product.
+            limit: At most so many.
+            after: The id after which to go on; None: at the beginning.
+
+        Returns:
+            Their rows, and where to go on; None at the end.
+
+        Raises:
+            StoreError: The request failed.
+        """
+        more = {}
+        if after is not None:
+            more["ExclusiveStartKey"] = key_item(AdjustmentKey(product_id, after))
+        response = self._query(
+            Table.STOCK_ADJUSTMENTS,
+            "#productId = :product",
+            {"product": product_id},
+            limit,
+            ConsistentRead=True,
+            **more,
+        )
+        last = response.get("LastEvaluatedKey")
+        return [decode(item) for item in response["Items"]], last["adjustmentId"][
+            "S"
+        ] if last else None
+
     def list_to_fulfil(
         self, limit: int, after: ListPosition | None
     ) -> tuple[list[ListPosition], bool]:
@@ -371,10 +437,14 @@ class Store:
     def _query_orders(
         self, index: str, condition: str, values: Mapping[str, Any], limit: int, **more: Any
     ) -> Any:
+        return self._query(Table.ORDERS, condition, values, limit, IndexName=index, **more)
+
+    def _query(
+        self, table: Table, condition: str, values: Mapping[str, Any], limit: int, **more: Any
+    ) -> Any:
         return call(
             self._client.query,
-            TableName=self._tables[Table.ORDERS],
-            IndexName=index,
+            TableName=self._tables[table],
             KeyConditionExpression=condition,
             ExpressionAttributeNames=_names(condition),
             ExpressionAttributeValues=_values(values),
