@@ -180,7 +180,7 @@ ALARMS = (
         Metric("VersionConflict", "Average", minutes=5),
         When(0.05, periods=3),
         "In more than 5 % of the commit attempts a rival was faster, so work is done twice. First: lower "
-        "maximumConcurrency or raise batchSize of the queue in cdk.json. Send a drop through the FIFO queue.",
+        "maximumConcurrency or raise batchSize of the queue in cdk.json.",
     ),
     Alarm(
         "RetriesExhausted",
