@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,35 +47,41 @@ def stock(
     if product is not None:
         _show_one(aws, product, as_json=as_json)
         return
+    from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
     from operations.stock import list_stock  # noqa: PLC0415
 
-    with aside.status("Reading rows and lanes"):
-        listed = list_stock(aws)
+    try:
+        with aside.status("Reading rows and lanes"):
+            listed, unreadable = list_stock(aws)
+    except InventoryOrdersError as error:
+        raise UserError(f"the stock cannot be read: {error}") from error
     wanted = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
     shown = [
-        one
-        for one in listed
-        if (wanted.get(one.status) or not (low or out)) and (one.in_lanes or not in_lanes)
+        level
+        for level in listed
+        if (wanted.get(level.product.status) or not (low or out))
+        and (level.in_lanes or not in_lanes)
     ]
+    for problem in unreadable.values():
+        aside.print(f"[bold red]Left out:[/] {escape(problem)}", soft_wrap=True)
     if as_json:
-        print(json.dumps([one.as_json() for one in shown], indent=2))
+        print(json.dumps(list(map(shown_level, shown)), indent=2))
         return
     table = Table("product", "on hand", "in lanes", "low at", "status", "name", box=None)
     for column in table.columns[1:4]:
         column.justify = "right"
-    for one in shown:
-        units = f"{one.in_lanes:,}" if one.in_lanes else ""
+    for level in shown:
+        row, units = level.product, sum(level.in_lanes.values())
         table.add_row(
-            *(escape(one.product_id), f"{one.on_hand:,}", units, f"{one.low_stock_threshold:,}"),
-            *(one.status, escape(one.name)),
+            *(escape(row.product_id), f"{level.on_hand:,}", f"{units:,}" if units else ""),
+            *(f"{row.low_stock_threshold:,}", row.status, escape(row.name or "")),
         )
     if shown:
         screen.print(table)
-    counts = [f"{sum(o.status == status for o in listed):,} {word}" for status, word in _COUNTED]
-    screen.print(
-        f"{counted(len(shown), 'product')} of {len(listed):,} ({', '.join(counts)}).",
-        soft_wrap=True,
-    )
+    counts = Counter(level.product.status.value for level in listed)
+    words = ", ".join(f"{counts[status]:,} {word}" for status, word in _COUNTED)
+    screen.print(f"{counted(len(shown), 'product')} of {len(listed):,} ({words}).", soft_wrap=True)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -133,6 +140,7 @@ _COUNTED = (
 
 
 def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
+    from inventory_orders.api.products import shown_level  # noqa: PLC0415
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
     from operations.lanes import lane_name  # noqa: PLC0415
     from operations.stock import read_stock  # noqa: PLC0415
@@ -145,17 +153,7 @@ def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
         raise UserError(f"there is no product {product}")
     row = level.product
     if as_json:
-        found = {
-            "productId": row.product_id,
-            "status": row.status.value,
-            "onHand": level.on_hand,
-            "isExact": level.is_exact,
-            "row": row.stock_count,
-            "lanes": level.in_lanes,
-            "lowStockThreshold": row.low_stock_threshold,
-            "backorderLimit": row.backorder_limit,
-        }
-        print(json.dumps(found, indent=2))
+        print(json.dumps(shown_level(level), indent=2))
         return
     table = Table("place", "units", box=None)
     table.columns[1].justify = "right"

@@ -261,7 +261,9 @@ def _object(source: str, value: object) -> Mapping[str, Any]:
 
 def _named(path: str, sources: Mapping[str, str]) -> str:
     """A setting as cdk.json has it: below `settings`, or below its stage."""
-    source = next((of for known, of in sources.items() if known.startswith(path)), DEFAULT)
+    name = path.split("[", maxsplit=1)[0]
+    inner = (of for known, of in sources.items() if known.startswith(f"{name}."))
+    source = sources.get(name) or next(inner, DEFAULT)
     return f"settings.{path}" if source == DEFAULT else f"{source}.{path}"
 
 

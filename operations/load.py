@@ -32,7 +32,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, NewProduct, Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -43,7 +43,6 @@ from inventory_orders.errors import (
     RejectedError,
     RequestInvalidError,
     StoreError,
-    ThrottledError,
     Verdict,
     VerdictError,
     id_reused_error,
@@ -298,10 +297,7 @@ class _Worker:
             StoreError: DynamoDB failed.
         """
         deadline = self._deadline(_PATIENCE_SECONDS)
-        snapshot = read(self._client, keys, deadline, CommitStats())
-        if snapshot.unprocessed:
-            raise ThrottledError("UNPROCESSED_KEYS", "reads were left out")
-        return snapshot
+        return read_all(self._client, keys, deadline, CommitStats())
 
     def compare(
         self, wanted: Iterable[NewProduct], found: Mapping[str, Product]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection
 from typing import Any
 
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import OrderKey, OrderRecord, OrderStatus
 from inventory_orders.domain.events import public_order
+from inventory_orders.engine.reader import read_orders
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import ListPosition, Store
 from inventory_orders.store.rows import record_row
 from operations.aws import Aws
 
 _PAGE = 50
+_PATIENCE = 10.0
 
 _List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
 
@@ -34,34 +38,36 @@ def orders_to_ship(aws: Aws, limit: int) -> list[dict[str, Any]]:
     """Read the orders that are confirmed and not fulfilled, the oldest first.
 
     Raises:
-        InventoryOrdersError: They cannot be read.
+        InventoryOrdersError: One of them cannot be read.
     """
     store = aws.store()
-    orders = _listed(store, store.list_to_fulfil)
     # The index may show an order that was fulfilled a moment ago.
-    return list(islice((o for o in orders if o["status"] == OrderStatus.CONFIRMED), limit))
+    return _listed(store, store.list_to_fulfil, limit, {OrderStatus.CONFIRMED})
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> list[dict[str, Any]]:
     """Read a user's orders, the newest first.
 
     Raises:
-        InventoryOrdersError: They cannot be read.
+        InventoryOrdersError: One of them cannot be read.
     """
     store = aws.store()
-    listed = _listed(store, lambda most, after: store.list_orders(user_id, most, after))
-    return list(islice(listed, limit))
+    return _listed(store, lambda most, after: store.list_orders(user_id, most, after), limit)
 
 
-def _listed(store: Store, page: _List) -> Iterator[dict[str, Any]]:
-    """Orders of a list with their lines, those that cannot be read left out."""
+def _listed(
+    store: Store, page: _List, limit: int, only: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Orders of a list with their lines, of some statuses only if these are given."""
+    client, found = RetryingClient(store), list[dict[str, Any]]()
     after, has_more = None, True
-    while has_more:
+    while has_more and len(found) < limit:
         places, has_more = page(_PAGE, after)
-        keys = [OrderKey(place.order_id) for place in places]
-        records = store.read(keys).records if keys else {}
-        for key in keys:
-            record = records.get(key)
-            if isinstance(record, OrderRecord):
-                yield public_order(record_row(record))
+        orders, unreadable = read_orders(client, places, Deadline.after(_PATIENCE, SystemClock()))
+        if unreadable:
+            raise CorruptItemError(
+                f"orders that break the table's contract: {', '.join(unreadable)}"
+            )
+        found += (public_order(record_row(o)) for o in orders if not only or o.status in only)
         after = places[-1] if places else None
+    return found[:limit]

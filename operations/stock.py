@@ -1,81 +1,47 @@
-"""How many units of each product there are, in rows and lanes together, for people and other programs."""
+"""How many units of products there are, in rows and lanes together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.lanes.observe import StockLevel, read_level
-from inventory_orders.retry import RetryPolicy
+from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from operations.aws import Aws
-from operations.lanes import Places, read_all
 
-# How long to look for a moment at which no rival writes the product, in seconds.
-_PATIENCE = 10.0
+# How long to look for a moment at which no rival writes the product, in seconds; and how long one page of a list may take.
+PATIENCE = 10.0
+_PAGE = 100
 
 # What needs attention comes first.
-_URGENCY = ("OUT_OF_STOCK", "LOW_STOCK", "ACTIVE", "DISCONTINUED")
+_URGENCY = (
+    *(ProductStatus.OUT_OF_STOCK, ProductStatus.LOW_STOCK),
+    *(ProductStatus.ACTIVE, ProductStatus.DISCONTINUED),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedProduct:
-    """A product in a list of stock, as it was at about one moment. Units.
+def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
+    """Read all products, what is out of stock or low first. Units that move meanwhile may be missing or counted twice.
 
-    Attributes:
-        product_id: The product.
-        status: As in its row.
-        on_hand: In its row and in lanes.
-        in_lanes: In lanes.
-        low_stock_threshold: At or below it the product counts as low in stock.
-        backorder_limit: How far below zero the stock may go.
-        name: For people; empty if it has none.
+    Returns:
+        The levels; and what is wrong with products that cannot be read, by their ids.
+
+    Raises:
+        StoreError: DynamoDB failed.
     """
-
-    product_id: str
-    status: str
-    on_hand: int
-    in_lanes: int
-    low_stock_threshold: int
-    backorder_limit: int
-    name: str
-
-    def as_json(self) -> dict[str, Any]:
-        """The same, with the names of the data model."""
-        words = {name: value for name, value in asdict(self).items() if value != ""}
-        return {_camel(name): value for name, value in words.items()}
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
-def list_stock(aws: Aws) -> list[ListedProduct]:
-    """Read all products, what is out of stock or low first. Units that move meanwhile may be missing or counted twice."""
-    return sorted(_listed(read_all(aws)), key=_urgency)
-
-
-def _listed(places: Places) -> Iterable[ListedProduct]:
-    for product_id, row in places.rows.items():
-        on_hand = places.on_hand(product_id)
-        yield ListedProduct(
-            product_id,
-            row["status"],
-            on_hand,
-            on_hand - row["stockCount"],
-            row.get("lowStockThreshold", 0),
-            row.get("backorderLimit", 0),
-            row.get("name", ""),
-        )
-
-
-def _urgency(listed: ListedProduct) -> tuple[int, str]:
-    known = listed.status in _URGENCY
-    return _URGENCY.index(listed.status) if known else len(_URGENCY), listed.product_id
+    client = RetryingClient(aws.store())
+    levels: list[StockLevel] = []
+    unreadable: dict[str, str] = {}
+    after, has_more = None, True
+    while has_more:
+        found, after = client.store.list_products(_PAGE, after)
+        levels += estimate_levels(client, found, Deadline.after(PATIENCE, SystemClock())).values()
+        unreadable |= found.unreadable
+        has_more = after is not None
+    levels.sort(key=lambda level: (_URGENCY.index(level.product.status), level.product.product_id))
+    return levels, unreadable
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
@@ -87,6 +53,5 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
     Raises:
         InventoryOrdersError: It cannot be read.
     """
-    clock = SystemClock()
-    client = RetryingClient(aws.store(), RetryPolicy(), clock)
-    return read_level(client, product_id, Deadline.after(_PATIENCE, clock), CommitStats())
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())

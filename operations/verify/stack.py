@@ -148,7 +148,9 @@ def roles(run: Run) -> list[Line]:
                 yes += 1
                 if not answers.get(action):
                     problems.append(f"{title} may not {action} {where}, and has to")
-            for action in set(_denied_on(resource)) - needed[role][resource]:
+            for action in _denied_on(resource):
+                if action in needed[role][resource]:
+                    continue
                 no += 1
                 if answers.get(action):
                     problems.append(f"{title} may {action} {where}, and need not")

@@ -64,6 +64,9 @@ def test_a_stage_overrides_what_is_set_for_all_and_that_overrides_the_defaults()
 def test_the_error_of_a_stage_names_the_stage():
     with pytest.raises(SettingsError, match=r"stages\.dev\.lanes is 91"):
         Settings.from_context("dev", {"lanes": 5}, {"dev": {"lanes": 91}})
+    for wrong, says in (({"lane": 5}, "lane is unknown"), ({"cors": ["*"]}, r"cors\[0\] is")):
+        with pytest.raises(SettingsError, match=rf"stages\.dev\.{says}"):
+            Settings.from_context("dev", {}, {"dev": wrong})
     with pytest.raises(SettingsError, match=r"stages\.Dev: no stage can have this name"):
         Settings.from_context("dev", {}, {"Dev": {}})
     assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55

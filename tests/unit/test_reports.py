@@ -12,7 +12,7 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderAction, OrderCommand
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level
 from operations.errors import UserError
 from tests.support.lanes import lend
@@ -122,6 +122,13 @@ def test_the_list_begins_with_what_is_out_or_low_and_adds_lanes_up(shop):
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_a_product_that_cannot_be_read_is_named_and_hides_no_other(shop):
+    shop.aws.dynamodb.tables["Products"].items["mug",] |= {"status": {"S": "NEW"}}
+    done = show()
+    assert "product mug breaks the contract" in done.stderr
+    assert done.stdout.endswith("2 products of 2 (1 out of stock, 0 low, 0 discontinued).\n")
+
+
 @pytest.mark.parametrize(
     ("options", "products"),
     [
@@ -143,7 +150,7 @@ def test_one_product_is_exact_and_says_where_its_units_are(shop):
     assert "the depot     60" in shown
     assert "tea: 1,000 on hand, ACTIVE (low at 10, backorders to 0)." in shown
     found = json.loads(show("tea", "--json").stdout)
-    assert (found["onHand"], found["row"], found["isExact"]) == (1000, 890, True)
+    assert (found["onHand"], found["stockCount"], found["isExact"]) == (1000, 890, True)
     assert isinstance(show("no-such-thing").exception, UserError)
 
 
@@ -181,3 +188,32 @@ def test_one_order_and_a_users_orders_are_shown(shop, placed):
 @pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])
 def test_what_orders_are_meant_has_to_be_said_once(shop, arguments):
     assert orders(*arguments).exit_code == 2
+
+
+def leave_out_orders(shop):
+    """DynamoDB answers reads of orders in part, whatever it is asked."""
+
+    def before(operation, request):
+        if operation != "BatchGetItem" or "Orders" not in request["RequestItems"]:
+            return None
+        return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
+
+    shop.before = before
+
+
+def test_an_order_that_was_not_read_is_never_left_out_of_a_list(shop, placed):
+    leave_out_orders(shop)
+    assert "UNPROCESSED_KEYS" in str(orders("--to-ship").exception)
+    shop.before = lambda *_: None
+    shop.aws.dynamodb.tables["Orders"].items["o-0",] |= {"items": {"S": "?"}}
+    assert "o-0" in str(orders("--to-ship").exception)
+
+
+def test_a_product_that_was_not_read_is_an_error(shop):
+    shop.before = lambda operation, request: (
+        {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
+        if operation == "BatchGetItem"
+        else None
+    )
+    with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
+        level(shop, "mug")

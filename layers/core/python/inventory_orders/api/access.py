@@ -76,7 +76,7 @@ class Caller:
             raise ProblemError(
                 403,
                 "OPERATORS_ONLY",
-                "only operators list what is to ship, and confirm, fulfil, cancel and return orders",
+                "only operators may do this",
             )
 
 

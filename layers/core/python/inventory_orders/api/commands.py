@@ -33,23 +33,29 @@ def answer_command(
         if route not in routes:
             raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
         action = routes[route]
-        command = _body(request) | dict(
-            request.parameters(("createdAt",) if action == "delist" else ())
-        )
-        said = named if action is None else {"action": action, **named}
-        for name in said.keys() & command.keys():
-            raise malformed(f"{name}: is said by the path; remove it", name)
-        answer = carry_out(command | said)
-        is_new = action == "create"
-        return HttpAnswer(201 if is_new else 200, answer)
+        query = request.parameters(("createdAt",) if action == "delist" else ())
+        answer = carry_out(command_of(request, action, {**query, **named}))
+        return HttpAnswer(201 if action == "create" else 200, answer)
 
     return serve(event, work).for_gateway()
 
 
-def _body(request: Request) -> dict[str, Any]:
-    if not request.text().strip():
-        return {}
-    document = request.json()
-    if not isinstance(document, dict):
+def command_of(request: Request, action: str | None, said: Mapping[str, str]) -> dict[str, Any]:
+    """The direct command that a request stands for.
+
+    Args:
+        request: With what its path does not say in its body, if there is any.
+        action: The action; None: the body says it.
+        said: What path and query say.
+
+    Raises:
+        ProblemError: The body is no object, or says again what the path says.
+        PoisonMessageError: It is no JSON.
+    """
+    body = request.json() if request.text().strip() else {}
+    if not isinstance(body, dict):
         raise malformed("the body must be an object, such as docs/openapi.yaml shows")
-    return document
+    given = dict(said) if action is None else {"action": action, **said}
+    for name in given.keys() & body.keys():
+        raise malformed(f"{name}: is said by the path; remove it", name)
+    return body | given

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import decode_cursor, encode_cursor
+from inventory_orders.api.commands import command_of
+from inventory_orders.api.cursor import encode_cursor, place_after
 from inventory_orders.api.problems import (
     ProblemError,
     malformed,
@@ -30,9 +30,8 @@ from inventory_orders.domain.events import public_order
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.outcomes import ChangeOutcome
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read_orders
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
     StoreError,
@@ -43,7 +42,7 @@ from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import QueueSender
 from inventory_orders.invocation.telemetry import emit_orders, logger
 from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
-from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL, ListPosition
+from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import record_row
 
 MAX_WAIT_SECONDS = 25
@@ -228,8 +227,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
         raise malformed("status: must be CONFIRMED, for the orders to ship", "status")
     name = _TO_SHIP if user_id is None else user_id
-    after = decode_cursor(name, query["cursor"]) if "cursor" in query else None
-    limit = limit_of(query)
+    after, limit = place_after(name, query), limit_of(query)
     client = runtime.process().committer.client
     deadline = read_deadline(client.clock)
     places, has_more = client.call(
@@ -240,10 +238,19 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         ),
         deadline,
     )
-    shown = _orders_at(places, client, deadline, caller)
-    if user_id is None or "status" in query:
-        # The index may show an order that was fulfilled a moment ago.
-        shown["orders"] = [o for o in shown["orders"] if o["status"] == OrderStatus.CONFIRMED]
+    orders, unreadable = read_orders(client, places, deadline)
+    if unreadable:
+        logger.error("orders cannot be read", extra={"orders": unreadable})
+    # The index may show an order that was fulfilled a moment ago.
+    only = user_id is None or "status" in query
+    shown: dict[str, Any] = {
+        "orders": [
+            _shown(order, caller)
+            for order in orders
+            if order.status == OrderStatus.CONFIRMED or not only
+        ],
+        "unreadable": unreadable,
+    }
     if has_more:
         shown["next"] = encode_cursor(name, places[-1])
     return HttpAnswer(200, shown)
@@ -251,19 +258,6 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 # No user has this id.
 _TO_SHIP = "#CONFIRMED"
-
-
-def _orders_at(
-    places: Sequence[ListPosition], client: RetryingClient, deadline: Deadline, caller: Caller
-) -> dict[str, Any]:
-    """Orders of a list with their lines, and which of them cannot be read."""
-    keys = [OrderKey(place.order_id) for place in places]
-    records = read(client, keys, deadline, CommitStats()).records if keys else {}
-    orders = [found for key in keys if isinstance(found := records.get(key), OrderRecord)]
-    unreadable = [key.order_id for key in keys if isinstance(records.get(key), CorruptItemError)]
-    if unreadable:
-        logger.error("orders cannot be read", extra={"orders": unreadable})
-    return {"orders": [_shown(order, caller) for order in orders], "unreadable": unreadable}
 
 
 def change_order(
@@ -276,17 +270,7 @@ def change_order(
     """
     caller.check_may_operate()
     request.parameters(())
-    said: Any = {}
-    if action == "return":
-        said = request.json()
-        if not isinstance(said, dict):
-            raise malformed("the body must be a return, such as docs/api.md shows")
-        for name in ("action", "orderId"):
-            if name in said:
-                raise malformed(f"{name}: is said by the path; remove it", name)
-    else:
-        request.check_no_body()
-    document = parse_command({"action": action, "orderId": order_id, **said}, "change_orders")
+    document = parse_command(command_of(request, action, {"orderId": order_id}), "change_orders")
     command = order_command(document)
     outcome = order_commands.carry_out(command, context)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):

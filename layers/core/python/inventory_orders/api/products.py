@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.cursor import decode_cursor, encode_cursor
+from inventory_orders.api.cursor import encode_cursor, place_after
 from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.api.requests import HttpAnswer, Request, checked_id, limit_of, read_deadline
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
 
 Shown = dict[str, Any]
 
@@ -94,9 +94,7 @@ def _read(
 ) -> tuple[dict[str, StockLevel], Snapshot]:
     """Read products, with what lanes hold of them only where it is shown."""
     deadline = read_deadline(client.clock)
-    snapshot = read(client, ids, deadline, CommitStats())
-    if snapshot.unprocessed:
-        raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a product")
+    snapshot = read_all(client, ids, deadline, CommitStats())
     if settings.shows_numbers:
         return estimate_levels(client, snapshot, deadline), snapshot
     rows = snapshot.products.values()
@@ -117,7 +115,7 @@ def get_stock(
     level = read_level(client, product_id, read_deadline(client.clock), CommitStats())
     if level is None:
         raise _unknown_product(product_id)
-    return HttpAnswer(200, _shown_level(level))
+    return HttpAnswer(200, shown_level(level))
 
 
 def list_stock(request: Request, caller: Caller, client: RetryingClient) -> HttpAnswer:
@@ -134,13 +132,13 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         raise malformed(f"status: must be one of {', '.join(ProductStatus)}", "status")
     if query.get("inLanes", "true") != "true":
         raise malformed("inLanes: must be true, or left out", "inLanes")
-    after = decode_cursor(_STOCK, query["cursor"]).order_id if "cursor" in query else None
-    limit, deadline = limit_of(query), read_deadline(client.clock)
+    after, limit = place_after(_STOCK, query), limit_of(query)
+    deadline = read_deadline(client.clock)
     found, last = client.call(lambda: client.store.list_products(limit, after), deadline)
     levels = estimate_levels(client, found, deadline)
     shown: Shown = {
         "products": [
-            _shown_level(level)
+            shown_level(level)
             for level in levels.values()
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
@@ -148,7 +146,7 @@ def list_stock(request: Request, caller: Caller, client: RetryingClient) -> Http
         "unreadable": list(found.unreadable),
     }
     if last is not None:
-        shown["next"] = encode_cursor(_STOCK, ListPosition("", last))
+        shown["next"] = encode_cursor(_STOCK, last)
     return HttpAnswer(200, shown)
 
 
@@ -168,10 +166,10 @@ def list_adjustments(
     query = request.parameters(("limit", "cursor"))
     checked_id("productId", product_id)
     name = f"#ADJUSTMENTS {product_id}"
-    after = decode_cursor(name, query["cursor"]).order_id if "cursor" in query else None
-    limit, deadline = limit_of(query), read_deadline(client.clock)
+    after, limit = place_after(name, query), limit_of(query)
     rows, last = client.call(
-        lambda: client.store.list_adjustments(product_id, limit, after), deadline
+        lambda: client.store.list_adjustments(product_id, limit, after),
+        read_deadline(client.clock),
     )
     if not rows and after is None:
         # Each incarnation has its opening.
@@ -180,24 +178,18 @@ def list_adjustments(
         "adjustments": [{name: row[name] for name in _ADJUSTMENT if name in row} for row in rows]
     }
     if last is not None:
-        shown["next"] = encode_cursor(name, ListPosition("", last))
+        shown["next"] = encode_cursor(name, last)
     return HttpAnswer(200, shown)
 
 
 _ADJUSTMENT = (
-    *(
-        "adjustmentId",
-        "delta",
-        "reason",
-        "appliedAt",
-        "counted",
-        "productCreatedAt",
-        "productVersion",
-    ),
+    *("adjustmentId", "delta", "reason", "appliedAt", "counted"),
+    *("productCreatedAt", "productVersion"),
 )
 
 
-def _shown_level(level: StockLevel) -> Shown:
+def shown_level(level: StockLevel) -> Shown:
+    """How many units of a product there are, as operators see it."""
     product = level.product
     return {
         **direct.of_product(product),

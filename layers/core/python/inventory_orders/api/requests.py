@@ -92,16 +92,6 @@ class Request:
             )
         return strict_json(text)
 
-    def check_no_body(self) -> None:
-        """Check that there is none, or an empty object.
-
-        Raises:
-            ProblemError: There is something in it.
-            PoisonMessageError: It is no JSON.
-        """
-        if self.text().strip() and self.json() != {}:
-            raise malformed("this request takes no body; the path says all")
-
     def parameters(self, known: Collection[str]) -> Mapping[str, str]:
         """The query.
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import ThrottledError
-from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
+from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 from inventory_orders.store.rows import Key
 
 A = TypeVar("A")
@@ -88,6 +89,43 @@ def read(
     for each in snapshots:
         snapshot.add(each)
     return snapshot
+
+
+def read_all(
+    client: RetryingClient,
+    keys: Sequence[Key],
+    deadline: Deadline,
+    stats: CommitStats,
+    *,
+    consistent_records: bool = False,
+) -> Snapshot:
+    """Read as `read` does, for a caller that needs every answer.
+
+    Raises:
+        ThrottledError: DynamoDB left some of it out of every answer.
+        StoreError: A request failed.
+    """
+    snapshot = read(client, keys, deadline, stats, consistent_records=consistent_records)
+    if snapshot.unprocessed:
+        raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed[0]}")
+    return snapshot
+
+
+def read_orders(
+    client: RetryingClient, places: Sequence[ListPosition], deadline: Deadline
+) -> tuple[list[OrderRecord], list[str]]:
+    """Read the orders of a list, strongly consistent.
+
+    Returns:
+        The orders, and the ids of those that cannot be read.
+
+    Raises:
+        StoreError: DynamoDB failed, or left one out.
+    """
+    keys = [OrderKey(place.id) for place in places]
+    found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records
+    orders = [order for key in keys if isinstance(order := found.get(key), OrderRecord)]
+    return orders, [k.order_id for k in keys if isinstance(found.get(k), CorruptItemError)]
 
 
 class RecentReplays:

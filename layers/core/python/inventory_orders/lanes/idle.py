@@ -15,7 +15,7 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductsById
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read, read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -219,9 +219,7 @@ class _IdleReturn:
 
     def _pages(self, keys: Iterable[PageKey]) -> dict[PageKey, Page]:
         """Read pages, strongly consistent. One that cannot be read is left out."""
-        snapshot = read(self._client, list(keys), self._deadline, self._stats)
-        if snapshot.unprocessed:
-            raise ThrottledError("UNPROCESSED_KEYS", "pages were left out of every answer")
+        snapshot = read_all(self._client, list(keys), self._deadline, self._stats)
         pages = {}
         for key, page in snapshot.pages.items():
             if isinstance(page, Page):

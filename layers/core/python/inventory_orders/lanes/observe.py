@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.store.dynamodb import Snapshot
-from inventory_orders.store.rows import Key
 
-# How often row and pages are read together: the row may name another lane each time.
-_TRIES = 3
+# How often row and pages are looked at: the row may name another lane each time.
+_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,7 @@ def estimate_levels(
     """
     rows = [row for row in snapshot.products.values() if row is not None]
     keys = list(dict.fromkeys(key for row in rows for key in _pages_of(row)))
-    found = read(client, keys, deadline, CommitStats()) if keys else Snapshot()
-    if found.unprocessed:
-        raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page")
+    found = read_all(client, keys, deadline, CommitStats())
     levels = {}
     for row in rows:
         try:
@@ -84,24 +82,23 @@ def read_level(
         CorruptItemError: The row or a page cannot be read.
         StoreError: DynamoDB failed.
     """
-    snapshot = read(client, [product_id], deadline, stats)
-    estimate = estimate_levels(client, snapshot, deadline).get(product_id)
-    row = _readable_row(snapshot, product_id)
+    found = read_all(client, [product_id], deadline, stats)
+    estimate = estimate_levels(client, found, deadline).get(product_id)
+    row, pages = _readable_row(found, product_id), list[PageKey]()
     for _ in range(_TRIES):
-        if row is None or not row.lent_to:
-            break
+        if row is None:
+            return None
+        if set(_pages_of(row)) <= set(pages):
+            return _level(row, found, is_exact=True)
         pages = _pages_of(row)
-        keys: list[Key] = [product_id, *pages]
         try:
-            found = client.call(lambda keys=keys: client.store.read_together(keys), deadline, stats)  # type: ignore[misc]
+            found = client.call(
+                partial(client.store.read_together, [product_id, *pages]), deadline, stats
+            )
         except ThrottledError:
             return estimate
         row = _readable_row(found, product_id)
-        if row is not None and set(_pages_of(row)) <= set(pages):
-            return _level(row, found, is_exact=True)
-    else:
-        return estimate
-    return StockLevel(row) if row is not None else None
+    return estimate
 
 
 def _readable_row(found: Snapshot, product_id: str) -> Product | None:

@@ -17,7 +17,7 @@ from inventory_orders.domain.allocation import Allocation, Update
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
@@ -251,9 +251,7 @@ class _Recall:
         wanted = [key for key in dict.fromkeys(keys) if key not in known]
         if not wanted:
             return
-        snapshot = read(self._client, wanted, self._deadline, self._stats)
-        if snapshot.unprocessed:
-            raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed}")
+        snapshot = read_all(self._client, wanted, self._deadline, self._stats)
         for product_id, why in snapshot.unreadable.items():
             self._corrupt[product_id] = CorruptItemError(why, "CORRUPT_PRODUCT")
         for product_id, row in snapshot.products.items():

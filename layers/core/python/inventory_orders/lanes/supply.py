@@ -12,9 +12,9 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Chain, Supply
 from inventory_orders.engine.batch import Batch
-from inventory_orders.engine.reader import read
+from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.depot import Visit
 from inventory_orders.lanes.depot_lease import release_depot
 from inventory_orders.lanes.lane import Lanes
@@ -75,9 +75,7 @@ def _lane(client: RetryingClient, lanes: Lanes, batch: Batch) -> int | None:
     """The lane of this process, with its pages read; None if all are in use."""
     lane = lanes.take(batch.deadline, batch.stats)
     if lane is not None and lanes.pages is None:
-        found = read(client, lanes.keys, batch.deadline, batch.stats)
-        if found.unprocessed:
-            raise ThrottledError("UNPROCESSED_KEYS", "no read answered for a page of the lane")
+        found = read_all(client, lanes.keys, batch.deadline, batch.stats)
         lanes.remember(found.pages.values())
     # One that cannot be read is given up.
     return lane if lanes.keys else None

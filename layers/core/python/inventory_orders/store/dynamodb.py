@@ -144,15 +144,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListPosition:
-    """A place in a list of orders.
+    """A place in a list.
 
     Attributes:
-        at: When the order at that place was written; in the list of orders to ship, when it was confirmed.
-        order_id: The order.
+        at: When the order at that place was written; in the list of orders to ship, when it was confirmed. Empty in lists
+            that are not sorted by time.
+        id: The order, product or adjustment.
     """
 
     at: str
-    order_id: str
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +325,7 @@ class Store:
         condition = "#userId = :user"
         more: dict[str, Any] = {}
         if after is not None:
-            start = {"userId": user_id, "createdAt": after.at, "orderId": after.order_id}
+            start = {"userId": user_id, "createdAt": after.at, "orderId": after.id}
             more["ExclusiveStartKey"] = encode(start)
         # One more shows whether there is more: DynamoDB says where to go on also where nothing comes.
         response = self._query_orders(
@@ -338,7 +339,9 @@ class Store:
         found = [_position(item, "createdAt") for item in response["Items"]]
         return found[:limit], len(found) > limit
 
-    def list_products(self, limit: int, after: str | None) -> tuple[Snapshot, str | None]:
+    def list_products(
+        self, limit: int, after: ListPosition | None
+    ) -> tuple[Snapshot, ListPosition | None]:
         """List products in no order, strongly consistent.
 
         Args:
@@ -351,7 +354,7 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        more = {} if after is None else {"ExclusiveStartKey": key_item(after)}
+        more = {} if after is None else {"ExclusiveStartKey": key_item(after.id)}
         response = call(
             self._client.scan,
             TableName=self._tables[Table.PRODUCTS],
@@ -363,17 +366,17 @@ class Store:
         for item in response["Items"]:
             self._add(snapshot, item["productId"]["S"], item)
         last = response.get("LastEvaluatedKey")
-        return snapshot, last["productId"]["S"] if last else None
+        return snapshot, ListPosition("", last["productId"]["S"]) if last else None
 
     def list_adjustments(
-        self, product_id: str, limit: int, after: str | None
-    ) -> tuple[list[Row], str | None]:
+        self, product_id: str, limit: int, after: ListPosition | None
+    ) -> tuple[list[Row], ListPosition | None]:
         """List a product's adjustments by their ids, strongly consistent.
 
         Args:
             product_id: The product.
             limit: At most so many.
-            after: The id after which to go on; None: at the beginning.
+            after: Where to go on; None: at the beginning.
 
         Returns:
             Their rows, and where to go on; None at the end.
@@ -381,21 +384,15 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
-        more = {}
+        more: dict[str, Any] = {"ConsistentRead": True}
         if after is not None:
-            more["ExclusiveStartKey"] = key_item(AdjustmentKey(product_id, after))
+            more["ExclusiveStartKey"] = key_item(AdjustmentKey(product_id, after.id))
         response = self._query(
-            Table.STOCK_ADJUSTMENTS,
-            "#productId = :product",
-            {"product": product_id},
-            limit,
-            ConsistentRead=True,
-            **more,
+            Table.STOCK_ADJUSTMENTS, "#productId = :product", {"product": product_id}, limit, **more
         )
+        rows = [decode(item) for item in response["Items"]]
         last = response.get("LastEvaluatedKey")
-        return [decode(item) for item in response["Items"]], last["adjustmentId"][
-            "S"
-        ] if last else None
+        return rows, ListPosition("", last["adjustmentId"]["S"]) if last else None
 
     def list_to_fulfil(
         self, limit: int, after: ListPosition | None
