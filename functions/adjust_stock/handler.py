@@ -53,7 +53,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         it reads nothing), or with what to do.
     """
     if not direct.is_queue_event(event):
-        return answer_command(event, _ROUTES, lambda command: _command(command, context))
+        return answer_command(event, context, _ROUTES, _command)
     batch: SqsBatch[Adjustment] = SqsBatch.read(
         event, runtime.process().queues, runtime.time_left(context)
     )
@@ -65,9 +65,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     return batch.response
 
 
-def _command(event: object, context: LambdaContext) -> direct.Answer:
+def _command(event: object, deadline: Deadline) -> direct.Answer:
     command = parse_command(event, "adjust_stock", default="adjust")
-    deadline, product_id = runtime.deadline(context), command["productId"]
+    product_id = command["productId"]
     if command.get("mode") == "atomic":
         done = runtime.process().atomic_decrement.apply(
             product_id, command["adjustmentId"], command["quantity"], deadline

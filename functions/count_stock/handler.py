@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.commands import answer_command
+from inventory_orders.clock import Deadline
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
@@ -30,13 +31,12 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     Returns:
         An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
     """
-    return answer_command(event, _ROUTES, lambda command: _command(command, context))
+    return answer_command(event, context, _ROUTES, _command)
 
 
-def _command(event: object, context: LambdaContext) -> direct.Answer:
+def _command(event: object, deadline: Deadline) -> direct.Answer:
     command = parse_command(event, "count_stock")
     client = RetryingClient(runtime.process().store)
-    deadline = runtime.deadline(context)
     outlive = command.get("outliveInvocation", False)
     if command["action"] == "acquire":
         lease = Lease.acquire(

@@ -79,7 +79,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     products = ProductCatalogue(runtime.process().store)
     if not direct.is_queue_event(event):
         result = answer_command(
-            event, _ROUTES, lambda command: _command(command, context, products)
+            event,
+            context,
+            _ROUTES,
+            lambda command, deadline: _command(command, deadline, products),
         )
         emit_stats(products.stats, products.retries, products.exhausted)
         return result
@@ -113,13 +116,13 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     return ChangeOutcome(Verdict.REPLAYED, cause=STALE)
 
 
-def _command(event: object, context: LambdaContext, products: ProductCatalogue) -> direct.Answer:
+def _command(event: object, deadline: Deadline, products: ProductCatalogue) -> direct.Answer:
     command = parse_command(event, "manage_products")
-    return _COMMANDS[command["action"]](command, context, products)
+    return _COMMANDS[command["action"]](command, deadline, products)
 
 
 def _create(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     created, product = products.create(
         NewProduct(
@@ -130,7 +133,7 @@ def _create(
             command.get("name"),
             command.get("price"),
         ),
-        runtime.deadline(context),
+        deadline,
     )
     if created:
         return {"result": "APPLIED"} | direct.of_product(product)
@@ -140,22 +143,20 @@ def _create(
 
 
 def _change_details(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     event = catalogue_event(command, SystemClock().now())
-    applied, product = products.change_details(event, runtime.deadline(context))
+    applied, product = products.change_details(event, deadline)
     if not applied:
         emit_stale_event(event.product_id)
     return {"result": "APPLIED" if applied else "STALE"} | direct.of_product(product)
 
 
 def _change_price(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     least_age = timedelta(minutes=command.get("leastAgeMinutes", MIN_AGE_OF_A_PRICE_MINUTES))
-    product = products.change_price(
-        command["productId"], command["price"], least_age, runtime.deadline(context)
-    )
+    product = products.change_price(command["productId"], command["price"], least_age, deadline)
     return {"result": "APPLIED"} | direct.of_product(product)
 
 
@@ -168,22 +169,22 @@ _ATTRIBUTES = {
 
 
 def _change(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     changes = {_ATTRIBUTES[name]: command[name] for name in command if name in _ATTRIBUTES}
-    return _updated(products.change(command["productId"], changes, runtime.deadline(context)))
+    return _updated(products.change(command["productId"], changes, deadline))
 
 
 def _discontinue(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    return _updated(products.discontinue(command["productId"], runtime.deadline(context)))
+    return _updated(products.discontinue(command["productId"], deadline))
 
 
 def _list_again(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    return _updated(products.list_again(command["productId"], runtime.deadline(context)))
+    return _updated(products.list_again(command["productId"], deadline))
 
 
 def _updated(update: Update) -> direct.Answer:
@@ -192,10 +193,10 @@ def _updated(update: Update) -> direct.Answer:
 
 
 def _delist(
-    command: dict[str, Any], context: LambdaContext, products: ProductCatalogue
+    command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     product_id, created_at = command["productId"], command["createdAt"]
-    deleted = products.delist(product_id, created_at, runtime.deadline(context))
+    deleted = products.delist(product_id, created_at, deadline)
     if not deleted:
         emit_stale_delete(product_id, created_at)
     return {
@@ -205,7 +206,7 @@ def _delist(
     }
 
 
-_COMMANDS: dict[str, Callable[[dict[str, Any], LambdaContext, ProductCatalogue], direct.Answer]] = {
+_COMMANDS: dict[str, Callable[[dict[str, Any], Deadline, ProductCatalogue], direct.Answer]] = {
     "create": _create,
     "changeDetails": _change_details,
     "changePrice": _change_price,

@@ -1030,6 +1030,20 @@ def test_a_count_over_http_goes_on_with_the_lease_of_its_answer(api):
     assert api("GET", f"/stock/{TEA}").document["onHand"] == 7
 
 
+def test_a_lease_that_lasts_longer_is_told_at_once(api):
+    acquire = {"action": "acquire", "productId": TEA, "seconds": 20, "outliveInvocation": True}
+    api("POST", "/counts", acquire)
+    receipt = {"adjustmentId": "r-1", "delta": 1, "reason": "RECEIPT"}
+    for method, path, body in (
+        ("POST", f"/products/{TEA}/adjustments", receipt),
+        ("PATCH", f"/products/{TEA}", {"price": 1}),
+        ("POST", "/counts", acquire),
+    ):
+        said = api(method, path, body)
+        assert said.code == (503, "LEASED")
+        assert 15 <= int(said.headers["Retry-After"]) <= 20
+
+
 def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
     api("POST", "/products", {"productId": "cup", "openingStock": 0, "backorderLimit": 5})
     api("POST", "/products/cup/adjustments", {"adjustmentId": "l", "delta": -3, "reason": "LOSS"})

@@ -9,23 +9,32 @@ from inventory_orders.api.access import Caller
 from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.serving import serve
-from inventory_orders.invocation import direct
+from inventory_orders.clock import Deadline
+from inventory_orders.invocation import direct, runtime
+
+_PATIENCE_SECONDS = 5.0
+"""A person waits for the answer to a request: a lease that lasts longer is told at once."""
 
 
 def answer_command(
     event: Any,
+    context: Any,
     routes: Mapping[str, str | None],
-    carry_out: Callable[[Any], direct.Answer],
+    carry_out: Callable[[Any, Deadline], direct.Answer],
 ) -> dict[str, Any]:
     """Answer a command that came directly, or as a request of the HTTP API.
 
     Args:
         event: What Lambda was invoked with.
+        context: Of the invocation.
         routes: The action that each route stands for; None: the body says it.
-        carry_out: Carries out a command. A `VerdictError` becomes an answer, or a problem document.
+        carry_out: Carries out a command until a deadline. A `VerdictError` becomes an answer, or a problem document.
     """
+    deadline = runtime.deadline(context)
     if not is_request(event):
-        return direct.answer(lambda: carry_out(event))
+        return direct.answer(lambda: carry_out(event, deadline))
+    soon = Deadline.after(_PATIENCE_SECONDS, deadline.clock)
+    deadline = min(deadline, soon, key=Deadline.remaining)
     route, named = event.get("routeKey", ""), event.get("pathParameters") or {}
 
     def work(request: Request, caller: Caller) -> HttpAnswer:
@@ -34,7 +43,7 @@ def answer_command(
             raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
         action = routes[route]
         query = request.parameters(("createdAt",) if action == "delist" else ())
-        answer = carry_out(command_of(request, action, {**query, **named}))
+        answer = carry_out(command_of(request, action, {**query, **named}), deadline)
         return HttpAnswer(201 if action == "create" else 200, answer)
 
     return serve(event, work).for_gateway()
