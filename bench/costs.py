@@ -233,6 +233,9 @@ STANDING = (
     Standing("sweeps, one a minute", SWEEPS, SWEEP),
 )
 
+BASIC = {"custom metrics": 2, "alarms": 12, "dashboards": 0, "FIFO queues, polled while empty": 0}
+"""How many a stage has with `monitoring: basic` and without the FIFO queue, where that differs, by title."""
+
 
 def _table(head: str, columns: int, rows: Sequence[str]) -> str:
     return "\n".join([head, "|---|" + "--:|" * columns, *rows]) + "\n"
@@ -272,6 +275,8 @@ def tables() -> list[str]:
                     for one in STANDING
                 ),
                 f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
+                "| idle month of a small shop with `monitoring: basic`, without the FIFO queue | | | "
+                f"${sum(one.price * BASIC.get(one.title, one.count) for one in STANDING):.2f} |",
             ],
         ),
         _table(

@@ -21,6 +21,7 @@ from infra.queues import QueuePair, Queues
 from infra.removal import kept_in_production
 from infra.settings import Settings
 from infra.tables import Tables
+from infra.watched import BASIC_METRICS
 
 LIVE = "live"
 """Alias of the version that callers reach. A deployment moves it once code, layer and settings of a version are ready."""
@@ -143,9 +144,10 @@ VARIABLES = {
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
+    "METRICS": "the only metrics to emit, with the setting `monitoring: basic`",
     "QUEUE_URL": "the queue that feeds the function",
     "DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
-    "FIFO_QUEUE_URL": "`OrderQueueFifo`, for `place_orders`",
+    "FIFO_QUEUE_URL": "`OrderQueueFifo`, if there is one, for `place_orders`",
     "FIFO_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
     "EXPIRY_QUEUE_URL": "`ExpiryQueue`, for `change_orders` and `sweep`",
     "EXPIRY_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
@@ -294,7 +296,7 @@ class Functions(Construct):
                 "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
                 **{
                     variable: self._environment[variable]
-                    for variable in declared.settings
+                    for variable in ("METRICS", *declared.settings)
                     if variable in self._environment
                 },
             },
@@ -307,7 +309,8 @@ class Functions(Construct):
         )
         self.live[construct_id] = function.add_alias(LIVE)
         for queue_name in declared.fed_by:
-            self._feed(function, self.live[construct_id], queue_name, queues.all[queue_name])
+            if queue_name in queues.all:
+                self._feed(function, self.live[construct_id], queue_name, queues.all[queue_name])
         for place, operations in declared.tables.items():
             table, _, index = place.partition("/")
             arn = self._tables.all[table].table_arn
@@ -397,9 +400,10 @@ class Functions(Construct):
 
 
 def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
-    """The environment variables that only some functions have; those that the settings leave out are not there."""
+    """The environment variables that not every function of every stage has."""
     claim = settings.jwt.operators_claim if settings.jwt is not None else None
     values = {
+        "METRICS": " ".join(BASIC_METRICS) if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),

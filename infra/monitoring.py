@@ -71,32 +71,27 @@ def _queue(queue: sqs.Queue) -> Thing:
 
 
 class Monitoring(Construct):
-    """The dashboard and the alarms of one stage."""
+    """The alarms of one stage, and its dashboard.
+
+    Attributes:
+        dashboard: None with the setting `monitoring: basic`.
+    """
 
     def __init__(
         self, scope: Construct, construct_id: str, settings: Settings, things: Things
     ) -> None:
         super().__init__(scope, construct_id)
         self._things = things
+        is_full = settings.monitoring == "full"
         alarms = [
             self._alarm(alarm, name, thing)
             for alarm in watched.ALARMS
             for name, thing in self._find(alarm.metric).items()
+            if is_full or name in alarm.basic
         ]
         if settings.alarm_email:
             self._mail(alarms, settings.alarm_email)
-        self.dashboard = cloudwatch.Dashboard(
-            self,
-            "Dashboard",
-            # The name of a dashboard is unique in the account, that of a stack in its region.
-            dashboard_name=f"InventoryOrders-{settings.stage}-{Aws.REGION}",
-            default_interval=Duration.hours(3),
-        )
-        self.dashboard.add_widgets(
-            cloudwatch.AlarmStatusWidget(alarms=alarms, title="Alarms", width=_COLUMNS, height=7)
-        )
-        for section in watched.sections(settings.hold_grace_seconds, api=settings.api):
-            self._show(section)
+        self.dashboard = self._draw(settings, alarms) if is_full else None
 
     def _find(self, metric: watched.Metric) -> Mapping[str, Thing]:
         """Find the things, by name, that a metric is of."""
@@ -142,13 +137,26 @@ class Monitoring(Construct):
             alarm.add_alarm_action(actions.SnsAction(topic))
             alarm.add_ok_action(actions.SnsAction(topic))
 
-    def _show(self, section: watched.Section) -> None:
-        markdown = f"## {section.title}\n{section.text}"
-        self.dashboard.add_widgets(
-            cloudwatch.TextWidget(markdown=markdown, width=_COLUMNS, height=2)
+    def _draw(self, settings: Settings, alarms: list[cloudwatch.Alarm]) -> cloudwatch.Dashboard:
+        dashboard = cloudwatch.Dashboard(
+            self,
+            "Dashboard",
+            # The name of a dashboard is unique in the account, that of a stack in its region.
+            dashboard_name=f"InventoryOrders-{settings.stage}-{Aws.REGION}",
+            default_interval=Duration.hours(3),
         )
+        dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(alarms=alarms, title="Alarms", width=_COLUMNS, height=7)
+        )
+        for section in watched.sections(settings.hold_grace_seconds, api=settings.api):
+            self._show(section, dashboard)
+        return dashboard
+
+    def _show(self, section: watched.Section, dashboard: cloudwatch.Dashboard) -> None:
+        markdown = f"## {section.title}\n{section.text}"
+        dashboard.add_widgets(cloudwatch.TextWidget(markdown=markdown, width=_COLUMNS, height=2))
         if section.totals:
-            self.dashboard.add_widgets(
+            dashboard.add_widgets(
                 cloudwatch.SingleValueWidget(
                     title="In this period",
                     metrics=[metric for line in section.totals for metric in self._lines(line)],
@@ -159,7 +167,7 @@ class Monitoring(Construct):
             )
         for row in section.rows:
             width = _COLUMNS // len(row)
-            self.dashboard.add_widgets(*(self._graph(graph, width) for graph in row))
+            dashboard.add_widgets(*(self._graph(graph, width) for graph in row))
 
     def _graph(self, graph: watched.Graph, width: int) -> cloudwatch.GraphWidget:
         marks = []

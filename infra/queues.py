@@ -33,36 +33,35 @@ class QueuePair:
 
 
 class Queues(Construct):
-    """All queues: encrypted, and reachable over TLS only."""
+    """All queues: encrypted, and reachable over TLS only.
+
+    Attributes:
+        all: Those that feed functions, by name, each with its dead-letter queue.
+        orders: `OrderQueue`.
+        expiries: `ExpiryQueue`.
+        undeliverable_events: `UndeliverableEventsQueue`.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
+        self._by_name: dict[str, sqs.Queue] = {}
+        self.all: dict[str, QueuePair] = {}
         self.orders = self._pair("OrderQueue", "OrderDeadLetterQueue", "place_orders")
-        self.orders_fifo = self._pair(
-            "OrderQueueFifo", "OrderFifoDeadLetterQueue", "place_orders", fifo=True
-        )
-        self.stock = self._pair("StockQueue", "StockDeadLetterQueue", "adjust_stock")
-        self.catalogue = self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
-        self.commands = self._pair(
-            "OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders"
-        )
+        if settings.fifo_queue:
+            self._pair("OrderQueueFifo", "OrderFifoDeadLetterQueue", "place_orders", fifo=True)
+        self._pair("StockQueue", "StockDeadLetterQueue", "adjust_stock")
+        self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
+        self._pair("OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders")
         self.expiries = self._pair("ExpiryQueue", "ExpiryDeadLetterQueue", "change_orders")
         self.undeliverable_events = self._queue(
             "UndeliverableEventsQueue", fifo=False, retention=_DEAD_LETTER_RETENTION
         )
 
     @property
-    def all(self) -> dict[str, QueuePair]:
-        """The queues by name."""
-        return {
-            "OrderQueue": self.orders,
-            "OrderQueueFifo": self.orders_fifo,
-            "StockQueue": self.stock,
-            "CatalogueQueue": self.catalogue,
-            "OrderCommandQueue": self.commands,
-            "ExpiryQueue": self.expiries,
-        }
+    def outputs(self) -> dict[str, str]:
+        """The URLs of all queues, by the stack's outputs."""
+        return {f"{name}Url": queue.queue_url for name, queue in self._by_name.items()}
 
     def _pair(
         self, name: str, dead_letter_name: str, function: str, *, fifo: bool = False
@@ -84,7 +83,8 @@ class Queues(Construct):
                 max_receive_count=min(MAX_RECEIVE_COUNT, in_half_of_its_time), queue=dead_letters
             ),
         )
-        return QueuePair(queue, dead_letters)
+        self.all[name] = QueuePair(queue, dead_letters)
+        return self.all[name]
 
     def _queue(
         self,
@@ -112,4 +112,5 @@ class Queues(Construct):
         # A queue that stays goes on refusing messages without TLS.
         policy = cast("sqs.QueuePolicy", queue.node.find_child("Policy"))
         policy.apply_removal_policy(kept_in_production(self._settings))
+        self._by_name[name] = queue
         return queue

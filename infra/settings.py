@@ -99,12 +99,14 @@ class Settings:
     log_retention_days: int
     functions: Mapping[str, FunctionSettings]
     queues: Mapping[str, QueueSettings]
+    fifo_queue: bool
     lanes: int
     warm_throughput: Mapping[str, WarmThroughput]
     hold_seconds: int | None
     hold_grace_seconds: int
     table_key: str | None
     alarm_email: str | None
+    monitoring: str
     tracing: bool
     api: bool
     api_limits: ApiLimits
@@ -173,6 +175,7 @@ class Settings:
             log_retention_days=chosen["logRetentionDays"],
             functions={n: FunctionSettings(**each) for n, each in chosen["functions"].items()},
             queues={n: QueueSettings(**each) for n, each in chosen["queues"].items()},
+            fifo_queue=chosen["fifoQueue"],
             lanes=chosen["lanes"],
             warm_throughput={
                 n: WarmThroughput(**each) for n, each in chosen["warmThroughput"].items()
@@ -181,6 +184,7 @@ class Settings:
             hold_grace_seconds=chosen["holdGraceSeconds"],
             table_key=chosen["tableKey"],
             alarm_email=chosen["alarmEmail"],
+            monitoring=chosen["monitoring"],
             tracing=chosen["tracing"],
             api=chosen["api"],
             api_limits=ApiLimits(**chosen["apiLimits"]),
@@ -226,8 +230,10 @@ def _merge(
 def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> None:
     """Compute the defaults that depend on other settings, and check what two settings say together."""
     queues = chosen["queues"]
+    if not chosen["fifoQueue"]:
+        del queues["OrderQueueFifo"]
     # A worker without a lane sells at the depot, in line with all others.
-    workers = sum(queues[n]["maximumConcurrency"] for n in ("OrderQueue", "OrderQueueFifo"))
+    workers = sum(queues[n]["maximumConcurrency"] for n in queues if n.startswith("OrderQueue"))
     most = SCHEMA["properties"]["lanes"]["maximum"]
     for name, value in (("production", stage == "prod"), ("lanes", min(workers, most))):
         if name not in chosen:

@@ -15,13 +15,13 @@ from infra.tables import Tables
 
 OUTPUTS = {
     "OrderQueueUrl": "Takes orders, in general",
-    "OrderQueueFifoUrl": "Takes orders that are served in the order of their arrival",
+    "OrderQueueFifoUrl": "Takes orders that are served in the order of their arrival; absent without `fifoQueue`",
     "StockQueueUrl": "Takes adjustments of stock",
     "CatalogueQueueUrl": "Takes catalogue events",
     "OrderCommandQueueUrl": "Takes commands on orders: confirm, fulfil, cancel, return",
     "ExpiryQueueUrl": "Takes holds that end, from the sweep",
     "OrderDeadLetterQueueUrl": "Dead letters of OrderQueue",
-    "OrderFifoDeadLetterQueueUrl": "Dead letters of OrderQueueFifo",
+    "OrderFifoDeadLetterQueueUrl": "Dead letters of OrderQueueFifo; absent without `fifoQueue`",
     "StockDeadLetterQueueUrl": "Dead letters of StockQueue",
     "CatalogueDeadLetterQueueUrl": "Dead letters of CatalogueQueue",
     "OrderCommandDeadLetterQueueUrl": "Dead letters of OrderCommandQueue",
@@ -35,7 +35,7 @@ OUTPUTS = {
     "OrdersStreamArn": "Stream of the orders, with old and new images",
     "ApiUrl": "Address of the HTTP API; absent if there is none",
     "ApiAccessLogGroupName": "Access log of the HTTP API; absent if there is none",
-    "DashboardName": "The CloudWatch dashboard",
+    "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
     "{name}FunctionName": "A function; invoke its alias, `live`",
     "{name}LogGroupName": "The log of a function",
@@ -70,19 +70,7 @@ class InventoryOrdersStack(Stack):
         Tags.of(self).add("service", settings.service_name)
 
         outputs = {
-            "OrderQueueUrl": queues.orders.queue.queue_url,
-            "OrderQueueFifoUrl": queues.orders_fifo.queue.queue_url,
-            "StockQueueUrl": queues.stock.queue.queue_url,
-            "CatalogueQueueUrl": queues.catalogue.queue.queue_url,
-            "OrderCommandQueueUrl": queues.commands.queue.queue_url,
-            "ExpiryQueueUrl": queues.expiries.queue.queue_url,
-            "OrderDeadLetterQueueUrl": queues.orders.dead_letters.queue_url,
-            "OrderFifoDeadLetterQueueUrl": queues.orders_fifo.dead_letters.queue_url,
-            "StockDeadLetterQueueUrl": queues.stock.dead_letters.queue_url,
-            "CatalogueDeadLetterQueueUrl": queues.catalogue.dead_letters.queue_url,
-            "OrderCommandDeadLetterQueueUrl": queues.commands.dead_letters.queue_url,
-            "ExpiryDeadLetterQueueUrl": queues.expiries.dead_letters.queue_url,
-            "UndeliverableEventsQueueUrl": queues.undeliverable_events.queue_url,
+            **queues.outputs,
             "EventBusName": events.bus.event_bus_name,
             "ProductsTableName": tables.products.table_name,
             "OrdersTableName": tables.orders.table_name,
@@ -93,7 +81,8 @@ class InventoryOrdersStack(Stack):
         if api is not None:
             outputs["ApiUrl"] = api.http_api.attr_api_endpoint
             outputs["ApiAccessLogGroupName"] = api.access_log.log_group_name
-        outputs["DashboardName"] = monitoring.dashboard.dashboard_name
+        if monitoring.dashboard is not None:
+            outputs["DashboardName"] = monitoring.dashboard.dashboard_name
         outputs["SweepScheduleName"] = functions.sweep_schedule.ref
         for name, value in outputs.items():
             CfnOutput(self, name, value=value or "", description=OUTPUTS[name])

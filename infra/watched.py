@@ -59,6 +59,8 @@ class Alarm:
         when: What puts it on.
         text: What it means, and what to do first.
         then: What `{then}` in the text is, by the name of the thing.
+        basic: The things that have it also with the setting `monitoring: basic`: where orders may be lost, or work is
+            stuck.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Alarm:
     when: When
     text: str
     then: Mapping[str, str] = field(default_factory=dict)
+    basic: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +132,18 @@ _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
 _A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
 
-_RETURNS = "its messages return after the visibility timeout"
-_TOLD = "its caller was told so, and may ask again"
+_THE_SERVICE = ("handlers",)
+
+_RETURNS = "Its messages return after the visibility timeout."
+_TOLD = "Its caller got an error, and may ask again."
 _AFTER_AN_ERROR = {
     "PlaceOrders": _RETURNS,
     "AdjustStock": _RETURNS,
     "ChangeOrders": _RETURNS,
     "ManageProducts": _RETURNS,
     "CountStock": _TOLD,
-    "Sweep": "units may stay in lanes, holds may not end, or events reach no consumer, until it is repaired",
-    "PublishEvents": "the stream hands it the same changes again, and the next ones wait",
+    "Sweep": "Until it is repaired, units may stay in lanes, holds may not end, or events reach no consumer.",
+    "PublishEvents": "The stream hands it the same changes again, and the next ones wait.",
     "Api": _TOLD,
 }
 
@@ -158,6 +163,7 @@ ALARMS = (
         When(_OLDEST_MESSAGE_SECONDS, periods=3),
         "A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check whether the "
         "function runs (errors, throttles), then why messages are returned (cause in its log).",
+        basic=("OrderQueue",),
     ),
     Alarm(
         "MessagesDeadLettered",
@@ -166,6 +172,7 @@ ALARMS = (
         When(0),
         "A handler has just dead-lettered messages: they can never succeed as they are. First: read errorCode and "
         "errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
+        basic=_THE_SERVICE,
     ),
     Alarm(
         "TimeSinceFirstReceive",
@@ -174,6 +181,7 @@ ALARMS = (
         When(_OLDEST_MESSAGE_SECONDS, periods=4, breaching=1),
         "A message was first received more than 20 minutes ago, longer than any lease, and has come back again. First: "
         "read why messages are returned (cause in the function's log).",
+        basic=_THE_SERVICE,
     ),
     Alarm(
         "ConflictRate",
@@ -211,6 +219,7 @@ ALARMS = (
         _A_MESSAGE_STAYS,
         "Events could not be published, so no consumer gets them. First: read errorCode and errorMessage in "
         "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders announce).",
+        basic=("undeliverable events",),
     ),
     Alarm(
         "PublishEventsIteratorAge",
@@ -218,13 +227,16 @@ ALARMS = (
         When(_LATE_EVENTS_MS, periods=3),
         "Outcomes are published more than 5 minutes late: the bus refuses them, or the function fails. Nothing is lost "
         "for 23 hours. First: read why in the log of PublishEvents (refusals).",
+        basic=("PublishEvents",),
     ),
     Alarm(
         "{name}Errors",
         Metric("Errors", "Sum", "functions"),
         When(0),
-        "{name} raised an exception or timed out; {then}. First: read the traceback in its log group.",
+        "{name} raised an exception or timed out. {then} First: read the traceback in its log group.",
         _AFTER_AN_ERROR,
+        # Errors of the others show as Api5xx, as PublishEventsIteratorAge, or in the answer to an operator.
+        basic=("PlaceOrders", "AdjustStock", "ChangeOrders", "ManageProducts", "Sweep"),
     ),
     Alarm(
         "{name}Throttles",
@@ -242,6 +254,7 @@ ALARMS = (
         When(0.05, periods=3),
         "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
         "what could not be done (code and error of its function's log, integrationError of the access log).",
+        basic=("Api",),
     ),
     Alarm(
         "SweepSilence",
@@ -254,6 +267,7 @@ ALARMS = (
         ),
         "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in idle lanes. "
         "First: look whether its schedule is enabled.",
+        basic=("Sweep",),
     ),
     # DynamoDB keeps the state of an alarm on its metrics in silence all the same; the runbook has what to do then.
     # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
@@ -294,6 +308,9 @@ ALARMS = (
         "or fulfilled in a second: 16 keys share them. If few, set warmThroughput.Orders in cdk.json.",
     ),
 )
+
+BASIC_METRICS = sorted({a.metric.name for a in ALARMS if a.basic and a.metric.of == "handlers"})
+"""The metrics of the handlers that the alarms of `monitoring: basic` need."""
 
 
 _GREEN, RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"

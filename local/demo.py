@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +248,8 @@ def _alone() -> Iterator[None]:
 def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -> DemoResult:
     run = f"d{uuid.uuid4().hex[:6]}"
     workload = basket_day(run, baskets) if baskets else tea_shop_day(run, ORDERS)
+    if queues.FIFO not in aws.outputs:
+        workload = replace(workload, standard=workload.messages, fifo=())
     _wait_for_earlier_messages(aws, emulator, console)
     with console.status(f"Stocking {counted(len(workload.products), 'product')}"):
         stock_up(aws, workload.products, run)
@@ -401,7 +403,8 @@ class Patience:
 
 
 def _waiting(aws: Aws) -> int:
-    return sum(queues.depth(aws, queue).total for queue in (queues.STANDARD, queues.FIFO))
+    order_queues = {queues.STANDARD, queues.FIFO} & aws.outputs.keys()
+    return sum(queues.depth(aws, queue).total for queue in order_queues)
 
 
 def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -> None:
@@ -432,6 +435,7 @@ def _send_and_watch(
                 (queues.STANDARD, workload.standard),
                 (queues.FIFO, workload.fifo),
             )
+            if messages
         ]
         bar = progress.add_task("Orders", total=total, note="")
         began = time.monotonic()

@@ -21,6 +21,8 @@ STACK_NAME = "InventoryOrders-dev"
 SETTINGS = {
     # A minute is long for a person who tries the stack.
     "holdGraceSeconds": 3,
+    # The demo and the dashboard show all metrics, and here they cost nothing.
+    "monitoring": "full",
     # The embedded AWS runs the functions in this version, and reads bytecode of no other.
     "runtime": f"python3.{min(sys.version_info.minor, 14)}",
 }

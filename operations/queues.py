@@ -37,6 +37,27 @@ DEAD_LETTERS = (
 UNDELIVERABLE_EVENTS = "UndeliverableEventsQueueUrl"
 """What the event bus never takes, and nobody redrives: `announce` says again what the rows say."""
 
+
+def pairs(aws: Aws) -> list[tuple[str, str]]:
+    """List the queues that a stack has, each with its dead-letter queue, as outputs: not every stack has a FIFO queue."""
+    return [pair for pair in zip(QUEUES, DEAD_LETTERS, strict=True) if pair[1] in aws.outputs]
+
+
+def url_of(aws: Aws, queue: str) -> str:
+    """Find the URL of a queue.
+
+    Args:
+        aws: The stack.
+        queue: Name of the stack output that holds it.
+
+    Raises:
+        UserError: The stack has no such queue.
+    """
+    if queue not in aws.outputs:
+        raise UserError("the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
+    return aws.outputs[queue]
+
+
 TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
 """Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
 
@@ -101,10 +122,10 @@ def send(
         The SQS message ids, in order.
 
     Raises:
-        UserError: SQS does not accept a message.
+        UserError: SQS does not accept a message, or there is no such queue.
     """
     fifo = queue == FIFO
-    url = aws.outputs[queue]
+    url = url_of(aws, queue)
     started = time.monotonic()
 
     def deliver(batch: Sequence[OrderMessage]) -> list[str]:
@@ -153,8 +174,9 @@ def dead_letters(aws: Aws, limit: int) -> list[DeadLetter]:
     def peek(queue: str) -> list[DeadLetter]:
         return peek_dead_letters(aws.sqs, aws.outputs[queue], limit, POLL_SECONDS)
 
-    with ThreadPoolExecutor(len(DEAD_LETTERS)) as pool:
-        return [found for of_queue in pool.map(peek, DEAD_LETTERS) for found in of_queue]
+    names = [name for _, name in pairs(aws)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        return [found for of_queue in pool.map(peek, names) for found in of_queue]
 
 
 def peek_dead_letters(

@@ -16,7 +16,7 @@ from local.endpoint import opener_of
 from operations import emf
 from operations.aws import Aws
 from operations.logs import Event, Tail
-from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS, depth
+from operations.queues import UNDELIVERABLE_EVENTS, depth, pairs
 
 _LOG_GROUP = "LogGroupName"
 _FUNCTION = "FunctionName"
@@ -150,11 +150,12 @@ class Collector:
             self.samples.replace(_of_function(function, "ConcurrentExecutions"), second, [most])
 
     def _collect_queues(self) -> None:
-        for output in QUEUES:
+        sources, dead_letters = zip(*pairs(self._aws), strict=True)
+        for output in sources:
             held = depth(self._aws, output)
             self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.waiting)
             self._collect_age(output, held.total)
-        for output in (*DEAD_LETTERS, UNDELIVERABLE_EVENTS):
+        for output in (*dead_letters, UNDELIVERABLE_EVENTS):
             # Nothing works off these. Whoever reads them hides them, seconds that CloudWatch does not see in a minute.
             held = depth(self._aws, output)
             self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.total)

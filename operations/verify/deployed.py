@@ -82,6 +82,11 @@ class Deployed:
             if resource["Type"] == kind
         }
 
+    @property
+    def dashboards(self) -> dict[str, Properties]:
+        """The properties of its dashboards, by logical id; none where the handlers emit only what alarms need."""
+        return self.of_type("AWS::CloudWatch::Dashboard")
+
     def title(self, logical: str) -> str:
         """What the CDK's code calls a resource; its logical id if that is not known."""
         path = self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical)

@@ -328,7 +328,7 @@ class Run:
         """
         limit = (time.time() - A_RUN_LASTS.total_seconds()) * 1000
         removed = 0
-        for queue in queues.DEAD_LETTERS:
+        for _, queue in queues.pairs(self.aws):
             if not queues.depth(self.aws, queue).waiting:
                 continue
             until = time.monotonic() + _CLEAN_UP_SECONDS

@@ -251,15 +251,16 @@ def replays(run: Run) -> list[Line]:
     """The same order twice changes nothing, and another one with its id is dead-lettered."""
     product = run.list_product("replays", 5)
     order = run.order("replays", {product: 1})
-    run.send(queues.FIFO, order, group=product)
-    first = run.answer(order, "OrderQueueFifo")
-    # Of one group, so what is behind them is answered after them.
+    # Of one group of a FIFO queue, what is behind them is answered after them.
+    queue = queues.FIFO if queues.FIFO in run.aws.outputs else queues.STANDARD
+    dead_letters = dict(queues.pairs(run.aws))[queue]
+    run.send(queue, order, group=product)
+    first = run.answer(order, _of(queue))
     another = order | {"items": [{"productId": product, "quantity": 2}]}
     last = run.order("replays-last", {product: 1})
-    _, reused, _ = run.send(queues.FIFO, order, another, last, group=product)
-    dead_letters = "OrderFifoDeadLetterQueueUrl"
+    _, reused, _ = run.send(queue, order, another, last, group=product)
     run.dead_letters.setdefault(dead_letters, set()).add(reused)
-    run.answer(last, "OrderQueueFifo")
+    run.answer(last, _of(queue))
     expect(run.row(order) == first, "the row of an order changed when it was sent again")
     stock = run.stock(product)
     expect(stock == 3, f"2 orders for 1 of 5, one of them sent twice, left {stock}, not 3")
@@ -277,13 +278,13 @@ def replays(run: Run) -> list[Line]:
 def poison(run: Run) -> list[Line]:
     """What is no JSON leaves each queue for its dead-letter queue, with its cause."""
     body = f"{run.name} is no JSON"
-    sent = {}
-    for source, target in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True):
+    sent, pairs = {}, queues.pairs(run.aws)
+    for source, target in pairs:
         (sent[target],) = run.send(source, body, group=run.name)
         run.dead_letters.setdefault(target, set()).add(sent[target])
     problems = []
     until = time.monotonic() + run.patience
-    for source, target in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True):
+    for source, target in pairs:
         run.say(f"a dead letter in {_of(target)}")
         taken = run.take_dead_letters(target, max(0.1, until - time.monotonic()))
         found = [letter for letter in taken if letter.original_message_id == sent[target]]
@@ -294,7 +295,7 @@ def poison(run: Run) -> list[Line]:
                 problems.append(f"{_of(target)} says {letter.code}, not INVALID_JSON")
             if letter.body != body:
                 problems.append(f"{_of(target)} has another body than was sent")
-    saw = f"INVALID_JSON in {len(queues.QUEUES)} of {len(queues.QUEUES)} dead-letter queues, bodies unchanged; removed again"
+    saw = f"INVALID_JSON in {len(pairs)} of {len(pairs)} dead-letter queues, bodies unchanged; removed again"
     return [judged("poison is dead-lettered", problems, saw)]
 
 
@@ -447,6 +448,9 @@ def events(run: Run) -> list[Line]:
 
 def fifo(run: Run) -> list[Line]:
     """On the FIFO queue the first orders get the stock."""
+    name = "first come, first served"
+    if queues.FIFO not in run.aws.outputs:
+        return [not_here(name, "the stack has no FIFO queue: `fifoQueue` is false in cdk.json")]
     product = run.list_product("fifo", _FIFO_UNITS)
     orders = [run.order(f"fifo-{n:02}", {product: 1}) for n in range(_FIFO_ORDERS)]
     run.send(queues.FIFO, *orders, group=product)
@@ -458,7 +462,7 @@ def fifo(run: Run) -> list[Line]:
     expect(versions == sorted(versions), f"they were placed in another order: {versions}")
     return [
         passed(
-            "first come, first served",
+            name,
             f"{_FIFO_ORDERS} orders for {_FIFO_UNITS} units: the first {_FIFO_UNITS} got them, in order",
         )
     ]
@@ -493,7 +497,7 @@ def hot(run: Run) -> list[Line]:
     run.figures["orders"] = len(rows)
     run.figures["seconds"] = round(seconds, 2)
     run.figures["ordersPerSecond"] = round(len(rows) / seconds, 1) if rows else 0.0
-    if rows:
+    if rows and run.deployed.dashboards:
         _measure(run, since, len(rows))
     saw = (
         f"{placed:,} placed, {run.orders - units:,} INSUFFICIENT_STOCK, none lost; "

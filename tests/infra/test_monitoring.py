@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bench import costs
+from infra import watched
 from infra.api import LOGGED
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.change import RejectionReason
@@ -483,6 +484,43 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
     }
     (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
     assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The stack of a small shop."""
+    return synthesise("dev", monitoring="basic", fifoQueue=False)
+
+
+def test_basic_monitoring_has_few_alarms_their_metrics_and_no_dashboard(template, small):
+    alarms, all_alarms = alarms_of(small), alarms_of(template)
+    assert len(alarms) == costs.BASIC["alarms"] <= 12
+    assert {name: all_alarms[name] for name in alarms} == alarms
+    assert not any("OrderQueueFifo" in alarm.basic for alarm in watched.ALARMS)
+    assert len(resources(small, "AWS::CloudWatch::Dashboard")) == costs.BASIC["dashboards"] == 0
+    named = {
+        name
+        for namespace, name, _ in map(metric_of_alarm, alarms.values())
+        if namespace == emf.NAMESPACE
+    }
+    assert len(named) == costs.BASIC["custom metrics"]
+    for function in resources(small, "AWS::Lambda::Function").values():
+        assert set(variables_of(function)["METRICS"].split()) == named
+    for function in resources(template, "AWS::Lambda::Function").values():
+        assert "METRICS" not in variables_of(function)
+
+
+def variables_of(function):
+    return function["Properties"]["Environment"]["Variables"]
+
+
+def test_without_the_fifo_queue_nothing_of_it_is_left(template, small):
+    assert "fifo" not in json.dumps(small.to_json()).lower()
+    gone = template.find_outputs("*").keys() - small.find_outputs("*").keys()
+    assert gone == {"OrderQueueFifoUrl", "OrderFifoDeadLetterQueueUrl", "DashboardName"}
+    kinds = ("AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping")
+    fewer = [len(resources(template, kind)) - len(resources(small, kind)) for kind in kinds]
+    assert fewer == [2, 1 - costs.BASIC["FIFO queues, polled while empty"]]
 
 
 def test_no_alarm_counts_logical_successes(template):

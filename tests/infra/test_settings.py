@@ -94,6 +94,7 @@ def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatc
     [
         ("queues.OrderQueue.maximumConcurrency", 7, 57),
         ("queues.OrderQueue.maximumConcurrency", 1000, 90),
+        ("fifoQueue", False, 5),
         ("lanes", 1, 1),
         ("lanes", 90, 90),
     ],
@@ -101,6 +102,14 @@ def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatc
 def test_there_are_as_many_lanes_as_workers_unless_the_settings_say_otherwise(path, value, lanes):
     assert Settings.from_context("dev", changed(path, value)).lanes == lanes
     assert lanes <= allotments.MAX_LANES == 90
+
+
+def test_a_stage_without_the_fifo_queue_has_no_settings_of_it():
+    settings = Settings.from_context("dev", {"queues": {"OrderQueueFifo": {"batchSize": 5}}})
+    assert settings.queues["OrderQueueFifo"].batchSize == 5
+    settings = Settings.from_context("dev", changed("fifoQueue", False))
+    assert "OrderQueueFifo" not in settings.queues
+    assert not any("Fifo." in name for name in settings.values)
 
 
 def test_an_order_is_held_for_ever_unless_the_settings_say_otherwise():
@@ -193,6 +202,8 @@ def test_the_app_ends_with_the_error_instead_of_a_traceback(monkeypatch):
         ("lane", 5, "settings.lane is unknown; did you mean lanes?"),
         ("rows", 5, "settings.rows is unknown; known are alarmEmail, api,"),
         ("tracing", "yes", "true or false"),
+        ("monitoring", "none", "settings.monitoring is 'none'; it must be one of full, basic"),
+        ("fifoQueue", None, "settings.fifoQueue is None; it must be true or false"),
         ("lanes", 0, "settings.lanes is 0; it must be a whole number from 1 to 90"),
         ("lanes", 91, "settings.lanes is 91; it must be a whole number from 1 to 90"),
         ("lanes", True, "settings.lanes is True"),

@@ -218,17 +218,27 @@ def alarms() -> str:
         heading = runbook.families()[max(families, key=len)]
         return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
+    def consequences(alarm: Alarm) -> str:
+        names: dict[str, list[str]] = {}
+        for name, then in alarm.then.items():
+            names.setdefault(then, []).append(f"`{name}`")
+        return " ".join(f"{', '.join(those)}: {then}" for then, those in names.items())
+
+    def in_basic(alarm: Alarm) -> str:
+        if "{name}" not in alarm.name:
+            return "yes" if alarm.basic else "no"
+        return ", ".join(f"`{name}`" for name in alarm.basic) or "no"
+
     rows = [
         (
             f"[`{alarm.name.format(name='<name>')}`](../runbook.md#{section(alarm)})",
             condition(alarm),
-            alarm.text.format(
-                name="`<name>`", then=", or ".join(dict.fromkeys(alarm.then.values()))
-            ),
+            alarm.text.format(name="`<name>`", then=consequences(alarm)),
+            in_basic(alarm),
         )
         for alarm in ALARMS
     ]
-    return _table("alarm, on if, means", rows)
+    return _table("alarm, on if, means, with `monitoring: basic`", rows)
 
 
 def stack() -> str:

@@ -152,12 +152,15 @@ def test_a_second_demo_at_the_same_time_is_refused(monkeypatch, tmp_path):
             demo.run_demo(None, None, None, None)
 
 
+BOTH_QUEUES = SimpleNamespace(outputs=dict.fromkeys((demo.queues.STANDARD, demo.queues.FIFO)))
+
+
 def test_a_demo_begins_when_the_messages_of_before_have_ended(monkeypatch):
     depths = iter([Depth(5, 1), Depth(0, 0), Depth(0, 1), Depth(0, 0), Depth(0, 0), Depth(0, 0)])
     monkeypatch.setattr(demo.queues, "depth", lambda *_: next(depths))
     monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
     emulator = SimpleNamespace(check=lambda: None)
-    demo._wait_for_earlier_messages(None, emulator, Console(file=io.StringIO()))
+    demo._wait_for_earlier_messages(BOTH_QUEUES, emulator, Console(file=io.StringIO()))
     assert list(depths) == []
 
 
@@ -168,7 +171,7 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
     monkeypatch.setattr(demo.queues, "depth", lambda *_: Depth(1, 0))
     emulator = SimpleNamespace(check=lambda: None)
     with pytest.raises(UserError, match="2 messages waiting for 90 s"):
-        demo._wait_for_earlier_messages(None, emulator, Console(file=io.StringIO()))
+        demo._wait_for_earlier_messages(BOTH_QUEUES, emulator, Console(file=io.StringIO()))
     assert next(seconds) < 200
 
 

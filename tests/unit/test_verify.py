@@ -307,6 +307,17 @@ def test_metrics_are_waited_for_until_they_have_the_values_of_the_run(monkeypatc
     ]
 
 
+def test_with_basic_monitoring_the_metrics_of_aws_are_waited_for(monkeypatch, run):
+    del run.deployed.resources["Dashboard"]
+    clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[1]))
+    assert states(stack.metrics(run)) == [State.PASSED]
+    assert states(stack.dashboard(run)) == [State.NOT_HERE]
+
+
+def test_a_stack_without_the_fifo_queue_is_not_asked_for_its_order(run):
+    assert states(traffic.fifo(run)) == [State.NOT_HERE]
+
+
 def test_a_metric_that_never_arrives_is_red_after_fifteen_minutes(monkeypatch, run, asked):
     clients(monkeypatch, run, cloudwatch=CloudWatch(sums=[6]))
     (line,) = stack.metrics(run)
