@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
-from typing import Annotated
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from local import emulator, stack
 from local.endpoint import use_embedded
@@ -63,6 +66,31 @@ OnAccount = Annotated[
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def print_json(value: object, default: Callable[[Any], object] | None = None) -> None:
+    """Print what a command has found, for other programs.
+
+    Args:
+        value: What it has found.
+        default: Makes JSON of what has no form there.
+    """
+    print(json.dumps(value, indent=2, default=default))
+
+
+def table_of(*headings: str, right: Collection[str] = (), times: Collection[str] = ()) -> Table:
+    """Make a table without lines. What is too wide for its column goes on below, so that no id is cut.
+
+    Args:
+        headings: Of the columns.
+        right: Headings of the columns with numbers, which are aligned to the right.
+        times: Headings of the columns with times, which stay in one line.
+    """
+    table = Table(box=None)
+    for heading in headings:
+        justify: Any = "right" if heading in right else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=heading in times)
+    return table
 
 
 def say_which(aws: Aws, embedded: str, console: Console) -> None:

@@ -9,14 +9,14 @@ import random
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
@@ -31,7 +31,17 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from cli.common import AsJson, OnAccount, aside, aws_of, checked_stage, screen, stack_name
+from cli.common import (
+    AsJson,
+    OnAccount,
+    aside,
+    aws_of,
+    checked_stage,
+    print_json,
+    screen,
+    stack_name,
+    table_of,
+)
 from infra.settings import DEFAULT, Settings, SettingsError
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
@@ -44,7 +54,7 @@ from operations.redrive import MAY_SUCCEED_NOW
 from operations.words import counted
 
 if TYPE_CHECKING:
-    from operations.audit import Account, Entry
+    from operations.audit import Account, Books, Entry
     from operations.aws import Aws
     from operations.follow import Heard
     from operations.load import Load
@@ -85,28 +95,51 @@ class AnyQueue(StrEnum):
 
 
 @app.command(rich_help_panel=PANEL)
-def status(account: OnAccount = None) -> None:
+def status(as_json: AsJson = False, account: OnAccount = None) -> None:
     """Count the rows of the tables and the messages of the queues, and show why messages were dead-lettered."""
-    aws = aws_of(account)
-    tables = Table("table", "items", "", box=None)
-    note = "approximate, up to six hours old" if account else ""
-    for kind, name in aws.tables.items():
-        items = aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
-        tables.add_row(kind.value, f"{items:,}", note)
-    screen.print(tables, "")
-    depths = Table("queue", "waiting", "in flight", box=None)
-    for name in (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS):
-        depth = queues.depth(aws, name)
-        depths.add_row(name.removesuffix("Url"), f"{depth.waiting:,}", f"{depth.in_flight:,}")
-    screen.print(depths)
+    aws = aws_of(account, aside if as_json else screen)
+    items = {
+        kind.value: aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
+        for kind, name in aws.tables.items()
+    }
+    sources, letters = zip(*queues.pairs(aws), strict=True)
+    depths = {
+        name.removesuffix("Url"): queues.depth(aws, name)
+        for name in (*sources, *letters, queues.UNDELIVERABLE_EVENTS)
+    }
     with aside.status("Reading dead letters"):
         dead_letters = queues.dead_letters(aws, 1000)
-    if dead_letters:
-        causes = Counter(dead_letter.code for dead_letter in dead_letters)
-        example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
-        table = Table("dead letters", "", "for example", box=None)
+    causes = Counter(dead_letter.code for dead_letter in dead_letters)
+    example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
+    if as_json:
+        print_json(
+            {
+                "items": items,
+                "queues": {
+                    name: {"waiting": depth.waiting, "inFlight": depth.in_flight}
+                    for name, depth in depths.items()
+                },
+                "deadLetters": {
+                    code: {"count": count, "example": example[code]}
+                    for code, count in causes.items()
+                },
+            }
+        )
+        return
+    tables = table_of("table", "items", "", right={"items"})
+    note = "approximate, up to six hours old" if account else ""
+    for kind, count in items.items():
+        tables.add_row(kind, f"{count:,}", note)
+    screen.print(tables, "")
+    counts = ("waiting", "in flight")
+    waiting = table_of("queue", *counts, right=counts)
+    for name, depth in depths.items():
+        waiting.add_row(name, f"{depth.waiting:,}", f"{depth.in_flight:,}")
+    screen.print(waiting)
+    if causes:
+        table = table_of("dead letters", "", "for example")
         for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(code, f"{count:,}", example[code])
+            table.add_row(code, f"{count:,}", escape(example[code]))
         screen.print("", table)
 
 
@@ -115,6 +148,7 @@ def audit(
     product: Annotated[
         str | None, typer.Argument(help="Also list every change of this product's stock.")
     ] = None,
+    as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
@@ -123,12 +157,12 @@ def audit(
     reads again what looks wrong, and reports what is wrong twice. A page that cannot be read counts as empty, so the
     products on it have units unexplained.
     """
-    aws = aws_of(account)
-    if not _audit(aws, product):
+    aws = aws_of(account, aside if as_json else screen)
+    if not _audit(aws, product, as_json=as_json):
         raise typer.Exit(1)
 
 
-def _audit(aws: Aws, product: str | None = None) -> bool:
+def _audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -> bool:
     """Show what the books say. Returns whether nothing is wrong."""
     from operations.audit import history, read_books  # noqa: PLC0415
 
@@ -137,9 +171,25 @@ def _audit(aws: Aws, product: str | None = None) -> bool:
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
         raise UserError(f"there is no product {product}, and no row speaks of one")
-    if product is not None:
-        for entry in chosen:
-            _show_history(entry, history(books, entry))
+    histories = [] if product is None else [history(books, entry) for entry in chosen]
+    balanced = not books.corrupt_pages and not any(entry.is_wrong for entry in chosen)
+    if as_json:
+        found: dict[str, Any] = {
+            "balanced": balanced,
+            "products": [entry.as_json for entry in chosen],
+            "corruptPages": books.corrupt_pages,
+        }
+        for shown, entries in zip(found["products"], histories, strict=False):
+            shown["history"] = list(map(asdict, entries))
+        print_json(found)
+        return balanced
+    for entry, entries in zip(chosen, histories, strict=False):
+        _show_history(entry, entries)
+    _show_books(books, chosen)
+    return balanced
+
+
+def _show_books(books: Books, chosen: Sequence[Account]) -> None:
     unsettled = [entry for entry in chosen if not entry.settled]
     for entry in unsettled:
         screen.print(
@@ -158,7 +208,7 @@ def _audit(aws: Aws, product: str | None = None) -> bool:
             screen.print(f"[bold red]{entry.product_id}[/]: {problem}", soft_wrap=True)
     _show_corrupt(books.corrupt_pages)
     if wrong or books.corrupt_pages:
-        return False
+        return
     delisted = sum(entry.status == "DELISTED" for entry in chosen)
     screen.print(
         f"[green]The books balance:[/] {counted(len(chosen) - len(unsettled), 'product')} ({delisted:,} of them "
@@ -166,7 +216,6 @@ def _audit(aws: Aws, product: str | None = None) -> bool:
         f"{counted(len(books.orders), 'order')}.[/]",
         soft_wrap=True,
     )
-    return True
 
 
 def _places(account: Account) -> str:
@@ -178,20 +227,17 @@ def _places(account: Account) -> str:
 
 
 def _show_history(account: Account, entries: list[Entry]) -> None:
-    table = Table(
-        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.on_hand:,}?",
-        title_justify="left",
-        box=None,
+    numbers = ("version", "change", "stock")
+    table = table_of(*numbers, "what", "when", right=numbers, times={"when"})
+    table.title = (
+        f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.on_hand:,}?"
     )
-    for heading, justify in (("version", "right"), ("change", "right"), ("stock", "right")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]  # a literal each
-    table.add_column("what")
-    table.add_column("when")
+    table.title_justify = "left"
     for entry in entries:
         version = "" if entry.version is None else str(entry.version)
         change = f"{entry.delta:+,}" if entry.at else ""
         style = "" if entry.at else "dim"
-        table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:26], style=style)
+        table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:19], style=style)
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
@@ -208,6 +254,7 @@ def lanes(
         typer.Option("--empty", help="Return all units of all lanes to the rows. Asks first."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
+    as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Show the lanes that stock is set aside in: their workers, and the units in them.
@@ -217,30 +264,49 @@ def lanes(
     """
     if empty and product is not None:
         raise typer.BadParameter("it empties all lanes, so name no product", param_hint="--empty")
-    aws = aws_of(account)
+    if empty and as_json:
+        raise typer.BadParameter("it empties lanes, and lists none", param_hint="--json")
+    aws = aws_of(account, aside if as_json else screen)
     if product is not None:
-        _show_places(aws, product)
+        _show_places(aws, product, as_json=as_json)
         return
     if empty:
         _empty_lanes(aws, yes=yes)
         return
+    _show_lanes(aws, as_json=as_json)
+
+
+def _show_lanes(aws: Aws, *, as_json: bool) -> None:
+    """Show all lanes that ever were in use."""
     from operations.lanes import lane_name, read_lanes  # noqa: PLC0415
 
     with aside.status("Reading the lanes"):
         found, pages = read_lanes(aws)
     now = time.time()
-    table = Table("lane", "in use by", "for another", "products", "units", "written", box=None)
-    for column in table.columns[2:5]:
-        column.justify = "right"
-    for lane in found:
-        lease = lane.lease if lane.lease is not None and lane.lease.ends_at > now else None
+    shown: list[dict[str, Any]] = [
+        {
+            "lane": lane.number,
+            "worker": lane.lease.owner if lane.lease and lane.lease.ends_at > now else None,
+            "leaseSeconds": max(0, round(lane.lease.ends_at - now)) if lane.lease else 0,
+            "products": lane.products,
+            "units": lane.units,
+            "writtenAt": lane.written_at,
+        }
+        for lane in found
+    ]
+    if as_json:
+        print_json({"lanes": shown, "corruptPages": pages.corrupt})
+        return
+    numbers = ("for another", "products", "units")
+    table = table_of("lane", "in use by", *numbers, "written", right=numbers)
+    for one in shown:
         table.add_row(
-            lane_name(lane.number),
-            lease.owner[:13] if lease else "nobody",
-            f"{lease.ends_at - now:.0f} s" if lease else "",
-            f"{lane.products:,}",
-            f"{lane.units:,}",
-            lane.written_at[:19],
+            lane_name(one["lane"]),
+            one["worker"][:13] if one["worker"] else "nobody",
+            f"{one['leaseSeconds']} s" if one["worker"] else "",
+            f"{one['products']:,}",
+            f"{one['units']:,}",
+            one["writtenAt"][:19],
         )
     screen.print(table if table.row_count else "No lane has ever been used.")
     _show_corrupt(pages.corrupt)
@@ -251,7 +317,7 @@ def _show_corrupt(pages: Mapping[str, str]) -> None:
         screen.print(f"[bold red]Lanes[/]: {escape(problem)}", soft_wrap=True)
 
 
-def _show_places(aws: Aws, product: str) -> None:
+def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
     """Show where the units of one product are."""
     from operations.lanes import lane_name, read_pages, read_places  # noqa: PLC0415
 
@@ -261,8 +327,33 @@ def _show_places(aws: Aws, product: str) -> None:
     held = [(page, page.entries[product]) for page in pages if product in page.entries]
     if row is None and not held:
         raise UserError(f"there is no product {product}, and no lane holds any of it")
-    table = Table("place", "units", "", box=None)
-    table.columns[1].justify = "right"
+    if as_json:
+        print_json(
+            {
+                "productId": product,
+                "onHand": places.on_hand(product),
+                "row": row
+                and {
+                    "status": row["status"],
+                    "units": row["stockCount"],
+                    "createdAt": row["createdAt"],
+                    "lentTo": sorted(map(int, row.get("lentTo", ()))),
+                },
+                "pages": [
+                    {
+                        "page": str(page.key),
+                        "version": page.version,
+                        "units": entry.units,
+                        "createdAt": entry.created_at,
+                        "reach": entry.reach,
+                    }
+                    for page, entry in held
+                ],
+                "corruptPages": places.before.corrupt,
+            }
+        )
+        return
+    table = table_of("place", "units", "", right={"units"})
     if row is not None:
         lent = ", ".join(map(lane_name, sorted(map(int, row.get("lentTo", ()))))) or "none"
         note = f"{row['status']}, lanes that may hold more: {lent}"
@@ -377,7 +468,7 @@ def restore(
 
 
 def _show_differences(found: Differences) -> None:
-    table = Table("table", "rows that go back", "rows made since, to be removed", box=None)
+    table = table_of("table", "rows that go back", "rows made since, to be removed")
     for kind in [*found.back, *(kind for kind in found.gone if kind not in found.back)]:
         table.add_row(kind.value, f"{found.back[kind]:,}", f"{found.gone[kind]:,}")
     screen.print(table if table.row_count else "No row differs.")
@@ -465,10 +556,8 @@ def redrive(
             "whose causes may have been repaired since.",
         ),
     ] = None,
-    rate: Annotated[
-        float,
-        typer.Option(min=0.1, help="Most messages to send per second."),
-    ] = 20.0,
+    rate: Annotated[float, typer.Option(min=0.1, help="Most messages to send per second.")] = 20.0,
+    as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
     """Show the dead letters by cause, and send back those that may succeed now.
@@ -482,20 +571,59 @@ def redrive(
         raise UserError(
             f"there is no cause {unknown}; the causes are {', '.join(sorted(redrives.CAUSES))}"
         )
-    aws = aws_of(account)
-    pairs = zip(AnyQueue, queues.DEAD_LETTERS, queues.QUEUES, strict=True)
-    chosen = [pair for pair in pairs if queue in (None, pair[0])]
+    aws = aws_of(account, aside if as_json else screen)
+    named = dict(zip(AnyQueue, queues.QUEUES, strict=True))
+    if queue is not None:
+        queues.url_of(aws, named[queue])
+        named = {queue: named[queue]}
+    findings = _read_dead_letters(aws, named, causes, rate if send else None)
+    if as_json:
+        print_json({"sent": send, "deadLetters": list(_by_decision(findings))})
+        return
+    table = table_of("queue", "cause", "dead letters", "", "for example", right={"dead letters"})
+    for row in _by_decision(findings):
+        happens = redrives.Decision[row["decision"]].value
+        cells = (row["queue"], row["cause"], f"{row['count']:,}", happens, escape(row["example"]))
+        table.add_row(*cells)
+    screen.print(table if table.row_count else "There are no dead letters.")
+    back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
+    if send:
+        screen.print(
+            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+            soft_wrap=True,
+        )
+    else:
+        option = "--send" if account else "--send (with make: SEND=1)"
+        screen.print(f"Nothing was changed. [dim]{option} would send {back:,} back.[/]")
 
-    def read(pair: tuple[AnyQueue, str, str]) -> redrives.Findings:
-        name, dead_letters, source = pair
-        url = aws.outputs[dead_letters]
+
+def _read_dead_letters(
+    aws: Aws, named: Mapping[AnyQueue, str], causes: frozenset[str], rate: float | None
+) -> dict[AnyQueue, redrives.Findings]:
+    """Read the dead letters of queues.
+
+    Args:
+        aws: The stack.
+        named: The queues.
+        causes: Which causes go back.
+        rate: Most messages to send back per second; None to send none.
+
+    Raises:
+        UserError: SQS failed.
+    """
+    there = dict(queues.pairs(aws))
+    chosen = [(name, source) for name, source in named.items() if source in there]
+
+    def read(one: tuple[AnyQueue, str]) -> redrives.Findings:
+        name, source = one
+        url = aws.outputs[there[source]]
 
         def progress(so_far: redrives.Findings) -> None:
             back = so_far.count(redrives.Decision.SEND_BACK)
             spinner.update(f"{name}: {back:,} sent back")
 
         try:
-            if not send:
+            if rate is None:
                 return redrives.look(aws.sqs, url, causes)
             return redrives.redrive(
                 aws.sqs, url, aws.outputs[source], causes, rate=rate, on_progress=progress
@@ -510,34 +638,29 @@ def redrive(
         ThreadPoolExecutor(len(chosen)) as pool,
     ):
         # Whoever only looks waits for all queues at once. Sending is at one rate for all, and Ctrl-C ends it at once.
-        found = (map if send else pool.map)(read, chosen)
-        findings: dict[str, redrives.Findings] = {
-            name: each for (name, _, _), each in zip(chosen, found, strict=True)
-        }
-    _show_dead_letters(findings)
-    back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
-    if send:
-        screen.print(
-            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
-            soft_wrap=True,
-        )
-    else:
-        option = "--send" if account else "--send (with make: SEND=1)"
-        screen.print(f"Nothing was changed. [dim]{option} would send {back:,} back.[/]")
+        found = (pool.map if rate is None else map)(read, chosen)
+        findings = {name: each for (name, _), each in zip(chosen, found, strict=True)}
+    for name, each in findings.items():
+        if each.crowded:
+            aside.print(
+                f"[dim]{counted(len(each.crowded), 'group')} of {name} may hold more dead letters than SQS shows at "
+                "a time; --send processes them all.[/]"
+            )
+    return findings
 
 
-def _show_dead_letters(findings: Mapping[str, redrives.Findings]) -> None:
-    table = Table("queue", "cause", "dead letters", "", "for example", box=None)
+def _by_decision(findings: Mapping[AnyQueue, redrives.Findings]) -> Iterator[dict[str, Any]]:
+    """Yield how many dead letters of each queue and cause got each decision."""
     for name, found in findings.items():
         for _, group in sorted(found.groups.items()):
             for decision, count in group.decisions.items():
-                table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
-        if found.crowded:
-            aside.print(
-                f"[dim]{counted(len(found.crowded), 'group')} of {name} may hold more dead letters than SQS shows at "
-                "a time; --send processes them all.[/]"
-            )
-    screen.print(table if table.row_count else "There are no dead letters.")
+                yield {
+                    "queue": name,
+                    "cause": group.code,
+                    "decision": decision.name,
+                    "count": count,
+                    "example": group.example,
+                }
 
 
 @app.command(rich_help_panel=PANEL)
@@ -576,10 +699,11 @@ def send(
     """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)
+    output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
+    url = queues.url_of(aws, output)
     if account is not None and not yes:
         what = "Every line" if found is None else counted(found, "order")
-        where = aws.outputs[queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO]
-        typer.confirm(f"Send {what} of {file} to {where}?", abort=True)
+        typer.confirm(f"Send {what} of {file} to {url}?", abort=True)
     count = 0
 
     def progress(more: int) -> None:
@@ -588,13 +712,12 @@ def send(
         spinner.update(f"{counted(count, 'message')} sent")
 
     messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
-    output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
     began = time.monotonic()
     with aside.status("Sending") as spinner:
         queues.send(aws, output, messages, rate=rate, on_sent=progress)
     seconds = time.monotonic() - began
     screen.print(
-        f"{counted(count, 'message')} sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
+        f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
         f"[dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
         soft_wrap=True,
     )
@@ -842,10 +965,11 @@ def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
     """Show what each setting of a stage is, and whether that is the default or what cdk.json says. Needs no account."""
     found = _settings(stage)
     if as_json:
-        rows = {name: {"value": v, "from": found.sources[name]} for name, v in found.values.items()}
-        print(json.dumps(rows, indent=2))
+        print_json(
+            {name: {"value": v, "from": found.sources[name]} for name, v in found.values.items()}
+        )
         return
-    table = Table("setting", "value", "from", box=None)
+    table = table_of("setting", "value", "from")
     for name, value in found.values.items():
         source = found.sources[name]
         style = "dim" if source == DEFAULT else ""

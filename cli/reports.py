@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from cli.common import AsJson, OnAccount, aside, aws_of, screen
+from cli.common import AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
 from cli.operators import PANEL
 from operations.errors import UserError
 from operations.words import counted
@@ -66,11 +64,10 @@ def stock(
     for problem in unreadable.values():
         aside.print(f"[bold red]Left out:[/] {escape(problem)}", soft_wrap=True)
     if as_json:
-        print(json.dumps(list(map(shown_level, shown)), indent=2))
+        print_json(list(map(shown_level, shown)))
         return
-    table = Table("product", "on hand", "in lanes", "low at", "status", "name", box=None)
-    for column in table.columns[1:4]:
-        column.justify = "right"
+    numbers = ("on hand", "in lanes", "low at")
+    table = table_of("product", *numbers, "status", "name", right=numbers)
     for level in shown:
         row, units = level.product, sum(level.in_lanes.values())
         table.add_row(
@@ -119,9 +116,9 @@ def orders(
     except InventoryOrdersError as error:
         raise UserError(f"the orders cannot be read: {error}") from error
     if as_json:
-        print(json.dumps(found if order is None else found[0], indent=2, default=plain_number))
+        print_json(found if order is None else found[0], plain_number)
         return
-    table = Table("order", "status", "since", "user", "items", box=None)
+    table = table_of("order", "status", "since", "user", "items", times={"since"})
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
         items = ", ".join(f"{line['quantity']} {line['productId']}" for line in one["items"])
@@ -153,10 +150,9 @@ def _show_one(aws: Aws, product: str, *, as_json: bool) -> None:
         raise UserError(f"there is no product {product}")
     row = level.product
     if as_json:
-        print(json.dumps(shown_level(level), indent=2))
+        print_json(shown_level(level))
         return
-    table = Table("place", "units", box=None)
-    table.columns[1].justify = "right"
+    table = table_of("place", "units", right={"units"})
     table.add_row("its row", f"{row.stock_count:,}")
     for lane, units in level.in_lanes.items():
         table.add_row(lane_name(lane), f"{units:,}")

@@ -91,6 +91,24 @@ class Account:
         return self.difference if self.settled else 0
 
     @property
+    def as_json(self) -> dict[str, Any]:
+        """The account, for other programs."""
+        return {
+            "productId": self.product_id,
+            "createdAt": self.created_at,
+            "status": self.status,
+            "onHand": self.on_hand,
+            "inRow": self.stock,
+            "inLanes": self.in_lanes,
+            "lentTo": self.lent_to,
+            "adjusted": self.adjusted,
+            "sold": self.sold,
+            "unexplained": self.unexplained,
+            "settled": self.settled,
+            "problems": self.problems,
+        }
+
+    @property
     def is_wrong(self) -> bool:
         """Whether something is certainly wrong."""
         return self.settled and self._finding != _FINE

@@ -108,7 +108,7 @@ def account(monkeypatch):
     """A stack on an account, as far as `send` can tell. Returns what was sent to it."""
     sent = []
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/OrderQueue"})
-    monkeypatch.setattr(operators, "aws_of", lambda stage: aws)
+    monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
     monkeypatch.setattr(
         queues, "send", lambda aws, output, messages, **_: sent.extend(m.order_id for m in messages)
     )

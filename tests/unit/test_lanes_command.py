@@ -1,5 +1,7 @@
 """The command that shows lanes and empties them, on tables in memory."""
 
+import json
+
 import pytest
 from typer.testing import CliRunner
 
@@ -19,7 +21,7 @@ def shop(monkeypatch):
     with tables_in_memory() as tables:
         aws = tables.operated
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(operators, "aws_of", lambda stage: aws)
+        monkeypatch.setattr(operators, "aws_of", lambda stage, console: aws)
         yield tables
 
 
@@ -56,6 +58,12 @@ def test_it_shows_who_uses_which_lane_and_what_lies_there(shop):
     assert first[5:7] == ["2", "40"]
     assert third == ["lane", "3", "new", "40", "s", "0", "0"]
     assert ninth[:5] == ["lane", "9", "nobody", "2", "60"]
+    found = json.loads(lanes("--json").stdout)["lanes"]
+    assert [(one["lane"], one["worker"], one["units"]) for one in found] == [
+        *((0, None, 120), (1, "lane-0123456789abcdef", 40)),
+        *((3, "new", 0), (9, None, 60)),
+    ]
+    assert [one["leaseSeconds"] > 0 for one in found] == [False, True, True, False]
 
 
 def test_with_a_product_it_shows_where_its_units_are(shop):
@@ -68,6 +76,10 @@ def test_with_a_product_it_shows_where_its_units_are(shop):
     assert f"lane 1 20 page 1/{page}, version 1" in shown
     assert "lane 9 30 " in shown
     assert shown.endswith("1,000 on hand.")
+    found = json.loads(lanes("tea", "--json").stdout)
+    assert (found["onHand"], found["row"]["units"]) == (1000, 890)
+    assert [place["units"] for place in found["pages"]] == [60, 20, 30]
+    assert json.loads(lanes("--json").stdout)["corruptPages"] == {}
     assert isinstance(lanes("no-such-thing").exception, UserError)
 
 
@@ -133,6 +145,10 @@ def test_an_emptying_that_fails_can_be_run_again(shop, monkeypatch):
     assert isinstance(error, UserError)
     assert "run the same command again" in str(error)
     assert lanes("--empty", "--yes").exit_code == 0
+
+
+def test_an_emptying_lists_nothing(shop):
+    assert lanes("--empty", "--json").exit_code == 2
 
 
 def test_a_product_cannot_be_emptied_alone(shop):

@@ -1,5 +1,6 @@
 """Redrive: which dead letters go back, and with which attributes."""
 
+import json
 import threading
 from types import SimpleNamespace
 
@@ -17,15 +18,15 @@ from operations.queues import (
     UNDELIVERABLE_EVENTS,
     DeadLetter,
 )
-from operations.redrive import MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
+from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Delivery, Findings, Selection
 
 
 class EmptyQueues:
     """Answers requests for dead letters only once all queues were asked, and all tables and queues are empty."""
 
-    def __init__(self):
+    def __init__(self, queues=QUEUES):
         self.waited = []
-        self._all = threading.Barrier(len(DEAD_LETTERS), timeout=60)
+        self._all = threading.Barrier(len(queues), timeout=60)
 
     def receive_message(self, **request):
         self.waited.append((request["QueueUrl"], request.get("WaitTimeSeconds", 0)))
@@ -48,15 +49,81 @@ def test_a_look_at_dead_letters_asks_all_servers_of_sqs_and_all_queues_at_once(
     command, monkeypatch
 ):
     empty = EmptyQueues()
-    tables = [f"{table.value}TableName" for table in Table]
-    outputs = {n: n for n in (*DEAD_LETTERS, *QUEUES, UNDELIVERABLE_EVENTS, *tables)}
-    aws = Aws(outputs, SimpleNamespace(), empty, empty, SimpleNamespace(), SimpleNamespace())
-    monkeypatch.setattr(operators, "aws_of", lambda _: aws)
+    monkeypatch.setattr(operators, "aws_of", lambda *_: stack_with(empty))
     done = CliRunner().invoke(app, [command], catch_exceptions=False)
     assert done.exit_code == 0
     assert dict(empty.waited).keys() == set(DEAD_LETTERS)
     # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html
     assert all(seconds >= 1 for _, seconds in empty.waited)
+
+
+def stack_with(sqs, *without):
+    tables = [f"{table.value}TableName" for table in Table]
+    outputs = {n: n for n in (*DEAD_LETTERS, *QUEUES, UNDELIVERABLE_EVENTS, *tables)}
+    outputs = {name: value for name, value in outputs.items() if name not in without}
+    return Aws(outputs, SimpleNamespace(), sqs, sqs, SimpleNamespace(), SimpleNamespace())
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def test_a_stack_without_the_fifo_queue_is_looked_at_all_the_same(monkeypatch):
+    without = ("OrderQueueFifoUrl", "OrderFifoDeadLetterQueueUrl")
+    aws = stack_with(EmptyQueues(QUEUES[1:]), *without)
+    monkeypatch.setattr(operators, "aws_of", lambda *_: aws)
+    found = json.loads(run("status", "--json").stdout)
+    assert found["queues"]["OrderQueue"] == {"waiting": 0, "inFlight": 0}
+    assert not any("Fifo" in name for name in found["queues"])
+    assert run("redrive").exit_code == 0
+    for arguments in (
+        ("redrive", "--queue", "fifo"),
+        ("send", "--queue", "fifo", "--unchecked", "x"),
+    ):
+        assert "`fifoQueue` is false" in str(run(*arguments).exception)
+
+
+class Dead:
+    """Every queue holds one dead letter with the longest texts that there are."""
+
+    def __init__(self):
+        self.shown = set()
+        self.example = "x" * 512
+
+    def receive_message(self, *, QueueUrl, **_):
+        if QueueUrl in self.shown:
+            return {}
+        self.shown.add(QueueUrl)
+        why = {"errorCode": max(CAUSES, key=len), "errorMessage": self.example}
+        attributes = {name: {"StringValue": value} for name, value in why.items()}
+        message = {"MessageId": "m", "ReceiptHandle": "r", "Body": "{}"}
+        return {"Messages": [message | {"MessageAttributes": attributes}]}
+
+    def change_message_visibility_batch(self, **_):
+        return {}
+
+    def get_queue_attributes(self, **request):
+        return {"Attributes": dict.fromkeys(request["AttributeNames"], "120000")}
+
+    def describe_table(self, **_):
+        return {"Table": {"ItemCount": 10**12}}
+
+
+@pytest.mark.parametrize("command", ["status", "redrive"])
+def test_dead_letters_fit_80_columns_and_nothing_is_cut(command, monkeypatch):
+    monkeypatch.setattr(operators, "aws_of", lambda *_: stack_with(Dead()))
+    shown = run(command).stdout
+    *table, _ = shown.splitlines()
+    assert max(map(len, table)) <= 80
+    assert "…" not in shown
+    found = json.loads(run(command, "--json").stdout)["deadLetters"]
+    count = len(DEAD_LETTERS)
+    if command == "status":
+        assert found == {max(CAUSES, key=len): {"count": count, "example": Dead().example}}
+        assert shown.count("x") > 500
+    else:
+        assert [one["count"] for one in found] == [1] * count
+        assert {one["cause"] for one in found} == {max(CAUSES, key=len)}
 
 
 def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message="why"):

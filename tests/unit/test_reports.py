@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from cli import main, reports
+from cli import main, operators, reports
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
@@ -30,7 +30,8 @@ def shop(monkeypatch):
     with tables_in_memory() as tables:
         aws = tables.operated
         monkeypatch.setattr(aws.__class__, "store", lambda _: tables.store)
-        monkeypatch.setattr(reports, "aws_of", lambda stage, console: aws)
+        for commands in (reports, operators):
+            monkeypatch.setattr(commands, "aws_of", lambda stage, console: aws)
         tables.create("tea", 1000, low_stock_threshold=10, name="Earl Grey")
         tables.create("mug", 5, low_stock_threshold=5)
         tables.create("pot", 0)
@@ -217,3 +218,53 @@ def test_a_product_that_was_not_read_is_an_error(shop):
     )
     with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
         level(shop, "mug")
+
+
+@pytest.fixture
+def wide(shop):
+    """A product and orders with ids and numbers as long as they may be."""
+    product, user = "P" * 64, "U" * 128
+    shop.create(product, 10**9, low_stock_threshold=10**8, name="N" * 200)
+    lend(shop.store, product, 10**8, dict.fromkeys(range(1, 91), 10**6))
+    worker = shop.worker()
+    for number in range(3):
+        order_id = f"{number}".rjust(128, "O")
+        shop.apply(worker, Order(order_id, user, {product: 10**6}))
+        shop.apply(worker, OrderCommand(order_id, OrderAction.CONFIRM))
+    return product, user
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("stock", "stock PRODUCT", "orders --to-ship", "orders --user USER"),
+        *("audit PRODUCT", "lanes", "lanes PRODUCT"),
+    ],
+)
+def test_the_widest_rows_fit_80_columns_and_no_id_is_cut(wide, command):
+    product, user = wide
+    arguments = command.replace("PRODUCT", product).replace("USER", user).split()
+    done = CliRunner().invoke(main.app, arguments, catch_exceptions=False)
+    # Sentences are as long as they are.
+    rows = [line for line in done.stdout.splitlines() if not line.endswith((".", ")"))]
+    assert len(rows) > 2
+    assert max(map(len, rows)) <= 80
+    assert "…" not in done.stdout
+
+
+def test_the_audit_says_for_programs_what_it_says_for_people(shop, placed):
+    def audit(*arguments):
+        return CliRunner().invoke(main.app, ["audit", *arguments, "--json"])
+
+    done = audit()
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["balanced"], found["corruptPages"]) == (0, True, {})
+    tea = next(one for one in found["products"] if one["productId"] == "tea")
+    assert (tea["onHand"], tea["adjusted"], tea["sold"], tea["unexplained"]) == (994, 1000, 6, 0)
+    assert sum(tea["inLanes"].values()) + tea["inRow"] == 994
+    assert "history" not in tea
+    (tea,) = json.loads(audit("tea").stdout)["products"]
+    assert [entry["stock"] for entry in tea["history"] if entry["at"]][-1] == 994
+    shop.aws.dynamodb.tables["Products"].items["mug",] |= {"stockCount": {"N": "4"}}
+    done = audit()
+    assert (done.exit_code, json.loads(done.stdout)["balanced"]) == (1, False)
