@@ -13,13 +13,13 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "events"
 PAGE = FOLDER / "asyncapi.json"
 
 EVENTS = (*EventType, PROBE)
-"""All that is on the bus, by `detail-type`."""
+"""All events on the bus, by `detail-type`."""
 
 _ENDING = ".schema.json"
 
 
 def schemas() -> dict[str, Any]:
-    """The JSON Schemas by name: of each event what stands under `detail`, and their parts."""
+    """The JSON Schemas by name: each event's `detail`, and the parts that they share."""
     return {
         path.name.removesuffix(_ENDING): json.loads(path.read_text("utf-8"))
         for path in sorted(FOLDER.glob(f"*{_ENDING}"))
@@ -86,7 +86,7 @@ def _message(name: str, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(schema: Any) -> Any:
-    """A schema with references into the document, in the place of those to files."""
+    """A schema whose references lead into the document instead of to files."""
     if isinstance(schema, list):
         return [_within(each) for each in schema]
     if not isinstance(schema, dict):
@@ -101,7 +101,7 @@ def _within(schema: Any) -> Any:
 
 
 def text() -> str:
-    """The document as its file holds it."""
+    """The text of the document's file."""
     return json.dumps(document(), indent=2) + "\n"
 
 

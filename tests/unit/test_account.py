@@ -170,7 +170,7 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
     assert refused(["deploy", "--stage", "dev"]) == (
         "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
         "warmThroughput.Orders.writeUnitsPerSecond is 8,500 in cdk.json, but the index byUser of Shop-Orders has 9,000. "
-        "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, and the table keeps what it has"
+        "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, so that the table keeps its own"
     )
     with_warm_throughput(monkeypatch, 15_000, 7_999)
     assert "is 7,999 in cdk.json, but the table Shop-Orders has 8,000;" in refused(
