@@ -151,7 +151,7 @@ def test_kept_data_that_cannot_be_used_is_an_error_of_one_line(data):
     emulator.stop(keep=True)
     whole = (data / "sqs.json").read_bytes()
     for damaged, why in (
-        (whole[:-1], r"sqs.json is not as it was written"),
+        (whole[:-1], r"sqs.json was changed since"),
         (b"?" * len(whole), r"failed to load sqs: Expecting value.*"),
     ):
         (data / "sqs.json").write_bytes(damaged)

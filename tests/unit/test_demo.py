@@ -268,7 +268,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
     assert not result.good
     screen = Console(file=io.StringIO(), width=120)
     demo.show(result, screen)
-    assert "own-unpaid-0: nobody pays it, and it has not expired" in screen.file.getvalue()
+    assert "own-unpaid-0: unpaid, and not expired" in screen.file.getvalue()
 
 
 def test_the_shop_stops_listening_when_nothing_comes_any_more(monkeypatch):
