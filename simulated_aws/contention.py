@@ -129,7 +129,7 @@ class ContendedDynamoDB:
             else None
             for place, content in zip(places, contents, strict=True)
         ]
-        # With a busy item nothing is applied, so the store must not remember the token.
+        # With a busy item the transaction is not applied, so the store must not remember its token.
         without_token = {
             name: value for name, value in request.items() if name != "ClientRequestToken"
         }

@@ -3,7 +3,7 @@
 Each call is one atomic step, whichever thread makes it.
 
 It answers requests in their wire format, and raises `ServiceError` with DynamoDB's codes. An unknown parameter raises
-NotImplementedError, so nothing is silently ignored. Throttling and transaction conflicts do not happen here: the caller
+NotImplementedError instead of being ignored. Throttling and transaction conflicts do not happen here: the caller
 that simulates several clients adds them (see `touched`).
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/
