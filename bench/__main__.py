@@ -33,8 +33,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[STUDY | PARAMETER=VALUE,...]...",
-            help=f"Studies, of {', '.join(studies.NAMES)}; without one {', '.join(studies.USUAL)}. "
-            "And values of parameters, workers=1,8: cells that have them, or all cells with them if none has.",
+            help=f"Studies: {', '.join(studies.NAMES)}. Default: {', '.join(studies.USUAL)}. "
+            "A parameter's values, such as workers=1,8, select the cells that have them; if none has, all cells get them.",
             show_default=False,
         ),
     ] = None,

@@ -63,7 +63,7 @@ class Kind:
         lines: Products in one order.
         updates: Updates of products in one invocation; several orders for one product share one.
         reads: Products that one invocation reads.
-        log_bytes: What the handler logs in one invocation, metrics included, to 15 %.
+        log_bytes: Bytes that the handler logs in one invocation, metrics included, to 15 %.
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes for one order.
         row_read_units: Read units for the order's row.

@@ -518,7 +518,7 @@ def redrive(
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
-            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
             soft_wrap=True,
         )
     else:
@@ -595,7 +595,7 @@ def send(
     seconds = time.monotonic() - began
     screen.print(
         f"{counted(count, 'message')} sent to {aws.outputs[output].rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        f"[dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+        f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
         soft_wrap=True,
     )
 
@@ -783,7 +783,7 @@ def follow(
     with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
         bus = aws.outputs["EventBusName"]
         aside.print(
-            f"[dim]Listening to {bus}. On AWS a new rule may miss what happens in its first minute. Ctrl-C ends it.[/]",
+            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]",
             soft_wrap=True,
         )
         for heard in listen(float("inf") if seconds is None else seconds):
@@ -918,7 +918,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
         "metrics, for 15 months",
         "CDKToolkit with the code that was deployed, for other stacks too",
     ]
-    screen.print("What stays on the account:")
+    screen.print("These stay on the account:")
     for one in left:
         screen.print(f"  {one}", markup=False, soft_wrap=True)
 

@@ -33,7 +33,7 @@ _UNUSED_SECONDS = 7 * 24 * 3600
 
 
 class AssetError(Exception):
-    """An asset cannot be built; the message says what to do."""
+    """An asset cannot be built; the message names the repair."""
 
 
 @dataclass(frozen=True)

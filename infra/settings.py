@@ -1,4 +1,4 @@
-"""The settings of a stage: the defaults, and what cdk.json changes for all stages or for this one.
+"""The settings of a stage: the defaults, changed by cdk.json for all stages or for this one.
 
 `settings.schema.json` has every setting with its meaning, its default and its allowed values.
 """
@@ -67,7 +67,7 @@ class ApiLimits:
 
 @dataclass(frozen=True)
 class Jwt:
-    """Whose tokens open the HTTP API.
+    """The tokens that open the HTTP API.
 
     Attributes:
         issuer: Its address, as in the tokens' `iss`.

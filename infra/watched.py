@@ -194,8 +194,7 @@ ALARMS = (
         Metric("DrawsLost", "Average", minutes=5),
         When(_MAX_DRAWS_LOST, periods=3),
         "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the depot more "
-        "than once. First: find who else writes these rows all the time, and have them send it through the queues, which "
-        "batch.",
+        "than once. First: find the other program that writes these rows, and let it send to the queues, which batch.",
     ),
     Alarm(
         "CorruptPage",
@@ -237,7 +236,7 @@ ALARMS = (
         # ApiErrors is for a single exception. This one is for errors that go on, also answers of the function without an
         # exception, and requests that never reach it.
         Metric("5xx", "Average", "api"),
-        # What AWS recommends for REST APIs.
+        # AWS recommends this for REST APIs.
         # docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html
         When(0.05, periods=3),
         "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
@@ -255,7 +254,7 @@ ALARMS = (
         "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in idle lanes. "
         "First: check whether its schedule is enabled.",
     ),
-    # DynamoDB keeps the state of an alarm on its metrics in silence all the same; the runbook has what to do then.
+    # An alarm on DynamoDB's metrics keeps its state in silence all the same; the runbook says how to reset it.
     # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     # Limits of a key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
     Alarm(
@@ -354,7 +353,7 @@ _OTHER_ENDS = (
 _FLOW = Section(
     "Are orders flowing?",
     "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform below. SQS "
-    "leaves out what it delivered three times; **came back** is the time since a message was first received. **Dead "
+    "leaves out messages that it delivered three times; **came back** is the time since the first delivery. **Dead "
     "letters** stay until you redrive or delete them: their `errorMessage` says what to fix.",
     (
         (

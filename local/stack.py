@@ -24,7 +24,7 @@ SETTINGS = {
     # The embedded AWS runs the functions in this version, and reads bytecode of no other.
     "runtime": f"python3.{min(sys.version_info.minor, 14)}",
 }
-"""What differs on the embedded AWS from cdk.json."""
+"""Settings that differ on the embedded AWS from cdk.json."""
 
 _DEPLOYMENT = STATE / "emulator" / "deployed.json"
 _INPUTS = (

@@ -40,16 +40,16 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Inventory and orders: outcomes",
             "version": str(SCHEMA_VERSION),
-            "description": "What became of orders and products, on an EventBridge bus. At least once: drop what you have "
-            "seen by detail.metadata.eventId. In order for each order until the bus has it; a bus promises its targets no "
-            "order, so compare detail.data.version.",
+            "description": "Events of orders and products, on an EventBridge bus, at least once: drop those that you have "
+            "seen, by detail.metadata.eventId. The events of an order reach the bus in sequence; a bus promises its targets no "
+            "sequence, so compare detail.data.version.",
             "license": {"name": "MIT-0"},
         },
         "defaultContentType": "application/json",
         "channels": {
             "outcomes": {
                 "address": "InventoryOrders-{stage}",
-                "description": "The event bus. A rule of yours sends what you want to a target of yours.",
+                "description": "The event bus. Your own rule sends the events that you choose to a target.",
                 "parameters": {"stage": {"description": "Name of the deployed copy of the stack."}},
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in EVENTS},
             }
@@ -58,7 +58,7 @@ def document() -> dict[str, Any]:
             "announce": {
                 "action": "send",
                 "channel": {"$ref": "#/channels/outcomes"},
-                "summary": "Each change of the tables that is news.",
+                "summary": "The events of the tables' changes.",
                 "messages": [{"$ref": f"#/channels/outcomes/messages/{name}"} for name in EVENTS],
             }
         },

@@ -121,4 +121,4 @@ BAD_LINES: Mapping[str, str] = {
     "BAD_ROW": "the row does not fit the header",
     "NOT_UTF8": "the line is not in UTF-8",
 }
-"""Codes of `load` beside those of dead letters, refusals and what may succeed later."""
+"""Codes of `load`, beside those of dead letters, refusals and returned messages."""

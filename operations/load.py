@@ -78,7 +78,7 @@ class Done(StrEnum):
     CREATED = "products created"
     THERE = "products already there"
     CHANGED = "details changed"
-    STALE = "changes older than what is stored, ignored"
+    STALE = "changes older than the stored ones, ignored"
     BOOKED = "adjustments booked"
     BOOKED_BEFORE = "adjustments booked before, by their ids"
 
@@ -161,7 +161,7 @@ class Load:
         self._side_by_side(workers, _by_product(file.adjustments, size), _Worker.adjust)
 
     def check(self) -> None:
-        """Find out what `run` would do, as the tables are now, and write nothing.
+        """Find out the results that `run` would have with the tables as they are, and write nothing.
 
         Raises:
             StoreError: DynamoDB failed.

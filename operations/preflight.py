@@ -163,13 +163,13 @@ def check_concurrency(
     callers: int,
     reserved: int | None,
 ) -> str | None:
-    """Compare the account's limit of concurrent executions with what the functions may use.
+    """Compare the account's limit of concurrent executions with the functions' needs.
 
     Args:
         account: The account and region of the stack.
         stack_name: Its name.
         queues: `maximumConcurrency` by queue.
-        callers: Callers of the HTTP API who may arrive in a second and wait; 0 without an API.
+        callers: Callers of the HTTP API that may arrive in a second and wait; 0 without an API.
         reserved: Concurrent executions to reserve for the API; None for no reservation.
 
     Returns:
@@ -208,8 +208,8 @@ def check_concurrency(
     waiting = callers * LONGEST_WAIT_SECONDS
     if reserved is None and total + waiting > free:
         return (
-            f"callers of the API who wait may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
-            f"{LONGEST_WAIT_SECONDS} s each), the queues {total}, and {free:,} are unreserved. Such callers can starve the "
+            f"waiting callers of the API may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
+            f"{LONGEST_WAIT_SECONDS} s each), the queues {total}, and {free:,} are unreserved. Waiting callers can starve the "
             "workers that they wait for. Reserve a part for the API (apiLimits.concurrentExecutions in cdk.json), lower "
             f"apiLimits.requestsPerSecond, or ask for more {_ASK_FOR_MORE}"
         )

@@ -111,7 +111,7 @@ def republish(
                 why = published.refusals[-1] if published.refusals else None
                 raise UserError(
                     f"the event bus does not take events ({why.message or why.code if why else 'no answer'}); {result.events:,} "
-                    "were published. Run the same command again: consumers drop what they have seen"
+                    "were published. Run the same command again: consumers drop events that they have seen"
                 )
         else:
             result.problems += [f"{n.id}: {n.error}" for n in news if isinstance(n, Unreadable)]

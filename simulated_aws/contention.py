@@ -101,7 +101,7 @@ class ContendedDynamoDB:
         return self._store.answer(operation, request)
 
     def _part_of_batch(self, request: dict[str, Any], throttled: set[Place]) -> dict[str, Any]:
-        """Answer what the capacity allows, and return the other keys as unprocessed."""
+        """Answer the keys that the capacity allows, and return the others as unprocessed."""
         wanted: dict[str, Any] = {}
         left_out: dict[str, Any] = {}
         for name, entry in request["RequestItems"].items():

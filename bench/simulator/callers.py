@@ -1,4 +1,4 @@
-"""Callers of `POST /orders` who wait for the answer with `Prefer: wait=25`, with the workers of the queue beside it.
+"""Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, beside the workers of the queue.
 
 Each client sends an order, and the next one after the answer. Settings, limits of the API and workers are the defaults of
 a deployment. Each client has an execution environment, because one of Lambda's serves one request at a time, and nothing

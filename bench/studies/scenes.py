@@ -281,7 +281,7 @@ class Returning(Holds):
         self._wanted_of[message.order_id] = message.wanted
 
     def _audit(self) -> Audit:
-        """Check the tables, with what was cancelled and what came in."""
+        """Check the tables, with cancellations and receipts."""
         tables = self._store.tables
         for order_id, wanted in self._wanted_of.items():
             row = tables["Orders"].items.get((order_id,))
@@ -383,7 +383,7 @@ class Run:
         )
 
     def callers(self, name: str, clients: int) -> Seen:
-        """Serve callers of the API who wait."""
+        """Serve callers of the API that wait."""
         made = make(name, 2_000, self.seed, self.orders)
         seconds = 5.0 * self.scale
         callers = Callers(made, clients, seconds, self.seed, warm_up=seconds)
