@@ -90,7 +90,8 @@ def measure(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:
     left = [cell for cell in cells if kept.get(cell) is None]
     if len(left) < len(cells):
         console.print(
-            f"{len(cells) - len(left)} of {len(cells)} cells have results with this code. --anew (make: ANEW=1) measures them again"
+            f"{len(cells) - len(left)} of {len(cells)} cells have results with this code. "
+            "--anew (make: ANEW=1) measures them again"
         )
     failed = False
     progress = Progress(

@@ -912,7 +912,9 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
     try:
         left = remains.kept(account, stack_id)
     except (BotoCoreError, ClientError) as error:
-        left = [f"the tables, queues and logs of a production stage; they cannot be listed: {error}"]
+        left = [
+            f"the tables, queues and logs of a production stage; they cannot be listed: {error}"
+        ]
     left += [
         "backups that DynamoDB makes of tables as they are deleted, for 35 days",
         "metrics, for 15 months",

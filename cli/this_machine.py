@@ -101,9 +101,7 @@ def down(
         was_running = stack.down(keep=keep, report=spinner.update)
     if not was_running:
         forgotten = kept and not keep
-        screen.print(
-            "Nothing was running." + (" The kept data is forgotten." if forgotten else "")
-        )
+        screen.print("Nothing was running." + (" The kept data is forgotten." if forgotten else ""))
     elif keep:
         screen.print("Stopped. All data is kept: `make up` goes on with it.")
     else:

@@ -85,4 +85,6 @@ class AwsAccount:
                 "or choose others with AWS_PROFILE"
             ) from error
         except BotoCoreError as error:
-            raise UserError(f"AWS does not say which account these credentials belong to: {error}") from error
+            raise UserError(
+                f"AWS does not say which account these credentials belong to: {error}"
+            ) from error

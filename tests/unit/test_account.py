@@ -82,7 +82,7 @@ def test_an_unknown_profile_is_named(monkeypatch):
             ClientError({"Error": {"Code": "ExpiredToken", "Message": "It is over"}}, "X"),
             r"does not accept these credentials \(ExpiredToken: It is over\): renew them",
         ),
-        (EndpointConnectionError(endpoint_url="https://sts"), "cannot be asked whose credentials"),
+        (EndpointConnectionError(endpoint_url="https://sts"), "does not say which account"),
     ],
 )
 def test_credentials_that_aws_refuses_are_said_before_synthesis(cdk, monkeypatch, error, says):

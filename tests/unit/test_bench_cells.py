@@ -43,7 +43,9 @@ def test_a_value_that_is_given_selects_cells_or_replaces_what_they_have():
     assert [(cell.values["contender"], cell.values["workers"]) for cell in found] == [("atomic", 3)]
     with pytest.raises(UserError, match="workers must be of type int, but is many"):
         chosen(workers="many")
-    with pytest.raises(UserError, match="foo is not a parameter; the parameters are engine, workload"):
+    with pytest.raises(
+        UserError, match="foo is not a parameter; the parameters are engine, workload"
+    ):
         command._choose(["contenders"], "short", {"foo": "1"})
     with pytest.raises(UserError, match="foo is not a study; the studies are contenders"):
         command._choose(["foo"], "short", {})
