@@ -107,7 +107,7 @@ def test_what_a_run_measured_is_there_when_it_is_interrupted_and_the_next_goes_o
     thing.faults.clear()
     failed, printed = measured(path)
     assert not failed
-    assert "2 of 4 cells were measured before, with this code. Anew: --anew" in printed
+    assert "2 of 4 cells have results with this code. --anew" in printed
     assert thing.measured == [0, 1, 2, 3]
     result = Kept(path).get(CELLS[3])
     assert result["half"] == 1.5
