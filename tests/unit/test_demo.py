@@ -173,7 +173,7 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
 
 
 def day(shop, tables, numbers=range(40)):
-    """Place orders, 5 of them for want of stock in vain, and let the shop hear, and answer, until all is quiet."""
+    """Place orders, 5 of them rejected for want of stock, and let the shop hear and answer until all is quiet."""
     tables.create("tea", len(numbers) - 5)
     tables.create("mug", 100)
     rows, worker, news = {}, tables.worker(), []
