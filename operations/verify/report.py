@@ -79,7 +79,7 @@ class Report:
         figures: Measured figures, by name; None if one could not be measured.
         seconds: The duration of the run.
         finished: Whether all checks ran.
-        left: Products, rules, queues and dead letters that the run could not remove, in words.
+        left: Products and dead letters that the run could not remove, in words.
     """
 
     place: dict[str, Any]
