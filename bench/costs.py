@@ -141,17 +141,17 @@ class Life:
 
     @property
     def write_units(self) -> float:
-        """Of one order."""
+        """Write units of one order."""
         return sum(step.write_units for step in self.steps)
 
     @property
     def read_units(self) -> float:
-        """Of one order."""
+        """Read units of one order."""
         return sum(step.read_units for step in self.steps)
 
     @property
     def events(self) -> int:
-        """Of one order."""
+        """Events of one order."""
         return len(self.steps)
 
     def bills(self, orders: int) -> list[Bill]:

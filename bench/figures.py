@@ -371,7 +371,7 @@ class Pace:
         Args:
             ordered: When each order was answered.
             expired: When each hold expired; at least one.
-            since: From when the orders before the end count.
+            since: Start of the time before the end in which orders count.
             end: When the holds ended.
         """
         first, last = expired[0], expired[-1]

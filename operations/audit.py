@@ -49,7 +49,7 @@ class Account:
 
     Attributes:
         product_id: The product.
-        created_at: Which incarnation.
+        created_at: Creation time of the incarnation, ISO 8601.
         status: The product's status; `DELISTED` if its row is gone.
         version: The row's version; 0 if the row is gone.
         stock: Units in the row; 0 if the row is gone.

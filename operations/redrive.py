@@ -124,7 +124,7 @@ class Findings:
     """The dead letters of one queue, by cause.
 
     Attributes:
-        groups: By cause.
+        groups: Its groups of dead letters, by cause.
         crowded: FIFO groups that may hold more dead letters than were read, because SQS shows ten at a time.
     """
 

@@ -110,8 +110,8 @@ class Table:
         name: Its name.
         keys: Names of the partition key and, if there is one, the sort key.
         types: Data types of all key attributes, those of the indexes included.
-        indexes: By name.
-        items: By key. Neither the items nor their values are ever changed in place.
+        indexes: Its indexes, by name.
+        items: Its items, by key. Neither the items nor their values are ever changed in place.
         consumed: Capacity units since the table was created.
     """
 
@@ -223,7 +223,7 @@ class DynamoDB:
         now: Unix seconds.
 
     Attributes:
-        tables: By name.
+        tables: The tables, by name.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
