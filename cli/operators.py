@@ -561,7 +561,7 @@ def send(
         bool,
         typer.Option(
             "--unchecked",
-            help="Send every line as it is. Without this option nothing is sent if a line is no order.",
+            help="Send every line as it is. Without this option a line that is not an order stops the command.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending to an account.")] = (
@@ -569,10 +569,10 @@ def send(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Send orders through SQS. All lines are checked before the first is sent; bodies are sent unchanged.
+    """Send orders through SQS. It checks all lines before it sends the first, and sends bodies unchanged.
 
-    An order of a basket file is named after the file's content and the line: the same file sent again means the same
-    orders.
+    The id of an order in a basket file follows from the file's content and the line: the same file sent again means the
+    same orders.
     """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)
@@ -724,7 +724,7 @@ def announce(
     ] = None,
     send: Annotated[
         bool,
-        typer.Option("--send", help="Publish them. Without this option nothing is sent."),
+        typer.Option("--send", help="Publish them. Without this option it only counts them."),
     ] = False,
     account: OnAccount = None,
 ) -> None:

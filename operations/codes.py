@@ -61,7 +61,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         may_succeed_now=True,
     ),
     "UNKNOWN_ORDER_STATUS": Cause(
-        "another program gave the order a status that is none of the service's own",
+        "another program gave the order a status that the service does not know",
         "correct the status, then redrive with `--cause UNKNOWN_ORDER_STATUS`",
     ),
     "REFUSED_BY_DYNAMODB": Cause(
@@ -101,13 +101,13 @@ LATER: Mapping[str, str] = {
     "CORRUPT_RECORD": "the row of an order or an adjustment breaks the contract of its table, or is full: repair it",
     "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
     "UNPROCESSED_KEYS": "DynamoDB left out a part of a read",
-    "EMPTY_ANSWER": "DynamoDB answered a read with nothing",
+    "EMPTY_ANSWER": "DynamoDB's answer to a read was empty",
     "IN_DOUBT": "an atomic decrement got no answer, and may still be booked",
 }
 """Reasons to return a message, or to ask for a command again. Codes of DynamoDB come beside these."""
 
 UNDELIVERABLE: Mapping[str, str] = {
-    "UNKNOWN_ORDER_STATUS": "another program gave the order a status that is none of the service's own",
+    "UNKNOWN_ORDER_STATUS": "another program gave the order a status that the service does not know",
     "UNREADABLE_ROW": "an attribute that the event needs is missing in the row, or has another type",
     "EVENT_TOO_LARGE": "the event has 256 KB or more",
 }

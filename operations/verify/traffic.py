@@ -177,7 +177,7 @@ def confirms(run: Run) -> list[Line]:
 
 
 def api(run: Run) -> list[Line]:
-    """The HTTP API places, shows, lists and confirms an order for a signature of yours, and nothing without one."""
+    """The HTTP API places, shows, lists and confirms an order with your signature, and refuses requests without one."""
     name = "the HTTP API"
     routes = run.deployed.of_type("AWS::ApiGatewayV2::Route").values()
     if not routes:
@@ -465,7 +465,7 @@ def fifo(run: Run) -> list[Line]:
 
 
 def hot(run: Run) -> list[Line]:
-    """Many orders at once for one product: exactly as many are placed as there are units."""
+    """Of many orders at once for one product, exactly as many are placed as there are units."""
     units = max(1, round(run.orders * _HOT_SHARE))
     product = run.list_product("hot", units)
     orders = [run.order(f"hot-{n}", {product: 1}) for n in range(run.orders)]
