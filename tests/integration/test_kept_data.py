@@ -118,7 +118,7 @@ def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(data, 
             psutil.Process(first.pid).resume()
 
     assert emulator.stop(keep=True, report=keep_it_busy)
-    assert "Writing what it holds" in said[9]
+    assert "Writing its data" in said[9]
     assert emulator.is_kept()
     second = emulator.start()
     assert second.port == first.port
