@@ -236,7 +236,7 @@ def lanes(
         lease = lane.lease if lane.lease is not None and lane.lease.ends_at > now else None
         table.add_row(
             lane_name(lane.number),
-            lease.owner[:13] if lease else "-",
+            lease.owner[:13] if lease else "nobody",
             f"{lease.ends_at - now:.0f} s" if lease else "",
             f"{lane.products:,}",
             f"{lane.units:,}",
