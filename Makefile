@@ -34,7 +34,7 @@ help: ## this list
 
 setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment and the CDK command line (other targets call it)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the first 1,000 orders of a file, UNCHECKED=1 also lines that are no order
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the first 1,000 orders of a file, UNCHECKED=1 also lines that are not orders
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
 
 dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
@@ -56,7 +56,7 @@ audit: setup ## recompute every product's stock; PRODUCT=id explains one; STAGE=
 	@$(RUN) audit $(PRODUCT) $(OF_STAGE)
 
 # On an account it asks first.
-lanes: setup ## show the lanes that stock is set aside in; PRODUCT=id shows where its units are, EMPTY=1 reclaims all; STAGE=dev reads your AWS account
+lanes: setup ## show the lanes and their units; PRODUCT=id shows where its units are, EMPTY=1 reclaims all; STAGE=dev reads your AWS account
 	@$(RUN) lanes $(PRODUCT) $(if $(EMPTY),--empty $(if $(STAGE),,--yes)) $(OF_STAGE)
 
 redrive: setup ## list the dead letters by cause; SEND=1 sends back those that may succeed now; STAGE=dev reads your AWS account
@@ -71,13 +71,13 @@ bootstrap: setup ## prepare your AWS account and region for the CDK, once
 synth: setup ## write the CloudFormation template: STAGE=dev unless you name another; needs no account
 	@$(RUN) synth $(OF_STAGE)
 
-diff: setup ## show what a deployment would change on your AWS account: STAGE=dev, or a name of your own
+diff: setup ## show the changes of a deployment to your AWS account: STAGE=dev, or a name of your own
 	@$(STAGED) diff --stage '$(STAGE)'
 
 deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or a name of your own; STAGE=prod is protected; YES=1 asks nothing, for CI
 	@$(STAGED) deploy --stage '$(STAGE)'$(if $(YES), --yes)
 
-verify: setup ## convince yourself of a stack: of the embedded AWS, or STAGE=dev on your AWS account
+verify: setup ## verify a stack: the embedded AWS, or STAGE=dev on your AWS account
 	@$(RUN) verify $(OF_STAGE)
 
 destroy: setup ## remove the stack from your AWS account: STAGE=dev, or a name of your own
@@ -104,7 +104,7 @@ test: setup ## run all checks: lint, unit, infra, explore, integration, e2e
 
 # Lambda's runtime brings boto3 and botocore, newer from time to time. The only installation here without hashes.
 NEWEST := .local/newest
-newest: setup ## run the tests of all that calls AWS with the newest boto3 and botocore; for a weekly run
+newest: setup ## test all code that calls AWS with the newest boto3 and botocore; for a weekly run
 	@$(VENV)/bin/uv venv --quiet --clear --python $(VENV)/bin/python $(NEWEST)
 	@$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(NEWEST) requirements-dev.txt
 	@$(call INSTALL_COMMAND_INTO,$(NEWEST))

@@ -1,6 +1,6 @@
 """The CDK app for `cdk synth` and `cdk deploy`: settings from cdk.json, for the stage that `-c stage=NAME` names.
 
-`-c overrides=JSON` takes the place of settings for one deployment: the embedded AWS has a short grace.
+`-c overrides=JSON` replaces settings for one deployment: the embedded AWS gets a short grace.
 """
 
 import json

@@ -23,7 +23,7 @@ from operations.errors import UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 screen = Console(highlight=False)
 if not screen.is_terminal:
-    # When the output goes to a file it has no width, but the tables need one.
+    # Output to a file has no width, but the tables need one.
     screen = Console(highlight=False, width=150)
 
 
@@ -33,8 +33,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[STUDY | PARAMETER=VALUE,...]...",
-            help=f"Studies, of {', '.join(studies.NAMES)}; without one {', '.join(studies.USUAL)}. "
-            "And values of parameters, workers=1,8: cells that have them, or all cells with them if none has.",
+            help=f"Studies: {', '.join(studies.NAMES)}. Default: {', '.join(studies.USUAL)}. "
+            "A parameter's values, such as workers=1,8, select the cells that have them; if none has, all cells get them.",
             show_default=False,
         ),
     ] = None,
@@ -45,14 +45,13 @@ def bench(
         bool, typer.Option("--list", help="List the cells with their parameters, and measure none.")
     ] = False,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Measure again what was measured before.")
+        bool, typer.Option("--anew", help="Measure again also the cells that have results.")
     ] = False,
 ) -> None:
-    """Compare the service with its alternatives, or study what it does.
+    """Compare the service with its alternatives, or study its parts.
 
-    Each result is kept in .local/bench.jsonl as soon as it is measured, for the code that it was measured with. What is
-    kept is not measured again, so that a run that was interrupted goes on where it ended. A full run without parameters
-    also draws the plots in docs/.
+    It keeps each result in .local/bench.jsonl at once, for the code that was measured, and measures no cell twice: an
+    interrupted run goes on where it ended. A full run without parameters also draws the plots in docs/.
     """
     names = [word for word in what or [] if "=" not in word] or studies.USUAL
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
@@ -77,21 +76,22 @@ def _choose(names: Sequence[str], size: str, given: Mapping[str, str]) -> list[C
     chosen: list[Cell] = []
     for name in names:
         if name not in studies.NAMES:
-            raise UserError(f"{name} is no study; there are {', '.join(studies.NAMES)}")
+            raise UserError(f"{name} is not a study; the studies are {', '.join(studies.NAMES)}")
         values = {parameter: texts.split(",") for parameter, texts in given.items()}
         chosen += choose(name, studies.study(name), size, values)
     known = dict.fromkeys(parameter for cell in chosen for parameter in cell.values)
     for parameter in given.keys() - known.keys():
-        raise UserError(f"{parameter} is no parameter; there are {', '.join(known)}")
+        raise UserError(f"{parameter} is not a parameter; the parameters are {', '.join(known)}")
     return chosen
 
 
 def measure(cells: Sequence[Cell], kept: Kept, console: Console) -> bool:
-    """Measure the cells that are not kept. One that fails costs no other. Returns whether any failed."""
+    """Measure the cells without a result. If one fails, the others go on. Returns whether any failed."""
     left = [cell for cell in cells if kept.get(cell) is None]
     if len(left) < len(cells):
         console.print(
-            f"{len(cells) - len(left)} of {len(cells)} cells were measured before, with this code. Anew: --anew (make: ANEW=1)"
+            f"{len(cells) - len(left)} of {len(cells)} cells have results with this code. "
+            "--anew (make: ANEW=1) measures them again"
         )
     failed = False
     progress = Progress(
@@ -143,7 +143,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
                     run.set_exception(error)
                 yield cell, run
     with ExitStack() as stack:
-        # Ctrl-C ends them at once and without a traceback of each.
+        # Ctrl-C ends them at once, without a traceback of each.
         pool = ProcessPoolExecutor(
             mp_context=multiprocessing.get_context("spawn"),
             initializer=signal.signal,
@@ -160,7 +160,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
 
 
 def report(cells: Sequence[Cell], kept: Kept, console: Console, *, is_drawn: bool) -> bool:
-    """Print what is kept of the cells, and draw the plots if wanted. Returns whether all is right with it."""
+    """Print the results of the cells, and draw the plots if asked to. Returns whether all results are right."""
     right = True
     found = {
         name: [

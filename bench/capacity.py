@@ -62,7 +62,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Capacity units. `index` are the write units of the index `byUser`; `write` does not include them."""
+    """Capacity units. `index` holds the write units of the index `byUser`; `write` does not include them."""
 
     write: float = 0.0
     index: float = 0.0

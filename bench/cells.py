@@ -1,4 +1,4 @@
-"""What is measured, cell by cell, and what is kept of it.
+"""Cells of studies, and the file of their results.
 
 A study has parameters. A cell is a study with a value for each of them, and is measured by itself.
 """
@@ -25,13 +25,13 @@ Value = str | int | float
 Result = dict[str, Any]
 """The figures of a cell, as plain values. NaN is kept as null."""
 
-# What the kept figures are about. With other code a cell has to be measured again.
+# The code that figures are about. If it changes, the cells have to be measured again.
 _MEASURED_CODE = ("layers/core", "functions", "simulated_aws", "bench/contenders")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured by itself.
+    """One measurement of a study.
 
     Attributes:
         study: Name of its study.
@@ -63,13 +63,13 @@ class Cell:
         """The same cell with another value for a parameter.
 
         Raises:
-            UserError: The text is no such value.
+            UserError: The text is not a value of this parameter.
         """
         kind = type(self.values[name])
         try:
             return Cell.of(self.study, **{**self.values, name: kind(text)})
         except ValueError:
-            raise UserError(f"{name} is {kind.__name__}, and {text} is none") from None
+            raise UserError(f"{name} must be of type {kind.__name__}, but is {text}") from None
 
 
 Found = Sequence[tuple[Mapping[str, Any], Result]]
@@ -81,10 +81,10 @@ class Study:
     """A kind of cell.
 
     Attributes:
-        about: What it is about, in a line.
+        about: Its subject, in a line.
         cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
-        show: Prints results. Returns whether all is right with them.
+        show: Prints results. Returns whether they are right.
         plot: Draws the plots of a full run in docs/. Returns the files.
     """
 
@@ -99,14 +99,14 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
     """List the cells of a study in the order in which they are measured.
 
     Args:
-        name: Of the study.
+        name: Name of the study.
         study: The study.
         size: `short`, `full` or `tiny`.
-        given: Values by parameter: they select the cells that have them, and replace the study's own if no cell has.
-            Those of other studies are ignored.
+        given: Values by parameter: they select the cells that have them; if no cell has, they replace the study's own.
+            Parameters of other studies are ignored.
 
     Raises:
-        UserError: A text is no value of its parameter.
+        UserError: A text is not a value of its parameter.
     """
     cells = [Cell.of(name, **parameters) for parameters in study.cells(size)]
     for parameter, texts in given.items():
@@ -119,7 +119,7 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
 
 
 class Kept:
-    """The results that are kept: a line of JSON for each, written as soon as its cell is measured.
+    """The file of results: a line of JSON for each, written as soon as its cell is measured.
 
     Args:
         path: The file.
@@ -132,7 +132,7 @@ class Kept:
         text = path.read_text("utf-8") if path.is_file() else ""
         lines = text.splitlines(keepends=True)
         for line in lines:
-            # The last line is torn if its run was killed while it wrote.
+            # A run that is killed while it writes leaves half a line.
             if line.endswith("\n"):
                 read = json.loads(line)
                 self._results[_cell_of(read), read["code"]] = _restored(read["result"])
@@ -173,7 +173,7 @@ class Kept:
             self._write([line for line in lines if _cell_of(json.loads(line)) not in gone])
 
     def _write(self, lines: Iterable[str]) -> None:
-        """Replace the file as a whole, so that it is never half of it."""
+        """Replace the file in one step, so that a reader never sees half of it."""
         new = self._path.with_suffix(".new")
         new.write_text("".join(lines), "utf-8")
         new.replace(self._path)

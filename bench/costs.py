@@ -1,7 +1,7 @@
-"""What a month costs on AWS, by kind of order, and without any: the tables in docs/costs.md.
+"""Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md.
 
-The units of each kind follow from DynamoDB's rules and from how the service writes; a test measures them and the log on
-the handler itself. Another test counts what stands in the template. Prices are those of `operations.prices`.
+The units follow from DynamoDB's rules and from the service's writes; a test measures them and the log on the handler
+itself. Another test counts the resources of the template. Prices are those of `operations.prices`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from operations.prices import Bill
 
 MILLION = 1_000_000
 SECONDS_OF_AN_INVOCATION = 0.1
-"""Assumed, and on the safe side: a read and a transaction of 100 actions take some 60 ms on AWS."""
+"""Seconds of an invocation. Assumed on the safe side: a read and a transaction of 100 actions take some 60 ms on AWS."""
 MESSAGES_PER_POLL = 10
 
 PLATFORM_LOG_BYTES = 300
-"""Of one invocation: Lambda's own lines START, END and REPORT."""
+"""Log bytes of one invocation: Lambda's own lines START, END and REPORT."""
 
 LOG_BYTES_OF_AN_EVENT = 650
-"""Logged where an invocation publishes one event, to 15 %. That each does is assumed, and on the safe side."""
+"""Log bytes of an invocation that publishes one event, to 15 %. Assumed on the safe side: each publishes one."""
 
 ACCESS_LOG_BYTES = 290
-"""Of one request of the HTTP API, to 15 %."""
+"""Bytes in the access log for one request of the HTTP API, to 15 %."""
 
 LOG_BYTES_OF_A_REQUEST = ACCESS_LOG_BYTES + 360 + PLATFORM_LOG_BYTES
-"""With what the function logs of it, to 15 %."""
+"""The same with the function's log, to 15 %."""
 
 STORED_BYTES = (260, 90)
-"""Of an order of one product: its row, and its entry in the index byUser."""
+"""Storage of an order of one product: its row, and its entry in the index byUser."""
 
 # A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
-# mappings here have, Lambda does not go below five. Its page says so of standard queues; of FIFO queues it is assumed.
+# mappings here have, Lambda does not go below five. AWS documents that for standard queues; for FIFO it is assumed.
 # docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
 HOURS_OF_A_MONTH = 730
 EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
@@ -42,9 +42,9 @@ EMPTY_POLLS = 5 * HOURS_OF_A_MONTH * 3600 // 20
 
 SWEEPS = HOURS_OF_A_MONTH * 60
 READ_UNITS_OF_LANES = 49.0
-"""Of a sweep that has nothing to do: 90 leases, there or not, and the depot's four pages. An idle lane adds four."""
+"""Read units of an idle sweep in Allotments: 90 leases, existing or not, and the depot's pages. An idle lane adds four."""
 READ_UNITS_OF_HOLDS = 16
-"""Of a sweep that has nothing to do: a query of each of 32 shards. It adds half a unit for some 35 holds."""
+"""Read units of an idle sweep in Orders: a query of each of 32 shards. Some 35 holds add half a unit."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
@@ -55,15 +55,15 @@ SWEEP = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of order, and how it arrives; or a step in its life, and how the message for it does.
+    """A kind of order, or a step in its life, with the batches in which its messages arrive.
 
     Attributes:
-        title: As the table names it.
+        title: Its name in the table.
         batch: Orders in one invocation.
         lines: Products in one order.
         updates: Updates of products in one invocation; several orders for one product share one.
         reads: Products that one invocation reads.
-        log_bytes: What the handler logs in one invocation, metrics included, to 15 %.
+        log_bytes: Bytes that the handler logs in one invocation, metrics included, to 15 %.
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes for one order.
         row_read_units: Read units for the order's row.
@@ -85,21 +85,21 @@ class Kind:
 
     @property
     def write_units(self) -> float:
-        """Of one order: its row and its products in a transaction, which counts twice, and the indexes."""
+        """Write units of one order: row and products, twice because of the transaction, and the indexes."""
         return 2 * self.row_kilobytes + self.index_units + 2 * self.updates / self.batch
 
     @property
     def read_units(self) -> float:
-        """Of one order: its row, and each product once an invocation, strongly consistent."""
+        """Read units of one order: its row, and each product once an invocation, strongly consistent."""
         return self.row_read_units + self.reads / self.batch
 
     @property
     def log_bytes_of_an_order(self) -> float:
-        """Its part of the log of its invocation."""
+        """Log bytes of one order: its part of its invocation's log."""
         return (self.log_bytes + PLATFORM_LOG_BYTES) / self.batch
 
     def bill(self, orders: int) -> Bill:
-        """What so many orders use, without storage and log."""
+        """Compute the usage of a number of orders, without storage and log."""
         invocations = orders / self.batch
         return Bill(
             write_units=self.write_units * orders,
@@ -113,7 +113,7 @@ class Kind:
         )
 
     def dollars(self, orders: int) -> float:
-        """What so many orders cost, without storage and log."""
+        """Compute the cost of a number of orders, without storage and log."""
         return self.bill(orders).dollars
 
 
@@ -129,10 +129,10 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What becomes of an order, step by step. Each step is published by an event.
+    """The life of an order, step by step. Each step has one event.
 
     Attributes:
-        title: As the table names it.
+        title: Its name in the table.
         steps: The steps.
     """
 
@@ -141,21 +141,21 @@ class Life:
 
     @property
     def write_units(self) -> float:
-        """Of one order."""
+        """Write units of one order."""
         return sum(step.write_units for step in self.steps)
 
     @property
     def read_units(self) -> float:
-        """Of one order."""
+        """Read units of one order."""
         return sum(step.read_units for step in self.steps)
 
     @property
     def events(self) -> int:
-        """Of one order."""
+        """Events of one order."""
         return len(self.steps)
 
     def bills(self, orders: int) -> list[Bill]:
-        """What so many orders use in each step, and what publishing them uses."""
+        """Compute the usage of a number of orders, step by step, and that of publishing their events."""
         published = self.events * orders
         # The function has half of the memory.
         seconds = published * SECONDS_OF_AN_INVOCATION / 2
@@ -163,12 +163,12 @@ class Life:
         return [*(step.bill(orders) for step in self.steps), publishing]
 
     def dollars(self, orders: int) -> float:
-        """What so many orders cost, without storage and log."""
+        """Compute the cost of a number of orders, without storage and log."""
         return sum(bill.dollars for bill in self.bills(orders))
 
     @property
     def log_bytes_of_an_order(self) -> float:
-        """Its part of the logs."""
+        """Log bytes of one order in all steps."""
         publishing = self.events * (LOG_BYTES_OF_AN_EVENT + PLATFORM_LOG_BYTES)
         return sum(step.log_bytes_of_an_order for step in self.steps) + publishing
 
@@ -206,12 +206,12 @@ LIVES = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What costs the same whether orders come or not.
+    """A cost that does not depend on orders.
 
     Attributes:
-        title: As the table names it.
+        title: Its name in the table.
         count: How many there are.
-        price: Of one of them, for a month.
+        price: Price of one for a month, in USD.
     """
 
     title: str
@@ -220,7 +220,7 @@ class Standing:
 
     @property
     def dollars(self) -> float:
-        """Of all of them, for a month."""
+        """Price of all for a month, in USD."""
         return self.count * self.price
 
 
@@ -291,7 +291,7 @@ def tables() -> list[str]:
 
 
 def updated(page: str) -> str:
-    """The page with its tables brought up to date."""
+    """Make the page with its tables up to date."""
     for table in tables():
         head = "|".join(table.split("|")[:3])
         before, _, after = page.partition(head)
@@ -303,18 +303,18 @@ def updated(page: str) -> str:
 
 
 def log_dollars(size: float) -> float:
-    """What so many bytes of logs cost, kept for a month, as if CloudWatch did not compress them."""
+    """Compute the cost of log bytes that are kept for a month, as if CloudWatch did not compress them."""
     return size / 10**9 * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
 
 
 def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
-    """What a million orders cost for each month that they are kept: row, index entry, and their recovery."""
+    """Compute the cost of keeping a million orders for a month: row, index entry and recovery."""
     gigabytes = (bytes_of_a_row + bytes_of_an_index_entry + 2 * _OVERHEAD_BYTES) * 10**6 / 10**9
     return gigabytes * (prices.STORAGE_GIGABYTE_MONTH + prices.RECOVERY_GIGABYTE_MONTH)
 
 
 def publishing_dollars(events: int, in_one_invocation: int) -> float:
-    """What so many events cost: the bus, and the function. Lambda reads the streams for nothing.
+    """Compute the cost of a number of events: the bus, and the function. Lambda's reads of the streams are free.
 
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
     """
@@ -324,7 +324,7 @@ def publishing_dollars(events: int, in_one_invocation: int) -> float:
 
 
 def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 0.0) -> float:
-    """What so many requests of the HTTP API cost: API Gateway, the function, and what each takes of the tables."""
+    """Compute the cost of a number of requests of the HTTP API: API Gateway, the function, and capacity of the tables."""
     seconds = SECONDS_OF_AN_INVOCATION * prices.MEMORY_GIGABYTES
     request = prices.HTTP_REQUEST + prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
     tables = write_units * prices.WRITE_UNIT + read_units * prices.READ_UNIT
@@ -332,14 +332,14 @@ def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 
 
 
 SHOP_ORDERS = 10_000
-"""Of a small shop in a month: one in four minutes."""
+"""Orders of a small shop in a month: one in four minutes."""
 
 REQUESTS_OF_AN_ORDER = 20
-"""Of the HTTP API: the order, and looks at products and orders, which read a unit each. Assumed."""
+"""Assumed requests of the HTTP API for each order: the order, and reads of products and orders, a unit each."""
 
 
 def small_shop() -> dict[str, float]:
-    """What a small shop pays for a month after a year, by what it is for."""
+    """Compute the parts of a small shop's bill for a month, after a year."""
     life, requests = LIVES[0], SHOP_ORDERS * REQUESTS_OF_AN_ORDER
     logged = SHOP_ORDERS * life.log_bytes_of_an_order + requests * LOG_BYTES_OF_A_REQUEST
     kept = 12 * SHOP_ORDERS
@@ -353,9 +353,9 @@ def small_shop() -> dict[str, float]:
 
 
 UNITS_OF_A_WAITED_ORDER = (5.0, 1.5)
-"""Write and read units of an order of one product that the API places at once: as one that comes alone."""
+"""Write and read units of an order of one product that the API places at once: as those of a single order."""
 
-# DynamoDB adds them to each item, and to each entry of an index.
+# DynamoDB adds these bytes to each item, and to each entry of an index.
 _OVERHEAD_BYTES = 100
 
 

@@ -67,7 +67,7 @@ _PRELOADED = [
 
 @functools.cache
 def engine() -> Engine:
-    """The engine. Its embedded AWS is started when it is asked for first."""
+    """Return the engine. The first call starts its embedded AWS."""
     with emulator.exclusive():
         emulator.stop()
         return Engine(emulator.start().endpoint)
@@ -123,7 +123,7 @@ class Engine:
 
         Args:
             contender: Name of its module.
-            workload: What to place.
+            workload: The orders to place.
             workers: Number of processes.
             seed: Seed of the workload, for the report.
             window: Seconds after which no worker takes another batch.

@@ -19,7 +19,7 @@ from operations.prices import Bill
 
 
 class Tally:
-    """What requests came to. None of them is kept.
+    """Sums over requests. It keeps none of them.
 
     Args:
         products_table: Name of the Products table.
@@ -28,11 +28,11 @@ class Tally:
     Attributes:
         calls: Number of requests to DynamoDB.
         others: Number of other requests.
-        usage: What they consumed.
+        usage: Their capacity units.
         attempts: Transactions that tried to write products or orders.
         conflicts: Those of them that lost against a rival.
         claims_refused: Refused claims.
-        tries: How often each order was tried to be written.
+        tries: Number of attempts to write each order.
         durable: When each order was first written.
     """
 
@@ -89,7 +89,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Whether the tables are correct.
+    """The check of the tables.
 
     Attributes:
         placed: Number of placed orders.
@@ -113,7 +113,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured of a contender with one workload and a number of workers. "Per order" means per placed order.
+    """The figures of a contender with one workload and a number of workers. "Per order" means per placed order.
 
     Attributes:
         engine: `embedded` or `simulated`.
@@ -255,14 +255,14 @@ def reduce(
 
 
 def _worst(moments: Iterable[float], seconds: int) -> float:
-    """The least rate in any ten of so many seconds."""
+    """Compute the lowest rate in any ten of these seconds; NaN if there are fewer."""
     by_second = Counter(map(int, moments))
     tens = [sum(by_second[at + n] for n in range(10)) for at in range(seconds - 9)]
     return min(tens) / 10 if tens else math.nan
 
 
 class Books:
-    """What became of orders, entered one by one.
+    """The results of orders, entered one by one.
 
     Attributes:
         placed: Number of placed orders.
@@ -289,7 +289,7 @@ class Books:
         pages: Iterable[Page],
         lost: int,
     ) -> Audit:
-        """Compare with what is left.
+        """Compare with the stock that is left.
 
         Args:
             opening: Opening stock by product id.
@@ -318,7 +318,7 @@ def audit(
     """Check the tables.
 
     Args:
-        workload: What was sent. Other rows are ignored.
+        workload: The orders that were sent. Other rows are ignored.
         products: Rows of the Products table, as plain values.
         orders: Rows of the Orders table; their lines are taken from the message bodies.
         acknowledged: Ids of the orders that no worker returned.
@@ -342,16 +342,16 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast orders were while holds ended, and when the last of those had expired.
+    """The rate of orders while holds end, and the times of the expiries.
 
     Attributes:
-        holds: How many have expired.
-        before: Orders answered a second, before the first expired.
-        meanwhile: Orders answered a second, from the first to the last expiry.
-        worst: The least of these in any ten seconds; NaN if there were none.
-        first: Seconds from the end of the holds until the first has expired.
-        median: Until half of them have.
-        last: Until the last has.
+        holds: How many holds expired.
+        before: Orders answered per second, before the first expiry.
+        meanwhile: Orders answered per second, from the first to the last expiry.
+        worst: The lowest of these rates in any ten seconds; NaN if there were fewer.
+        first: Seconds from the end of the holds to the first expiry.
+        median: Seconds from the end of the holds to the median expiry.
+        last: Seconds from the end of the holds to the last expiry.
     """
 
     holds: int
@@ -371,7 +371,7 @@ class Pace:
         Args:
             ordered: When each order was answered.
             expired: When each hold expired; at least one.
-            since: From when the orders before the end count.
+            since: Start of the time before the end in which orders count.
             end: When the holds ended.
         """
         first, last = expired[0], expired[-1]
@@ -392,12 +392,12 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """Of their rate before, how much orders kept."""
+        """The share of the earlier rate that orders kept."""
         return self.meanwhile / self.before if self.before else math.nan
 
     @property
     def expired(self) -> float:
-        """Holds that have expired a second, from the first to the last; NaN if those are the same."""
+        """Expiries per second, from the first to the last; NaN if these are one."""
         return self.holds / (self.last - self.first) if self.last > self.first else math.nan
 
     HEADINGS: ClassVar = (

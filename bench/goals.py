@@ -1,4 +1,4 @@
-"""Goals of the service, checked against the figures of one run.
+"""Goals of the service, compared with the figures of one run.
 
 They are ratios to the textbook contender on the same engine, unless the goal says otherwise.
 """

@@ -100,7 +100,7 @@ def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) ->
     Args:
         count: How many orders.
         file: Path of the file, absolute or from the project's root.
-        scarce: Whether there is stock for just these orders, instead of plenty.
+        scarce: Whether there is stock for exactly these orders, instead of plenty.
 
     Raises:
         UserError: The file cannot be read, or holds no such order.
@@ -128,17 +128,17 @@ def make(name: str, count: int, seed: int, orders: str = REAL_ORDERS) -> Workloa
     Args:
         name: One of `NAMES`.
         count: How many orders.
-        seed: Of its orders; real ones have none.
+        seed: Seed of its orders; real orders need none.
         orders: The file of real orders.
 
     Raises:
-        UserError: There is none of that name, or its file cannot be read.
+        UserError: There is no such workload, or its file cannot be read.
     """
     if name in ("real", "real-scarce"):
         return real_orders(count, orders, scarce=name == "real-scarce")
     makers = {"hot": hot_product, "zipf": zipf, "sell-out": sell_out}
     if name not in makers:
-        raise UserError(f"{name} is no workload; there are {', '.join(NAMES)}")
+        raise UserError(f"{name} is not a workload; the workloads are {', '.join(NAMES)}")
     return makers[name](count, seed)
 
 

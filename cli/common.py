@@ -1,4 +1,4 @@
-"""What all commands share: where they print, and which AWS they use."""
+"""Shared by all commands: where they print, and which AWS they use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Output(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-# Progress and errors go to `aside`, so that a shell can read standard output.
+# Progress and errors go to `aside`, so that other programs can read standard output.
 screen = _Output(highlight=False)
 aside = _Output(stderr=True, highlight=False)
 
@@ -130,7 +130,7 @@ def aws_of(account: str | None, console: Console = screen) -> Aws:
 
 
 def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
-    """Start and deploy what is not up to date. The shelf is filled after that, and always with `fill`."""
+    """Start and deploy the embedded AWS unless it is up to date. Lists the sample products then, and always with `fill`."""
     began = time.monotonic()
     steps = 0
     with console.status("Looking for the embedded AWS") as spinner:

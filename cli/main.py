@@ -32,8 +32,8 @@ app.add_typer(this_machine.app)
 def main() -> None:
     """Run a command, and print an error that a person can fix without a traceback.
 
-    SIGTERM ends it as Ctrl-C does: it tidies up first. In the background, and in what a script starts there, Ctrl-C is
-    ignored (POSIX, Shell Command Language, 2.11): it is for the command in the foreground. That stays so.
+    SIGTERM ends the command as Ctrl-C does: it cleans up first. A shell starts background commands so that they ignore
+    Ctrl-C (POSIX, Shell Command Language, 2.11), and this command keeps that.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -41,7 +41,7 @@ def main() -> None:
     except UserError as error:
         _fail(str(error))
     except OSError as error:
-        # A file of the user's, or of ours in a checkout that cannot be written. Everything else is a bug.
+        # A file that the user named, or the checkout is not writable. Every other error is a bug.
         if error.filename is None or error.errno not in _OF_FILES:
             raise
         _fail(

@@ -1,4 +1,4 @@
-"""Commands for operators: they act on a stack, on an AWS account or on the embedded AWS."""
+"""Commands for operators: they act on a stack, of an AWS account or of the embedded AWS."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _Stage = Annotated[
     ),
 ]
 INTERRUPTED = 130
-"""Exit status of a command that Ctrl-C has ended, as shells have it."""
+"""Exit status of a command that Ctrl-C ended, by the shells' convention."""
 
 
 class QueueName(StrEnum):
@@ -153,9 +153,9 @@ def audit(
 ) -> None:
     """Recompute every product's stock from adjustments and orders. Exit status 1 if a unit is unexplained.
 
-    It also names rows and pages of lanes that break the contract of their table. It is right while orders go on: it
-    reads again what looks wrong, and reports what is wrong twice. A page that cannot be read counts as empty, so the
-    products on it have units unexplained.
+    It also names rows and pages of lanes that break the contract of their table. You may run it while orders go on: it
+    reads doubtful products again, and reports an error that two reads show. A page that cannot be read counts as empty,
+    so its units are unexplained.
     """
     aws = aws_of(account, aside if as_json else screen)
     if not _audit(aws, product, as_json=as_json):
@@ -193,7 +193,7 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
     unsettled = [entry for entry in chosen if not entry.settled]
     for entry in unsettled:
         screen.print(
-            f"[yellow]{entry.product_id}[/] is not settled: it changed at every look. Run the audit again"
+            f"[yellow]{entry.product_id}[/] changed during every read, so its books are open. Run the audit again"
         )
     wrong = [entry for entry in chosen if entry.is_wrong]
     for entry in wrong:
@@ -219,7 +219,7 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
 
 
 def _places(account: Account) -> str:
-    """Where the units of a product are, in words."""
+    """Say where the units of a product are."""
     from operations.lanes import lane_name  # noqa: PLC0415
 
     lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in account.in_lanes.items()]
@@ -251,16 +251,16 @@ def lanes(
     ] = None,
     empty: Annotated[
         bool,
-        typer.Option("--empty", help="Return all units of all lanes to the rows. Asks first."),
+        typer.Option("--empty", help="Reclaim all units from all lanes. Asks first."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before emptying.")] = False,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Show the lanes that stock is set aside in: their workers, and the units in them.
+    """Show the lanes: their workers, and the units in them.
 
-    `--empty` returns all units to the products' rows, also from lanes of earlier settings. Exit status 1 if some are
-    left.
+    `--empty` moves all units back to the products' rows, also from lanes of earlier settings. Exit status 1 if some
+    units are left.
     """
     if empty and product is not None:
         raise typer.BadParameter("it empties all lanes, so name no product", param_hint="--empty")
@@ -371,7 +371,7 @@ def _show_places(aws: Aws, product: str, *, as_json: bool) -> None:
 
 
 def _empty_lanes(aws: Aws, *, yes: bool) -> None:
-    """Have the rows reclaim all units."""
+    """Reclaim all units from all lanes."""
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations.lanes import empty_lanes, read_all  # noqa: PLC0415
 
@@ -405,7 +405,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         some = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
         screen.print(
             f"[bold red]In lanes still, or again: {counted(len(left), 'product')}[/] ({some}). Orders fill lanes "
-            "meanwhile: run this again when few come. What stays then is explained by `audit`.",
+            "meanwhile: run this again when few come. `audit` explains those that stay.",
             soft_wrap=True,
         )
         raise typer.Exit(1)
@@ -427,10 +427,10 @@ def restore(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Put all rows back to what they were at a second, and publish that. Shows what differs, and asks first.
+    """Put all rows back to their state at an earlier second, and publish it. Counts the rows that differ, and asks first.
 
-    The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. It may
-    be interrupted and run again. Exit status 1 if the books do not balance in the end.
+    The service stands still meanwhile; messages wait in their queues. Orders that were placed since are cancelled. You
+    may interrupt it and run it again. Exit status 1 if the books do not balance in the end.
     """
     from operations.republish import moment  # noqa: PLC0415 - the layer is slow to import
     from operations.restore import Restore  # noqa: PLC0415
@@ -497,22 +497,22 @@ def forget(
 ) -> None:
     """Put a pseudonym in the place of a user in all of that user's orders, and remove the orders' attributes.
 
-    It cannot be undone. It may be interrupted and run again. The books do not change, and orders that are sent again
-    are still recognised. Exit status 1 if a row could not be changed.
+    You cannot undo it. You may interrupt it and run it again. The books do not change, and the service still recognises
+    orders that are sent again. Exit status 1 if a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations import forget as forgets  # noqa: PLC0415
 
     key = forgets.read_key(key_file, os.environ)
     if forgets.is_pseudonym(user):
-        raise typer.BadParameter("this user is a pseudonym already", param_hint="USER")
+        raise typer.BadParameter("this user id is a pseudonym", param_hint="USER")
     aws = aws_of(account)
     with aside.status("Looking for orders"):
         count = sum(1 for _ in forgets.orders_of(aws, user))
     if count and not yes:
         where = aws.outputs["OrdersTableName"]
         typer.confirm(
-            f"Forget {user} in {counted(count, 'order')} of {where}? It cannot be undone.",
+            f"Forget {user} in {counted(count, 'order')} of {where}? You cannot undo it.",
             abort=True,
         )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -523,7 +523,7 @@ def forget(
             work.run()
         except StoreError as error:
             raise UserError(
-                f"DynamoDB failed ({error}). Done, and stays so: {counted(work.done, 'order')}; run the same command again"
+                f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
     for problem in work.problems.values():
         screen.print(f"[bold red]Not changed[/]: {escape(problem)}", soft_wrap=True)
@@ -563,8 +563,8 @@ def redrive(
     """Show the dead letters by cause, and send back those that may succeed now.
 
     A message that can never succeed (bad JSON, a violated schema, a used id) stays: its sender has to correct it and
-    send it again. A redrive can be interrupted and run again: each message is re-sent before it is deleted, and the
-    service recognises what it has already processed.
+    send it again. You may interrupt a redrive and run it again: it sends each message before it deletes it, and the
+    service recognises messages that it has processed.
     """
     causes = frozenset(cause) if cause else MAY_SUCCEED_NOW
     for unknown in sorted(causes - redrives.CAUSES):
@@ -684,7 +684,7 @@ def send(
         bool,
         typer.Option(
             "--unchecked",
-            help="Send every line as it is. Without this option nothing is sent if a line is no order.",
+            help="Send every line as it is. Without this option a line that is not an order stops the command.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before sending to an account.")] = (
@@ -692,10 +692,10 @@ def send(
     ),
     account: OnAccount = None,
 ) -> None:
-    """Send orders through SQS. All lines are checked before the first is sent; bodies are sent unchanged.
+    """Send orders through SQS. It checks all lines before it sends the first, and sends bodies unchanged.
 
-    An order of a basket file is named after the file's content and the line: the same file sent again means the same
-    orders.
+    The id of an order in a basket file follows from the file's content and the line: the same file sent again means the
+    same orders.
     """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)
@@ -758,8 +758,8 @@ def load(
 ) -> None:
     """Load a catalogue: create products, change their details, book stock. Exit status 1 if a line was bad.
 
-    It may be interrupted and run again: nothing is created or booked twice. Products are created first, then details
-    are changed, then stock is booked.
+    You may interrupt it and run it again: it creates and books nothing twice. It creates products first, then changes
+    details, then books stock.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
     from operations.catalogue_file import read_catalogue, write_report  # noqa: PLC0415
@@ -795,11 +795,11 @@ def load(
             soft_wrap=True,
         )
     else:
-        # An earlier load's, which would be taken for this one's.
+        # An earlier load's report would be mistaken for this one's.
         report.unlink(missing_ok=True)
     if failure:
         aside.print(
-            f"[bold red]Not finished:[/] {escape(failure)}. What was written stays; run the same command again",
+            f"[bold red]Not finished:[/] {escape(failure)}. The lines so far are written; run the same command again",
             soft_wrap=True,
         )
     if failure or work.bad:
@@ -807,11 +807,11 @@ def load(
 
 
 def _check_report(report: Path) -> None:
-    """Check that bad lines can be reported to a file, and that nothing else is lost there."""
+    """Check that bad lines can be written to a file, and that it holds no other content."""
     from operations.catalogue_file import is_report  # noqa: PLC0415
 
     if report.exists() and not (report.is_file() and is_report(report)):
-        problem = f"{report} exists and is no report of a load"
+        problem = f"{report} exists and is not a report of a load"
     elif not os.access(report if report.exists() else report.parent, os.W_OK):
         problem = f"{report} cannot be written"
     else:
@@ -847,14 +847,14 @@ def announce(
     ] = None,
     send: Annotated[
         bool,
-        typer.Option("--send", help="Publish them. Without this option nothing is sent."),
+        typer.Option("--send", help="Publish them. Without this option it only counts them."),
     ] = False,
     account: OnAccount = None,
 ) -> None:
-    """Publish again where orders stand, for a consumer that lost events.
+    """Publish the present state of orders again, for a consumer that lost events.
 
-    For each order it publishes the events of the present status, of a late payment, and of each return, with the present
-    version of the row. Exit status 1 if one cannot be published.
+    For each order it publishes the events of its status, of a late payment and of each return, with the present version
+    of the row. Exit status 1 if one cannot be published.
     """
     from operations import republish  # noqa: PLC0415 - the layer is slow to import
 
@@ -886,7 +886,7 @@ def announce(
 @app.command(rich_help_panel=PANEL)
 def follow(
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="Stop after so long. Default: until Ctrl-C.")
+        float | None, typer.Option(min=1, help="Seconds until it stops. Default: until Ctrl-C.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each event whole, one a line.")
@@ -895,18 +895,18 @@ def follow(
 ) -> None:
     """Print the events of orders and products as the event bus delivers them.
 
-    It makes a queue and a rule of its own, named after the bus and -follow-, and removes both at the end. On an account
-    a new rule may take a minute until it hears.
+    It makes a queue and a rule of its own, named BUS-follow-..., and removes both at the end. On an account it may miss
+    the events of its first minute.
     """
     from operations.follow import listening  # noqa: PLC0415 - the layer is slow to import
 
-    # Of standard output every line is an event.
+    # Every line of standard output is an event.
     aws = aws_of(account, aside)
     seen: set[str] = set()
     with listening(aws) as listen, contextlib.suppress(KeyboardInterrupt):
         bus = aws.outputs["EventBusName"]
         aside.print(
-            f"[dim]Listening to {bus}. On AWS a new rule may miss what happens in its first minute. Ctrl-C ends it.[/]",
+            f"[dim]Listening to {bus}. On AWS a new rule may miss events in its first minute. Ctrl-C ends it.[/]",
             soft_wrap=True,
         )
         for heard in listen(float("inf") if seconds is None else seconds):
@@ -935,7 +935,7 @@ def _show_event(heard: Heard, seen: set[str]) -> None:
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def bootstrap() -> None:
-    """Prepare the account and region of your environment for the CDK. Once is enough; again does no harm."""
+    """Prepare the account and region of your environment for the CDK, once. A repetition changes nothing."""
     account = AwsAccount.of_environment()
     number = account.number()
     aside.print(f"bootstrap: account {number}, {account.region}")
@@ -962,7 +962,7 @@ def synth(stage: _Stage = "dev") -> None:
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
-    """Show what each setting of a stage is, and whether that is the default or what cdk.json says. Needs no account."""
+    """Show the settings of a stage, each with its source: the default or cdk.json. Needs no account."""
     found = _settings(stage)
     if as_json:
         print_json(
@@ -979,8 +979,8 @@ def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def diff(stage: _Stage) -> None:
-    """Show what `deploy` would change on the AWS account of your environment."""
-    _cdk(_announced("diff", stage), "diff", "-c", f"stage={stage}")
+    """Show the changes that `deploy` would make on the AWS account of your environment."""
+    _cdk(_account_for("diff", stage), "diff", "-c", f"stage={stage}")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
@@ -993,9 +993,9 @@ def deploy(
 ) -> None:
     """Deploy the stack to the AWS account of your environment.
 
-    First looks whether the account has room for the settings in cdk.json, and whether a first deployment has failed.
+    First checks that the account has room for the settings in cdk.json, and whether a first deployment failed.
     """
-    account = _announced("deploy", stage)
+    account = _account_for("deploy", stage)
     settings = _settings(stage)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
     concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
@@ -1020,12 +1020,12 @@ def deploy(
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def destroy(stage: _Stage) -> None:
-    """Remove the stack from the AWS account of your environment. Asks first, and says at the end what stays."""
-    account = _announced("destroy", stage, ask=True)
+    """Remove the stack from the AWS account of your environment. Asks first, and lists at the end what stays there."""
+    account = _account_for("destroy", stage, ask=True)
     try:
         stack_id = remains.stack_id(account, stack_name(stage))
     except (BotoCoreError, ClientError):
-        # There is no stack, or the CDK says what is wrong.
+        # Without a stack, or without access to it, the CDK prints the error.
         stack_id = None
     _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
     if stack_id is not None:
@@ -1036,13 +1036,15 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
     try:
         left = remains.kept(account, stack_id)
     except (BotoCoreError, ClientError) as error:
-        left = [f"what a production stage keeps; it cannot be listed: {error}"]
+        left = [
+            f"the tables, queues and logs of a production stage; they cannot be listed: {error}"
+        ]
     left += [
         "backups that DynamoDB makes of tables as they are deleted, for 35 days",
         "metrics, for 15 months",
         "CDKToolkit with the code that was deployed, for other stacks too",
     ]
-    screen.print("What stays on the account:")
+    screen.print("These stay on the account:")
     for one in left:
         screen.print(f"  {one}", markup=False, soft_wrap=True)
 
@@ -1054,8 +1056,8 @@ def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator
     )
 
 
-def _announced(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
-    """Find the account of the environment, and say what is about to happen where."""
+def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
+    """Find the account of the environment, and print command, account and region."""
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:
@@ -1066,7 +1068,7 @@ def _announced(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
 
 
 def _settings(stage: str) -> Settings:
-    """Read what the CDK will read."""
+    """Read the settings as the CDK will read them."""
     context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     try:
         return Settings.from_context(stage, context.get("settings"), context.get("stages"))

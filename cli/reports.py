@@ -1,4 +1,4 @@
-"""Commands that show what there is: stock and orders."""
+"""Commands that show stock and orders."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def stock(
         bool, typer.Option("--out", help="Only products that are out of stock.")
     ] = False,
     in_lanes: Annotated[
-        bool, typer.Option("--in-lanes", help="Only products of which lanes hold units.")
+        bool, typer.Option("--in-lanes", help="Only products with units in lanes.")
     ] = False,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Show how many units of each product there are, in its row and in lanes together; what is out or low comes first.
+    """Show how many units of each product there are, in its row and in lanes. Products that are out or low come first.
 
-    A list is an estimate, because units move while it is read. One product is exact.
+    A list is an estimate, because units move while it is read. The figure of one product is exact.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
@@ -90,11 +90,11 @@ def orders(
     user: Annotated[
         str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Most orders to show.")] = 50,
     as_json: AsJson = False,
     account: OnAccount = None,
 ) -> None:
-    """Show an order, a user's orders (the newest first), or with `--to-ship` what has to be shipped (the oldest first).
+    """Show an order, a user's orders (the newest first), or with `--to-ship` the orders to ship (the oldest first).
 
     A list comes from an index, which is a moment behind.
     """

@@ -23,7 +23,7 @@ from operations.orders_file import BASKETS, count_orders
 app = typer.Typer()
 _PANEL = "This machine"
 
-# Exit status of `invoke`: there is an answer, and it is not a good one. 1 is an error, 2 a wrong option.
+# Exit status of `invoke` after an answer that is not good. 1 is an error, 2 a wrong option.
 _NOT_GOOD = 3
 
 
@@ -36,7 +36,7 @@ def demo(
     unchecked: Annotated[
         bool,
         typer.Option(
-            "--unchecked", help="Send every line of the file, also those that are no order."
+            "--unchecked", help="Send every line of the file, also those that are not orders."
         ),
     ] = False,
 ) -> None:
@@ -44,7 +44,7 @@ def demo(
     if orders is not None and not unchecked:
         count_orders(orders, BASKETS)
     running = start_embedded(screen)
-    # Start the dashboard before the orders: a queue's depth is not stored anywhere, so it must be watched.
+    # Start the dashboard before the orders: it has to watch the queues' depths, which are stored nowhere.
     page = background.start()
     # Imported late, so that the first output appears at once.
     from local import demo as demonstration  # noqa: PLC0415
@@ -72,7 +72,7 @@ def demo(
 
 @app.command(rich_help_panel=_PANEL)
 def up() -> None:
-    """Start the embedded AWS, deploy the stack and list the sample products, unless all is up to date."""
+    """Start the embedded AWS, deploy the stack and create the sample products, unless all is up to date."""
     running = start_embedded(screen, fill=True)
     screen.print(
         f"[green]Ready[/] at {running.endpoint}, with the sample products on the shelf. "
@@ -92,7 +92,7 @@ def down(
 ) -> None:
     """Stop the embedded AWS of this checkout, the dashboard, and every process that they started.
 
-    All data of the embedded AWS is forgotten, unless --keep is given.
+    The embedded AWS forgets all data, unless you give --keep.
     """
     kept = emulator.is_kept()
     if emulator.running() is not None:
@@ -101,9 +101,7 @@ def down(
         was_running = stack.down(keep=keep, report=spinner.update)
     if not was_running:
         forgotten = kept and not keep
-        screen.print(
-            "Nothing was running." + (" The data that was kept is forgotten." if forgotten else "")
-        )
+        screen.print("Nothing was running." + (" The kept data is forgotten." if forgotten else ""))
     elif keep:
         screen.print("Stopped. All data is kept: `make up` goes on with it.")
     else:
@@ -129,7 +127,7 @@ def dashboard(
         typer.Option(min=100, help="Height of the picture, in pixels. Default: the whole page."),
     ] = None,
     url: Annotated[
-        bool, typer.Option("--url", help="Print only its address, and open no browser.")
+        bool, typer.Option("--url", help="Print the address only; open no browser.")
     ] = False,
 ) -> None:
     """Show the CloudWatch dashboard of the stack on this machine, live. `make down` stops it."""
@@ -161,7 +159,7 @@ def env() -> None:
     if running is None:
         raise UserError("the embedded AWS is not running; start it with `make up`")
     settings = embedded_settings(running.endpoint)
-    # Such as AWS_PROFILE, which no client finds in the empty configuration, and AWS_SESSION_TOKEN.
+    # Such as AWS_PROFILE, which the empty configuration lacks, and AWS_SESSION_TOKEN.
     others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
     if others:
         screen.out(f"unset {' '.join(others)}")
@@ -174,10 +172,9 @@ def invoke(
     function: Annotated[str, typer.Argument(help="Name of a folder in functions/.")],
     event: Annotated[Path, typer.Argument(help="A JSON file, such as one of those in events/.")],
 ) -> None:
-    """Invoke one handler with one event: on the running stack, or, without one, in this process with moto.
+    """Invoke one handler with one event: on the running stack, or without one in this process with moto.
 
-    The exit status is 0 for a good answer; 3 if the answer is a refusal, an error or "later", or if messages of a
-    batch were returned; and 1 if there is no answer.
+    Exit status 0: a good answer. 1: no answer. 3: a refusal, an error, "later", or returned messages of a batch.
     """
     from local import invoke as invocations  # noqa: PLC0415 - moto and boto3 are slow to import
 
@@ -192,7 +189,7 @@ def invoke(
         result = invocations.invoke_deployed(Aws.of_stack(stack.STACK_NAME), function, content)
     else:
         aside.print(
-            "[dim]No stack is running: in this process, with moto and the catalogue of the demo[/]"
+            "[dim]No stack is running, so in this process, with moto and the catalogue of the demo[/]"
         )
         result = invocations.invoke_in_process(function, content)
     for heading, lines in (

@@ -1,4 +1,4 @@
-"""The command `verify`: convinces whoever has deployed a stack that it works, and prints what it saw."""
+"""The command `verify`: checks a deployed stack, and prints its observations."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Verify a deployed stack with traffic of its own, and with what AWS says of it. Exit status 1 if a line is red.
+    """Verify a deployed stack by traffic of its own and by AWS's answers about it. Exit status 1 if a line is red.
 
     It starts the embedded AWS if it does not run. Without AWS credentials in your environment, `--stage dev` means the
-    embedded AWS too. All that it makes is named verify-...; products are delisted at the
-    end, also after Ctrl-C.
+    embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end, also
+    after Ctrl-C.
     """
     from operations.verify import verify as run_checks  # noqa: PLC0415 - slow to import
     from operations.verify.report import Report, what_went_wrong  # noqa: PLC0415
@@ -90,7 +90,7 @@ def verify(
         run.orders = _PRODUCTION_ORDERS
         if not yes:
             typer.confirm(
-                f"{run.stack_name} is protected against deletion, so it is in production. Send it some dozens of orders "
+                f"{run.stack_name} is protected against deletion, as a production stage is. Send it some dozens of orders "
                 f"of the user {run.name}-user?",
                 abort=True,
             )
@@ -114,10 +114,10 @@ def verify(
 
 
 def _account_of(stage: str | None) -> str | None:
-    """Decide which stage's stack on an account is meant; None is the embedded AWS.
+    """Choose the stage on an account; None stands for the embedded AWS.
 
     Raises:
-        UserError: The stage is on no AWS that can be reached.
+        UserError: The stage needs an account, and there are no credentials.
     """
     if stage is None or has_account():
         return stage
@@ -176,9 +176,9 @@ def _figures(report: Report) -> Table:
     table.add_column(justify="right")
     table.add_column(style="dim")
     if speed := figures.get("ordersPerSecond"):
-        table.add_row("Orders", f"{speed:,.0f}/s", "from the first one sent to the last answer")
+        table.add_row("Orders", f"{speed:,.0f}/s", "from the first message sent to the last answer")
     if (rate := figures.get("conflictRate")) is not None:
-        attempts = f"of {figures['commitAttempts']:,.0f} attempts to commit met a faster rival"
+        attempts = f"of {figures['commitAttempts']:,.0f} commit attempts lost to a rival"
         table.add_row("Conflicts", f"{100 * rate:.1f} %", attempts)
     if middle := figures.get("coldStartP50Milliseconds"):
         most, count = figures["coldStartMaxMilliseconds"], figures["coldStarts"]
@@ -187,7 +187,7 @@ def _figures(report: Report) -> Table:
     elif "coldStarts" in figures:
         table.add_row("Cold start", "none", "all workers were running")
     if dollars := figures.get("dollars"):
-        what = f"for {figures['orders']:,.0f} such orders on AWS, estimated from what was measured"
+        what = f"for {figures['orders']:,.0f} orders like these on AWS, estimated from the handlers' metrics"
         table.add_row("Cost", f"${dollars:.4f}", what)
     return table
 

@@ -36,9 +36,9 @@ ROUTES = {
     "GET /stock/{productId}": "Api",
     "POST /counts": "CountStock",
 }
-"""The routes, each with the function that answers, which has a role for its own tables. Nothing else reaches a function."""
+"""The routes, each with the function that answers. API Gateway answers 404 for all others."""
 
-# Nothing that tells of a person: no path, which has ids in it, no address, no caller.
+# No personal data: no path, which contains ids, no address, no caller.
 LOGGED = {
     "requestId": "$context.requestId",
     "requestTime": "$context.requestTime",
@@ -68,7 +68,7 @@ class Api(Construct):
         self.http_api = apigatewayv2.CfnApi(
             self,
             "HttpApi",
-            # A label: the id is its own.
+            # A label only: callers need the API's id.
             name=settings.stack_name,
             description=f"Inventory and orders, stage {settings.stage}",
             protocol_type="HTTP",

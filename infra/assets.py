@@ -29,11 +29,11 @@ ROOT = Path(__file__).resolve().parent.parent
 _BUILD = ROOT / ".local" / "assets"
 _CORE = ROOT / "layers" / "core"
 _UNUSED_SECONDS = 7 * 24 * 3600
-"""An asset that was not used for so long is deleted when its successor is built. The CDK has copied what it deployed."""
+"""Seconds without use after which an asset is deleted when its successor is built. The CDK has copies of deployed ones."""
 
 
 class AssetError(Exception):
-    """An asset cannot be built; the message says what to do."""
+    """An asset cannot be built; the message names the repair."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Asset:
 
     Attributes:
         path: The folder.
-        digest: Of everything that it is built from.
+        digest: Digest of everything that it is built from.
         compiled: Whether it holds bytecode.
     """
 
@@ -119,9 +119,10 @@ def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
 def _build(name: str, runtime: str, files: Mapping[str, Path]) -> Asset:
     """Build an asset from files by their place in it, unless it exists already.
 
-    The digest is that of all that decides the result: every file's place and bytes, this module, which sets the modes,
-    and whether it is compiled. Owners, dates, modes and links of the sources do not, nor does the compiler's patch
-    version: all of a minor version read the same bytecode, so two machines that compile never redeploy over each other.
+    The digest covers all that decides the result: every file's place and bytes, this module, which sets the modes, and
+    whether the asset is compiled. It leaves out owners, dates, modes and links of the sources, and the compiler's patch
+    version: all patches of a minor version read the same bytecode. So machines that compile get the same digest, and
+    none redeploys the other's code.
     """
     interpreter = _interpreter(runtime)
     compiled = "compiled" if interpreter else "source only"
@@ -191,7 +192,7 @@ def _interpreter(runtime: str) -> str | None:
     folders += sorted(pyenv.glob(f"versions/{minor}*/bin"))
     for candidate in (Path(sys.executable), *(folder / runtime for folder in folders)):
         version = _version(str(candidate)) if candidate.is_file() else None
-        # Not a preview of the runtime's version, whose bytecode may be another one.
+        # Not a preview of the runtime's version, because its bytecode may differ.
         if version and re.fullmatch(rf"{re.escape(minor)}\.\d+", version):
             return str(candidate)
     return None

@@ -1,4 +1,4 @@
-"""The bus that outcomes are published on, and how changes of the tables reach the function that publishes them."""
+"""The event bus, and the streams that invoke the function that publishes events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Events(Construct):
             self,
             "EventBus",
             event_bus_name=settings.stack_name,
-            description=f"What becomes of orders and products, stage {settings.stage}",
+            description=f"Events of orders and products, stage {settings.stage}",
         )
 
     def publish(
@@ -39,14 +39,14 @@ class Events(Construct):
         """Have a function publish the changes of both tables.
 
         Args:
-            function: It raises until it has published all of a batch, or parked it in `undeliverable`.
-            live: The alias of the function that the streams invoke.
-            undeliverable: Takes what can never be published.
-            orders: Each change is published, if it is news.
-            products: Only a change of status is.
+            function: The function that publishes. It raises until it has published or parked each event of a batch.
+            live: Its alias, which the streams invoke.
+            undeliverable: The queue where it parks events that can never be published.
+            orders: The table whose changes of status, payment and returns are published.
+            products: The table whose changes of status are published.
 
         Returns:
-            What reads the streams of both.
+            The event source mappings of both streams.
         """
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
         function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)
@@ -56,7 +56,7 @@ class Events(Construct):
         ]
         for action, resource in (
             ("events:PutEvents", self.bus.event_bus_arn),
-            # Lambda too sends to it, with the role of the function.
+            # Lambda also sends to it, with the role of the function.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
             ("sqs:SendMessage", undeliverable.queue_arn),
         ):
@@ -80,19 +80,19 @@ class Events(Construct):
             # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
             starting_position=lambda_.StartingPosition.TRIM_HORIZON,
             batch_size=BATCH_SIZE,
-            # Several batches of a shard at once; one after the other still for each item.
+            # Several batches of a shard at once. Records of one item stay in order.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
             parallelization_factor=4,
-            # A batch that fails is repeated, halved, until its records are too old: a stream keeps them for 24 hours. The
-            # function parks an event that is to blame when it is an hour old. What is given up leaves a note of where it was
-            # in the stream, and the shard goes on.
+            # Lambda repeats a batch that fails, and halves it, until its records are too old: a stream keeps them for 24
+            # hours. The function parks an event that fails by itself when it is an hour old. For records that Lambda gives
+            # up it sends their position in the stream to the queue, and the shard goes on.
             # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
             bisect_batch_on_error=True,
             retry_attempts=-1,
             max_record_age=Duration.hours(23),
             filters=filters,
         )
-        # The CDK's own way lets the role do more than send.
+        # The CDK's own grant allows more than sending.
         resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
         resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
             on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
@@ -115,7 +115,7 @@ def _change(before: list[str], after: str) -> Mapping[str, object]:
     return lambda_.FilterCriteria.filter({"dynamodb": pattern})
 
 
-# Changes that make events; a sale that leaves the status as it is does not even invoke the function.
+# Changes that make events. A sale that does not change the status does not invoke the function.
 # docs.aws.amazon.com/lambda/latest/dg/with-ddb-filtering.html
 _CHANGES_OF_STATUS = [
     _change(["ACTIVE"], "LOW_STOCK"),

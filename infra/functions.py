@@ -24,13 +24,13 @@ from infra.tables import Tables
 from infra.watched import BASIC_METRICS
 
 LIVE = "live"
-"""Alias of the version that callers reach. A deployment moves it once code, layer and settings of a version are ready."""
+"""Alias that callers invoke. A deployment moves it when code, layer and settings of a version are ready."""
 
 
 # To sell from lanes, or to reclaim units: pages and leases are read together, written by updates, and checked.
 _USE_LANES = "BatchGetItem UpdateItem ConditionCheckItem"
 
-# UpdateItem: if the cancellation came first, the order fills in its tombstone. GetItem: to tell where one order stands.
+# UpdateItem: if the cancellation came first, the order fills in its tombstone. GetItem: to judge a single order.
 _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 
 
@@ -39,9 +39,9 @@ class _Function:
     """A function as it is declared.
 
     Attributes:
-        name: Of its folder in functions/.
-        description: What it does.
-        tables: What it may do to each table, or to an index (`Orders/byUser`).
+        name: Name of its folder in functions/.
+        description: Its task.
+        tables: Its permissions on each table or index (`Orders/byUser`).
         fed_by: The queues that invoke it.
         settings: Its environment variables, beside those that all have.
     """
@@ -56,7 +56,7 @@ class _Function:
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
 
 _CALLERS = ("CALLERS", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
-"""Whom the HTTP API serves: for each function that answers it."""
+"""Variables of the functions that answer the HTTP API: the callers that it serves."""
 
 _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
@@ -120,7 +120,7 @@ _FUNCTIONS = {
         },
         settings=("HOLD_GRACE_SECONDS",),
     ),
-    _PUBLISH_EVENTS: _Function("publish_events", "Announces what became of orders and products"),
+    _PUBLISH_EVENTS: _Function("publish_events", "Publishes events of orders and products"),
     _API: _Function(
         "api",
         "Answers the HTTP API",
@@ -206,7 +206,7 @@ class Functions(Construct):
             Annotations.of(self._layer).add_warning_v2(
                 "inventory-orders:notCompiled",
                 f"this machine has no {settings.runtime}, so the code is deployed without bytecode: every cold start "
-                f"compiles it, which about doubles the time for imports. Install {settings.runtime} (it may be on the "
+                f"compiles it, which about doubles the time for imports. Install {settings.runtime} (on the "
                 "PATH, or in pyenv) wherever you deploy from: a machine that has it deploys all functions again",
             )
         self._environment = _environment(settings, queues)
@@ -230,14 +230,14 @@ class Functions(Construct):
         self._watch(self.all[_SWEEP], mappings)
 
     def _send_to(self, construct_id: str, queue: sqs.IQueue, *more: str) -> None:
-        """Let a function send to a queue that does not feed it."""
+        """Let a function send to a queue that does not invoke it."""
         self.all[construct_id].add_to_role_policy(
             iam.PolicyStatement(actions=["sqs:SendMessage", *more], resources=[queue.queue_arn])
         )
 
     @staticmethod
     def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Have a function look whether the streams of tables are read."""
+        """Let a function check that the streams of tables are read."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
         function.add_environment("STREAM_MAPPINGS", ids)
         function.add_to_role_policy(
@@ -300,8 +300,8 @@ class Functions(Construct):
                     if variable in self._environment
                 },
             },
-            # Earlier versions stay, to go back to. That of a deployment which fails has to go: Lambda publishes none that
-            # equals the last one, so the next attempt would fail.
+            # Earlier versions stay, so that an operator can go back. The version of a failed deployment has to go: Lambda
+            # publishes no version that equals the last one, so the next attempt would fail.
             # docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html
             current_version_options=lambda_.VersionOptions(
                 removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -364,7 +364,7 @@ class Functions(Construct):
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
 
     def _every_minute(self, construct_id: str, event: Mapping[str, str]) -> scheduler.CfnSchedule:
-        """Invoke a function once a minute. What fails is not repeated: the next minute comes."""
+        """Invoke a function once a minute. A failed invocation is not repeated, because the next minute's follows."""
         live = self.live[construct_id]
         role = iam.Role(
             self,
@@ -379,7 +379,7 @@ class Functions(Construct):
         role.add_to_policy(
             iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[live.function_arn])
         )
-        # It invokes asynchronously, so Lambda too would repeat what fails.
+        # The schedule invokes asynchronously, so Lambda would repeat a failed invocation too.
         # docs.aws.amazon.com/lambda/latest/dg/with-eventbridge-scheduler.html
         live.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         return scheduler.CfnSchedule(
@@ -417,7 +417,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
 
 
 # Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's
-# own grant adds one that is not needed.
+# own grant adds a needless one.
 _CONSUME = [
     "sqs:ReceiveMessage",
     "sqs:DeleteMessage",
@@ -426,10 +426,10 @@ _CONSUME = [
     "sqs:ChangeMessageVisibility",
 ]
 
-# Their messages may be early: one that has waited for long is sent again, so that SQS counts its deliveries anew.
+# Their messages may be early. After a long wait the function sends one again, so that SQS counts its deliveries anew.
 _SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue", "ExpiryQueue"}
 
-# Of the environment variables that name a queue, where a function knows two.
+# Prefixes of the variables that name a queue, for functions that know two.
 _PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}
 
 RETENTION = {

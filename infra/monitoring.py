@@ -22,10 +22,10 @@ from infra.settings import Settings
 from infra.tables import Tables
 
 Thing = tuple[str, Mapping[str, str]]
-"""Something that has metrics: their namespace and their dimensions."""
+"""A source of metrics: their namespace and dimensions."""
 
 Things = Mapping[str, Mapping[str, Thing]]
-"""All things, by kind and by name."""
+"""All sources of metrics, by kind and by name."""
 
 NAMESPACE = "InventoryOrders"
 RUNBOOK = "docs/runbook.md"
@@ -37,7 +37,7 @@ _COLUMNS = 24
 def list_things(
     settings: Settings, tables: Tables, queues: Queues, functions: Functions, api: Api | None
 ) -> Things:
-    """List what has metrics. The handlers report theirs with the dimension `service`."""
+    """List the sources of metrics. The handlers report theirs with the dimension `service`."""
     service = {"service": settings.service_name}
     orders = {"TableName": tables.orders.table_name}
     return {
@@ -94,7 +94,7 @@ class Monitoring(Construct):
         self.dashboard = self._draw(settings, alarms) if is_full else None
 
     def _find(self, metric: watched.Metric) -> Mapping[str, Thing]:
-        """Find the things, by name, that a metric is of."""
+        """Find the sources of a metric, by name."""
         kind, _, name = metric.of.partition("/")
         found = self._things[kind]
         return {name: found[name]} if name else found
@@ -115,7 +115,7 @@ class Monitoring(Construct):
         )
 
     def _mail(self, alarms: list[cloudwatch.Alarm], address: str) -> None:
-        """Mail each alarm when it goes on and when it is over."""
+        """Mail each alarm when it goes on and when it goes off."""
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
         # `enforce_ssl` gives the topic a policy, which takes the place of the default one: without this statement
         # CloudWatch may not publish, and no alarm is mailed. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html

@@ -13,11 +13,11 @@ from infra.removal import kept_in_production
 from infra.settings import Settings
 
 # The most that SQS allows: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
-# sqs-configure-dead-letter-queue.html. What it moves loses its place in its group, so no outage may use it up: with the
-# growing delays of returned messages 1,000 deliveries last 5 days at the least, and 8 on average.
+# sqs-configure-dead-letter-queue.html. A message that SQS moves loses its place in its group, so no outage may use up the
+# deliveries: with the growing delays of returned messages 1,000 of them last at least 5 days, and 8 on average.
 MAX_RECEIVE_COUNT = 1000
 
-# SQS deletes what is not processed by then, without a dead letter. A standard dead-letter queue keeps the time of the first
+# SQS deletes messages that are older, without a dead letter. A standard dead-letter queue keeps the time of the first
 # sending, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 # sqs-dead-letter-queues.html
 _RETENTION = Duration.days(10)
@@ -71,8 +71,8 @@ class Queues(Construct):
         # AWS recommends six times the function's timeout, so that Lambda can retry a throttled invocation before its
         # messages become visible: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         visibility = 6 * timeout + self._settings.queues[name].batchWindowSeconds
-        # What kills its invocation each time comes back after the visibility timeout. It must not expire before it has
-        # used up its deliveries, however long the timeout.
+        # A message that kills its invocation comes back after the visibility timeout. It has to use up its deliveries
+        # before it expires, however long the timeout.
         in_half_of_its_time = _RETENTION.to_seconds() // (2 * visibility)
         queue = self._queue(
             name,
@@ -109,7 +109,7 @@ class Queues(Construct):
             dead_letter_queue=dead_letters,
             removal_policy=kept_in_production(self._settings),
         )
-        # A queue that stays goes on refusing messages without TLS.
+        # A queue that outlives its stack still refuses messages without TLS.
         policy = cast("sqs.QueuePolicy", queue.node.find_child("Policy"))
         policy.apply_removal_policy(kept_in_production(self._settings))
         self._by_name[name] = queue

@@ -1,4 +1,4 @@
-"""Removal policies: whether queues and logs that leave the stack are kept."""
+"""Removal policies: whether queues and logs outlive the stack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from infra.settings import Settings
 
 
 def kept_in_production(settings: Settings) -> RemovalPolicy:
-    """Keep a resource of production, unless the deployment that creates it fails: then nothing is in it.
+    """Keep a resource of production, unless the deployment that creates it fails: then it is empty.
 
     docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
     """

@@ -1,4 +1,4 @@
-"""The settings of a stage: the defaults, and what cdk.json changes for all stages or for this one.
+"""The settings of a stage: the defaults, changed by cdk.json for all stages or for this one.
 
 `settings.schema.json` has every setting with its meaning, its default and its allowed values.
 """
@@ -21,7 +21,7 @@ SCHEMA: dict[str, Any] = json.loads(
     Path(__file__).with_name("settings.schema.json").read_text("utf-8")
 )
 DEFAULT = "default"
-"""Where a value comes from that cdk.json does not name."""
+"""Source of a value that cdk.json does not set."""
 
 _validate = fastjsonschema.compile(SCHEMA)
 _STAGE = re.compile("[a-z0-9-]{1,20}")
@@ -67,12 +67,12 @@ class ApiLimits:
 
 @dataclass(frozen=True)
 class Jwt:
-    """Whose tokens open the HTTP API.
+    """The tokens that open the HTTP API.
 
     Attributes:
         issuer: Its address, as in the tokens' `iss`.
-        audience: For whom the tokens are, as in their `aud` or `client_id`: one of these.
-        operators_claim: Name and value of the claim that makes an operator of the bearer; None if none does.
+        audience: Allowed values of the tokens' `aud` or `client_id`.
+        operators_claim: Name and value of the claim that makes an operator of the bearer; None if no claim does.
     """
 
     issuer: str
@@ -87,7 +87,7 @@ class Settings:
     Attributes:
         stage: Name of this deployed copy of the stack: 1 to 20 lowercase letters, digits and hyphens.
         is_production: The setting `production`.
-        sources: Where each value comes from: `default`, `settings` or `stages.<stage>`, by the path of the setting.
+        sources: The source of each value: `default`, `settings` or `stages.<stage>`, by the path of the setting.
         values: The value of each setting, by its path.
     """
 
@@ -138,12 +138,12 @@ class Settings:
 
         Args:
             stage: Name of the stage.
-            settings: `settings` of cdk.json: what differs from the defaults for all stages.
-            stages: `stages` of cdk.json: what differs for one stage, by its name.
-            overrides: What differs for this deployment alone.
+            settings: `settings` of cdk.json: values for all stages that differ from the defaults.
+            stages: `stages` of cdk.json: values for one stage, by its name.
+            overrides: Values for this deployment only.
 
         Raises:
-            SettingsError: Something is unknown or out of range.
+            SettingsError: A setting is unknown or out of range.
         """
         if not isinstance(stage, str) or not _STAGE.fullmatch(stage):
             raise SettingsError(
@@ -200,7 +200,7 @@ class Settings:
 
 
 def _defaults(schema: Mapping[str, Any]) -> Any:
-    """The values of a schema's properties that cdk.json need not name."""
+    """The default values of a schema's properties."""
     return {
         name: part["default"] if "default" in part else _defaults(part)
         for name, part in schema["properties"].items()
@@ -215,7 +215,7 @@ def _merge(
     sources: dict[str, str],
     at: str = "",
 ) -> None:
-    """Put the values of a layer in the place of those before, and note where each comes from."""
+    """Replace values by those of the next layer, and note their sources."""
     for name, value in layer.items():
         path = f"{at}{name}"
         if isinstance(value, Mapping):
@@ -228,7 +228,7 @@ def _merge(
 
 
 def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> None:
-    """Compute the defaults that depend on other settings, and check what two settings say together."""
+    """Compute the defaults that depend on other settings, and check settings that depend on each other."""
     queues = chosen["queues"]
     if not chosen["fifoQueue"]:
         del queues["OrderQueueFifo"]
@@ -266,7 +266,7 @@ def _object(source: str, value: object) -> Mapping[str, Any]:
 
 
 def _named(path: str, sources: Mapping[str, str]) -> str:
-    """A setting as cdk.json has it: below `settings`, or below its stage."""
+    """Name a setting by its place in cdk.json: below `settings`, or below its stage."""
     name = path.split("[", maxsplit=1)[0]
     inner = (of for known, of in sources.items() if known.startswith(f"{name}."))
     source = sources.get(name) or next(inner, DEFAULT)
@@ -292,7 +292,7 @@ def _violation(error: JsonSchemaValueException, sources: Mapping[str, str]) -> S
 
 
 def must_be(definition: Mapping[str, Any]) -> str:
-    """What a value must be, in words."""
+    """Say in words which values a setting allows."""
     kinds = definition.get("type", ())
     kind, *_ = [kinds] if isinstance(kinds, str) else [*kinds, ""]
     words = {

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra.settings import Settings
 
-# Events follow from the row before and after a change.
+# `publish_events` makes events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 
@@ -84,14 +84,14 @@ class Tables(Construct):
                 point_in_time_recovery_enabled=True
             ),
             deletion_protection=protected,
-            # Also if its first deployment fails: CloudFormation could not delete a table that is protected.
+            # Also if its first deployment fails: CloudFormation cannot delete a protected table.
             removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
             dynamo_stream=stream,
             global_secondary_indexes=indexes,
             warm_throughput=self._warm(name),
         )
         if self._settings.table_key is not None:
-            # The CDK's own way wants the stack to name its region.
+            # The CDK's own property needs a stack with a fixed region.
             resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
             resource.sse_specification = dynamodb.CfnGlobalTable.SSESpecificationProperty(
                 sse_enabled=True, sse_type="KMS"

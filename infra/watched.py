@@ -1,7 +1,7 @@
-"""What is watched: the alarms, each with its meaning and the first step, and the dashboard.
+"""The alarms, each with its meaning and the first step, and the dashboard. `monitoring.py` builds both.
 
-`monitoring.py` builds both. No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events
-and replays are successes: the dashboard shows them, and no alarm counts them.
+No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale
+events and replays are successes: the dashboard shows them, and no alarm counts them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from aws_cdk.aws_cloudwatch import ComparisonOperator, TreatMissingData
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of one thing, or of all things of a kind.
+    """A metric of one source, or of all sources of a kind.
 
     Attributes:
-        name: As CloudWatch has it.
+        name: Its name in CloudWatch.
         statistic: How CloudWatch sums up the values of a period.
-        of: A kind ("queues"), or one thing of a kind ("functions/Sweep"). `monitoring.list_things` has them all.
+        of: A kind ("queues"), or one source of a kind ("functions/Sweep"), as in `monitoring.list_things`.
         minutes: The length of a period.
     """
 
@@ -37,7 +37,7 @@ class When:
         threshold: In the unit of the metric.
         periods: How many of the last periods count.
         breaching: How many of these have to be beyond the threshold; None: all.
-        silence: How a period without a value counts. Most metrics are reported only when something happens, so by default
+        silence: How a period without a value counts. Most metrics have values only when something happens, so by default
             silence is healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
         comparison: On which side of the threshold trouble is.
     """
@@ -51,7 +51,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """An alarm for each thing that its metric is of.
+    """An alarm for each source of its metric.
 
     Attributes:
         name: `{name}` in it, and in `text`, is the name of the thing.
@@ -73,7 +73,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line for each thing that a metric is of. By default, its label is the thing's name; its colour is of `PALETTE`."""
+    """A line for each source of a metric. By default its label is the source's name, and its colour is from `PALETTE`."""
 
     metric: Metric
     label: str = ""
@@ -114,13 +114,13 @@ class Section:
 # Longer than the longest lease (15 minutes): orders wait while a lease is live.
 _OLDEST_MESSAGE_SECONDS = 1200
 
-# Outcomes are published within a second or two. What is too old at 23 hours is given up, so this is long before.
+# Events are published within a second or two, and given up after 23 hours: this is in between.
 _LATE_EVENTS_MS = 300_000
 
-# With more, 50 workers need more visits of the depot than it can have: 11 a second, repeated, of some 15. docs/lanes.md
+# With more lost draws, 50 workers need more visits than the depot can have: 11 a second, repeated, of some 15. docs/lanes.md
 _MAX_DRAWS_LOST = 0.25
 
-# After the grace of its hold.
+# Seconds after the grace of a hold.
 _MAX_EXPIRY_DELAY_SECONDS = 10
 
 _VISIBLE, _AGE = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
@@ -158,7 +158,7 @@ ALARMS = (
     Alarm(
         "{name}OldestMessage",
         Metric(_AGE, "Maximum", "queues"),
-        # Reported while a message waits and the queue is polled. Kept in silence, the state would outlast an outage.
+        # Reported while a message waits and the queue is polled. If silence kept the state, it would outlast an outage.
         # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
         When(_OLDEST_MESSAGE_SECONDS, periods=3),
         "A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check whether the "
@@ -168,7 +168,7 @@ ALARMS = (
     Alarm(
         "MessagesDeadLettered",
         Metric("MessagesDeadLettered", "Sum", minutes=5),
-        # It passes, so that the next one is mailed again; that dead letters are left, the queue's own alarm says.
+        # It goes off, so that the next one is mailed again. The queue's own alarm stays on while dead letters are left.
         When(0),
         "A handler has just dead-lettered messages: they can never succeed as they are. First: read errorCode and "
         "errorMessage of the dead letters (inventory-orders status). They say what the sender has to fix.",
@@ -177,7 +177,7 @@ ALARMS = (
     Alarm(
         "TimeSinceFirstReceive",
         Metric("TimeSinceFirstReceive", "Maximum", minutes=5),
-        # A returned message comes back every 15 minutes, so no two periods in a row need have a value, but one of four has.
+        # A returned message comes back every 15 minutes, so of two periods in a row none may have a value, but one of four has.
         When(_OLDEST_MESSAGE_SECONDS, periods=4, breaching=1),
         "A message was first received more than 20 minutes ago, longer than any lease, and has come back again. First: "
         "read why messages are returned (cause in the function's log).",
@@ -202,22 +202,21 @@ ALARMS = (
         Metric("DrawsLost", "Average", minutes=5),
         When(_MAX_DRAWS_LOST, periods=3),
         "A rival was faster in more than 25 % of the draws from products' rows, so batches stand in line at the depot more "
-        "than once. First: find who else writes these rows all the time, and have them send it through the queues, which "
-        "batch.",
+        "than once. First: find the other program that writes these rows, and let it send to the queues, which batch.",
     ),
     Alarm(
         "CorruptPage",
         Metric("CorruptPage", "Sum", minutes=5),
-        # As above: a message that is held up comes back every 15 minutes.
+        # As above: a message behind a corrupt page comes back every 15 minutes.
         When(0, periods=4, breaching=1),
-        "Messages came back because a page of the table Allotments cannot be read, and will until it is repaired. First: "
+        "Messages come back until a page of the table Allotments is repaired, which cannot be read. First: "
         "read which page it is (detail in the function's log).",
     ),
     Alarm(
         "UndeliverableEvents",
         _UNDELIVERABLE,
         _A_MESSAGE_STAYS,
-        "Events could not be published, so no consumer gets them. First: read errorCode and errorMessage in "
+        "Some events could not be published, so no consumer gets them. First: read errorCode and errorMessage in "
         "UndeliverableEventsQueue. Repair what they say, then publish these orders again (inventory-orders announce).",
         basic=("undeliverable events",),
     ),
@@ -225,7 +224,7 @@ ALARMS = (
         "PublishEventsIteratorAge",
         _CHANGES_AGE,
         When(_LATE_EVENTS_MS, periods=3),
-        "Outcomes are published more than 5 minutes late: the bus refuses them, or the function fails. Nothing is lost "
+        "Events are published more than 5 minutes late: the bus refuses them, or the function fails. Nothing is lost "
         "for 23 hours. First: read why in the log of PublishEvents (refusals).",
         basic=("PublishEvents",),
     ),
@@ -246,10 +245,10 @@ ALARMS = (
     ),
     Alarm(
         "Api5xx",
-        # A single exception is for ApiErrors. This one is for what goes on: also what the function answers without an
-        # exception, and what never reaches it.
+        # ApiErrors is for a single exception. This one is for errors that go on, also answers of the function without an
+        # exception, and requests that never reach it.
         Metric("5xx", "Average", "api"),
-        # What AWS recommends for REST APIs.
+        # AWS recommends this for REST APIs.
         # docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html
         When(0.05, periods=3),
         "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
@@ -269,7 +268,7 @@ ALARMS = (
         "First: look whether its schedule is enabled.",
         basic=("Sweep",),
     ),
-    # DynamoDB keeps the state of an alarm on its metrics in silence all the same; the runbook has what to do then.
+    # An alarm on DynamoDB's metrics keeps its state in silence all the same; the runbook says how to reset it.
     # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     # Limits of a key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html
     Alarm(
@@ -317,7 +316,7 @@ _GREEN, RED, _ORANGE = "#2ca02c", "#d62728", "#ff7f0e"
 _BLUE, _PURPLE, _GREY, _BROWN = "#1f77b4", "#9467bd", "#7f7f7f", "#8c564b"
 _PINK, _OLIVE, _TEAL = "#e377c2", "#bcbd22", "#17becf"
 PALETTE = (_BLUE, _ORANGE, _GREEN, _PURPLE, _BROWN, _GREY, _PINK, _OLIVE, _TEAL)
-"""The colours of things that have a line each in one graph."""
+"""The colours of the lines of one graph."""
 
 
 def _sum(name: str, label: str, color: str, of: str = "handlers") -> Line:
@@ -346,7 +345,7 @@ def _rate(expression: str, label: str, color: str, name: str) -> Formula:
 def _write_units(of: str, label: str, color: str) -> Formula:
     """Draw the write units of a table or an index for each placed order.
 
-    CloudWatch counts an index apart from its table. One line each: a sum would have a gap where one has.
+    CloudWatch counts an index apart from its table. Each has a line, because a sum would have the gaps of all.
     """
     units = _sum("ConsumedWriteCapacityUnits", label, color, of)
     return Formula(f"{label} / placed", f"for {label}", color, (_PLACED, units))
@@ -357,7 +356,7 @@ REASONS = {
     "UNKNOWN_PRODUCT": _PURPLE,
     "DISCONTINUED_PRODUCT": _GREY,
 }
-"""Why orders are rejected."""
+"""The reasons of rejections."""
 
 _PLACED = _sum("OrdersPlaced", "placed", _GREEN)
 _REJECTED = _sum("OrdersRejected", "rejected", _ORANGE)
@@ -371,8 +370,8 @@ _OTHER_ENDS = (
 _FLOW = Section(
     "Are orders flowing?",
     "Placed and rejected are both healthy answers. **Age grows** and nothing is placed: look at the platform below. SQS "
-    "leaves out what it delivered three times; **came back** is the time since a message was first received. **Dead "
-    "letters** stay until they are redriven or deleted: their `errorMessage` says what to fix.",
+    "leaves out messages that it delivered three times; **came back** is the time since the first delivery. **Dead "
+    "letters** stay until you redrive or delete them: their `errorMessage` says what to fix.",
     (
         (
             Graph("Orders", (_PLACED, _REJECTED), stacked=True),
@@ -418,7 +417,7 @@ def _life(grace: int) -> Section:
     """Draw the section whose healthy limit depends on the grace of holds, in seconds."""
     latest = grace + _MAX_EXPIRY_DELAY_SECONDS
     return Section(
-        "What becomes of placed orders?",
+        "Are orders confirmed, or do they expire?",
         f"A hold expires on time if it does so **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
         "payments. If it is later, look at the age of ExpiryQueue and at the sweep. While very many commands wait, holds do "
         "not expire, since a payment may be among them. **Late payments** are orders to refund: their rows say why.",
@@ -451,7 +450,7 @@ def _life(grace: int) -> Section:
 
 
 _EVENTS = Section(
-    "Do others hear of it?",
+    "Do consumers get events?",
     "Events of orders and products are published on the bus, those of an order in their order. **Changes get older** and "
     "events are refused: look at the bus. **Undeliverable** events stay in their queue: no consumer gets them before they "
     "are published again.",
@@ -487,9 +486,9 @@ _EVENTS = Section(
 
 _REQUESTS = Section(
     "Does the API answer?",
-    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. **5xx** are none: "
-    "read the function's log. Who waits for an order waits in both latencies, up to 25 s. What the first has beyond the "
-    "second is API Gateway's own.",
+    "4xx are answers: a rejected order, a wrong body, no permission; or **429**, the limit `apiLimits`. For **5xx** read "
+    "the function's log. Both latencies include callers that wait for their order, up to 25 s. Their difference is API "
+    "Gateway's part.",
     [
         (
             Graph(
@@ -562,7 +561,7 @@ _CONTENTION = Section(
 
 _LANES = Section(
     "Do lanes help?",
-    "Orders that find all they want in **their worker's own lane** meet no rival. What a lane lacks is fetched at the "
+    "Orders that find all units in **their worker's own lane** meet no rival. For missing units the worker visits the "
     "**depot**, where one worker at a time draws from the rows. Healthy: most orders from lanes, next to no lost draws, "
     "short waits. **Recalls and long waits** show scarce stock.",
     (
@@ -584,7 +583,7 @@ _LANES = Section(
         ),
         (
             Graph(
-                "Who comes to the depot, and why",
+                "Visits of the depot, and their reasons",
                 (
                     Line(Metric("DepotWait", "SampleCount"), "visits", _BLUE),
                     _sum("Draws", "rows drawn from", _GREEN),

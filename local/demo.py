@@ -54,11 +54,11 @@ _LOG_GROUP = "PlaceOrdersLogGroupName"
 
 @dataclass(frozen=True)
 class Workload:
-    """What the demonstration sends.
+    """The messages of the demonstration.
 
     Attributes:
         products: The opening stock.
-        unpaid: Orders that are placed beforehand, and that nobody pays until their hold ends.
+        unpaid: Orders that are placed beforehand, and stay unpaid until their hold ends.
         standard: Messages for the standard queue, in order, including duplicates and poison.
         fifo: Messages for the FIFO queue.
         title: The heading of its summary.
@@ -83,16 +83,16 @@ class Workload:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demonstration measured.
+    """The results of the demonstration.
 
     Attributes:
-        workload: What was sent.
+        workload: The messages that were sent.
         seconds: From the first message sent until the last one ended.
         books: The tables at the end.
         dead_letters: The dead letters of this workload, without duplicates.
         samples: The handlers' metrics of this run.
         lost: Number of messages that led neither to an order nor to a dead letter.
-        shop: What was heard of the outcomes.
+        shop: The shop, with the events that it heard.
     """
 
     workload: Workload
@@ -119,9 +119,9 @@ class DemoResult:
 
     @property
     def differences(self) -> list[str]:
-        """Where the bus and the rows disagree, and orders whose hold has not ended."""
+        """Differences between events and rows, and unpaid orders that have not expired."""
         held = (
-            f"{order.order_id}: nobody pays it, and it has not expired"
+            f"{order.order_id}: unpaid, and not expired"
             for order in self.workload.unpaid
             if self.rows.get(order.order_id, {}).get("status") != OrderStatus.EXPIRED
         )
@@ -129,7 +129,7 @@ class DemoResult:
 
     @property
     def accounts(self) -> list[Account]:
-        """The accounts of this workload's products, without other products in the tables."""
+        """The accounts of this workload's products only."""
         own = {product.product_id for product in self.workload.products}
         return [account for account in self.books.accounts if account.product_id in own]
 
@@ -140,7 +140,7 @@ class DemoResult:
 
     @property
     def sold(self) -> Counter[tuple[str, str]]:
-        """Units that this run's orders took, by product and incarnation."""
+        """Units that the orders of this run took, by product and incarnation."""
         units: Counter[tuple[str, str]] = Counter()
         for row in self.rows.values():
             for line in read_order(row).lines:
@@ -192,7 +192,7 @@ class DemoResult:
 
     @property
     def good(self) -> bool:
-        """Whether nothing was lost, the books balance, and the bus has told what the tables say."""
+        """Whether no message was lost, the books balance, and events and rows agree."""
         return self.lost == 0 and self.balance and not self.differences
 
 
@@ -214,7 +214,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
 
 
 def basket_day(run: str, path: Path) -> Workload:
-    """Make a workload of real orders, with so little stock that some products sell out."""
+    """Make a workload of real orders, with so little stock that some products are sold out."""
     messages = orders_file.read_baskets(path, run, orders_file.BASKETS)
     products = sample_orders.stock_for(sample_orders.demand(messages))
     unpaid = sample_orders.never_paid(run, products)
@@ -233,7 +233,7 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, baskets: Path | Non
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let one demonstration of a checkout run at a time: handlers log their figures per batch, not per sender."""
+    """Let one demonstration of a checkout run at a time, because handlers log figures per batch, not per sender."""
     with (STATE / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -286,21 +286,21 @@ def _run(aws: Aws, emulator: Emulator, console: Console, baskets: Path | None) -
 
 
 def place_unpaid(aws: Aws, orders: Sequence[Order], clock: Clock | None = None) -> None:
-    """Place orders that are held for a few seconds only, and have the sweep look after their ends.
+    """Place orders with holds of a few seconds. The stack's sweep then finds their ends.
 
-    The engine places them here, with a default hold that is shorter than the settings allow. All else is the stack's own.
+    The engine places them in this process, with a default hold that is shorter than the settings allow.
 
     Args:
         aws: The stack.
-        orders: What is placed.
-        clock: What says when they are placed, and so when their holds end.
+        orders: The orders.
+        clock: Source of the time at which they are placed, and so of the ends of their holds.
     """
     report = Committer(Store(aws.dynamodb, aws.tables), clock=clock).apply(
         orders, Deadline.after(60, SystemClock())
     )
     failed = [outcome for outcome in report.outcomes if outcome.verdict is not Verdict.APPLIED]
     if failed:
-        raise UserError(f"an order that nobody will pay could not be placed: {failed[0]}")
+        raise UserError(f"an order with a short hold could not be placed: {failed[0]}")
     aws.functions.invoke(FunctionName=aws.live("Sweep"), Payload=json.dumps({"action": "sweep"}))
 
 
@@ -311,7 +311,7 @@ def _live_on(
     shop: Shop,
     listen: Callable[[float], Iterable[Heard]],
 ) -> None:
-    """Hear what has become of the orders, pay, ship and take back, until there is nothing more to hear."""
+    """Hear the orders' events, pay, ship and take back, until all expected events have come."""
     with progress_bar(console) as progress:
         bar = progress.add_task("Outcomes", total=shop.awaited, note="")
         news = time.monotonic()
@@ -331,7 +331,7 @@ def _live_on(
 
 
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
-    """Select what was measured since a time (Unix milliseconds).
+    """Select the metrics since a time (Unix milliseconds).
 
     The embedded AWS may write the last lines of an invocation later, among those of the next run.
     """
@@ -380,7 +380,7 @@ def progress_bar(console: Console) -> Progress:
 
 
 class Patience:
-    """Gives up when nothing has moved for a while."""
+    """Gives up if a figure does not change for a while."""
 
     def __init__(self) -> None:
         self._seen: int | None = None
@@ -408,7 +408,7 @@ def _waiting(aws: Aws) -> int:
 
 
 def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -> None:
-    """Wait until the order queues are empty: what others sent before would count as this run's work."""
+    """Wait until the order queues are empty: earlier messages would count as work of this run."""
     patience = Patience()
     with console.status("Waiting for the messages that were sent before"):
         while waiting := _waiting(aws):
@@ -517,7 +517,7 @@ def _show_cost(summary: dict[str, Any], console: Console) -> None:
     table.add_row(
         "Conflicts",
         f"{summary['conflicts']:,}",
-        f"{100 * summary['conflictRate']:.1f} % of {summary['commitAttempts']:,} attempts met a faster rival",
+        f"{100 * summary['conflictRate']:.1f} % of {summary['commitAttempts']:,} attempts lost to a rival",
     )
     table.add_row(
         "Retries",
@@ -529,7 +529,7 @@ def _show_cost(summary: dict[str, Any], console: Console) -> None:
 
 
 def _show_outcomes(result: DemoResult, console: Console) -> None:
-    """Print what the bus has delivered."""
+    """Print the events that the bus delivered."""
     summary = result.summary
     table = RichTable(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
@@ -540,7 +540,7 @@ def _show_outcomes(result: DemoResult, console: Console) -> None:
         EventType.ORDER_FULFILLED: "shipped",
         EventType.ORDER_RETURNED: "returned",
         EventType.ORDER_EXPIRED: "expired",
-        EventType.CONFIRMATION_REJECTED: "paid too late (refund)",
+        EventType.CONFIRMATION_REJECTED: "late payments (refund)",
     }
     by_type: dict[str, int] = summary["eventsByType"]
     counts = {word: by_type[kind] for kind, word in words.items() if kind in by_type}
@@ -552,7 +552,7 @@ def _show_outcomes(result: DemoResult, console: Console) -> None:
     table.add_row(
         "missing",
         f"{summary['eventsMissing']:,}",
-        "each once, in order for each order, as the tables say" if not result.differences else "",
+        "each once, those of an order in order, as in the tables" if not result.differences else "",
     )
     table.add_row(
         "delay",
@@ -624,7 +624,7 @@ def _show_books(result: DemoResult, console: Console) -> None:
     table.add_column("status")
     for account in shown:
         own = sold[account.product_id, account.created_at]
-        # What others do meanwhile counts as done before.
+        # Changes by other programs meanwhile count into the opening stock.
         should_be = account.adjusted - account.sold
         table.add_row(
             account.product_id,

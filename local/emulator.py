@@ -29,16 +29,16 @@ _FOLDER = STATE / "emulator"
 VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
-# What it held, written when it stops. Its queues' URLs have its port, so the next one needs the same.
+# Its data, written when it stops. The URLs of its queues have its port, so the next start needs the same one.
 _DATA = _FOLDER / "data"
 _KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
-# Long enough beside whatever keeps the machine busy: if it ends, or refuses a connection, nobody waits.
+# Long enough for a busy machine. If the process ends or refuses a connection, the command stops waiting at once.
 _START_SECONDS = 120
-# Another program can take a free port before it does, and of two that start at once one fails to get port 443.
+# Another program can take the free port first, and of two emulators that start at once one does not get port 443.
 _ATTEMPTS = 3
-# If it keeps nothing, it need not end by itself: it would wait for its clients to hang up.
+# Without data to keep it is killed: otherwise it waits for its clients to hang up.
 _STOP_SECONDS = 1
 _KEEP_SECONDS = 600
 _NOT_KEPT = re.compile(r" ERROR \[\w+\] (.*persist.*)", re.IGNORECASE)
@@ -79,13 +79,13 @@ def running() -> Emulator | None:
 
 
 def start(*, enforce_iam: bool = False) -> Emulator:
-    """Start an embedded AWS: empty, or with the data that the last one kept.
+    """Start an embedded AWS: empty, or with the kept data.
 
     Args:
         enforce_iam: Let functions do only what their roles allow, as on AWS. It then keeps no data.
 
     Raises:
-        UserError: It does not start, the kept data needs a port that is taken, or is damaged.
+        UserError: It does not start; or the kept data is damaged, or needs a port that is taken.
     """
     install()
     _clean()
@@ -99,7 +99,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         "TMPDIR": str(_TEMPORARY),
     }
     if enforce_iam:
-        # Where it is permitted to, it also listens on port 443 of loopback.
+        # With the permission to do so, it also listens on port 443 of loopback.
         environment |= {"AUTH": "true", "USE_SSL": "1"}
     else:
         environment |= {
@@ -121,7 +121,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         emulator.stop(0)
         _clean()
         raise _unusable(refused[1])
-    # If it ends without notice, what it wrote last is not what it held. What it writes next is not mixed with it.
+    # Files of an earlier stop do not hold the data of this process, which may be killed before it writes its own.
     _KEPT.unlink(missing_ok=True)
     for path in _DATA.glob("*.json"):
         path.unlink()
@@ -131,7 +131,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
 def _try_to_start(
     port: int, environment: Mapping[str, str], *, enforce_iam: bool
 ) -> Emulator | None:
-    """Start it on this port; None if it ends, or is not ready in time."""
+    """Start it on this port; returns None if it ends, or is not ready in time."""
     process = start_server(
         [str(VENV / "bin" / "python"), "-m", "ministack"],
         _FOLDER,
@@ -143,7 +143,7 @@ def _try_to_start(
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator, seconds=2):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            # At once: it must not write over what was kept.
+            # At once: it must not overwrite the kept data.
             emulator.stop(0)
             return None
         time.sleep(0.05)
@@ -154,11 +154,11 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
     """Stop the embedded AWS of this checkout and its workers. Returns whether it was running.
 
     Args:
-        keep: Keep its data for the next start; otherwise all data is forgotten, that of an earlier stop too.
-        report: Called with what it is doing.
+        keep: Keep its data for the next start; otherwise all data is forgotten, also kept data.
+        report: Called with the name of each step.
 
     Raises:
-        UserError: It was to keep its data, and has not written all of it. All of it is forgotten.
+        UserError: It has not written all data that it should keep. All of it is forgotten.
     """
     emulator = Emulator.read(_STATE_FILE)
     was_running = emulator is not None and emulator.is_alive()
@@ -168,7 +168,7 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
             missing = _stop_and_keep(emulator, report)
         else:
             emulator.stop(_STOP_SECONDS)
-    # Each worker has left the code of its function there: thousands of files.
+    # Each worker leaves the code of its function there: thousands of files.
     report("Removing its temporary files")
     _clean()
     if missing or not keep:
@@ -181,22 +181,22 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
 
 
 def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[str]:
-    """Stop it when it has written what it holds. Returns what is missing of that."""
-    # Functions that went on would change what is counted, and what it is writing.
+    """Let it write its data, and stop it. Returns the missing parts, in words."""
+    # Running functions would change the data while it is counted and written.
     emulator.freeze_children()
     try:
         held = _held(emulator)
     except OSError as error:
         emulator.stop(_STOP_SECONDS)
-        return [f"it does not say what it holds ({error})"]
+        return [f"its data cannot be counted ({error})"]
     began = time.monotonic()
 
     def waiting() -> None:
         size = sum(path.stat().st_size for path in _DATA.glob("*.json"))
-        report(f"Writing what it holds: {time.monotonic() - began:.0f} s, {size / 1e6:.1f} MB")
+        report(f"Writing its data: {time.monotonic() - began:.0f} s, {size / 1e6:.1f} MB")
 
     if not emulator.stop(_KEEP_SECONDS, freeze=True, while_waiting=waiting):
-        return [f"it has not written it in {_KEEP_SECONDS} s"]
+        return [f"it did not write all data in {_KEEP_SECONDS} s"]
     errors = _NOT_KEPT.findall(_LOG.read_text("utf-8", "replace"))
     written = _written()
     missing = [
@@ -211,7 +211,7 @@ def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[st
 
 
 def _held(emulator: Emulator) -> dict[str, int]:
-    """Count what it holds: the items of each table, and the messages of all queues."""
+    """Count the items of each table and the messages of all queues that it holds."""
 
     def ask(target: str, **parameters: Any) -> Any:
         headers = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.0"}
@@ -237,7 +237,7 @@ def _held(emulator: Emulator) -> dict[str, int]:
 
 
 def _written() -> dict[str, int]:
-    """Count what it has written, as `_held` does."""
+    """Count the items and messages in its files, as `_held` does."""
 
     def entries(service: str, part: str) -> dict[str, Any]:
         path = _DATA / f"{service}.json"
@@ -263,7 +263,7 @@ def _items_of(table: str) -> str:
 
 
 def _forget_stream_positions() -> None:
-    """Let functions read streams from the start: it keeps how far they have come, but no streams, which begin anew."""
+    """Let functions read streams from their start: it keeps the functions' positions, but not the streams."""
     path = _DATA / "lambda.json"
     if path.is_file():
         state = json.loads(path.read_text("utf-8"))
@@ -272,18 +272,18 @@ def _forget_stream_positions() -> None:
 
 
 def _files() -> dict[str, int]:
-    """Bytes of each file that it has written."""
+    """Size of each file that it has written, in bytes."""
     files = (path for path in _DATA.rglob("*") if path.is_file())
     return {str(path.relative_to(_DATA)): path.stat().st_size for path in files}
 
 
 def is_kept() -> bool:
-    """Whether the next start finds the data of the last one."""
+    """Whether there is kept data for the next start."""
     return _KEPT.is_file()
 
 
 def forget() -> None:
-    """Delete the data that was kept."""
+    """Delete the kept data."""
     _KEPT.unlink(missing_ok=True)
     shutil.rmtree(_DATA, ignore_errors=True)
 
@@ -305,9 +305,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def install() -> None:
-    """Create the emulator's environment: its own dependencies and those of the Lambda runtime, nothing else.
+    """Create the emulator's environment: its own dependencies and those of the Lambda runtime.
 
-    Several that run beside one another share it, so only one makes it.
+    Several emulators share it, so only one command makes it.
     """
     VENV.parent.mkdir(parents=True, exist_ok=True)
     with locked(VENV.with_suffix(".lock")):
@@ -315,7 +315,7 @@ def install() -> None:
 
 
 def _install() -> None:
-    # Handlers run in its interpreter: another one for `.venv` means another one here.
+    # Handlers run in its interpreter, so it changes with that of `.venv`.
     python = f"{sys.base_prefix} {sys.version}".encode()
     digest = hashlib.sha256(_REQUIREMENTS.read_bytes() + python).hexdigest()
     stamp = VENV / "installed"
@@ -349,7 +349,7 @@ def _kept_port() -> int | None:
     """The port that the kept data needs; None if nothing is kept.
 
     Raises:
-        UserError: Another program uses it, or the data is not what was kept.
+        UserError: Another program uses the port, or the kept data is damaged.
     """
     if not is_kept():
         forget()
@@ -360,14 +360,14 @@ def _kept_port() -> int | None:
     except (ValueError, TypeError, KeyError):
         raise _unusable(f"{_KEPT} is damaged") from None
     if changed := sorted(name for name, _ in files.items() ^ _files().items()):
-        raise _unusable(f"{changed[0]} is not as it was written")
+        raise _unusable(f"{changed[0]} was changed since")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(
-                f"the kept data needs port {port}, which another program uses; stop that one, or forget the data "
+                f"the kept data needs port {port}, which another program uses; stop that program, or forget the data "
                 "with `make down`"
             ) from None
     return port

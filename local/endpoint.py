@@ -14,11 +14,11 @@ REGION = "us-east-1"
 ACCOUNT = "000000000000"
 
 CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
-"""Created by the embedded AWS when it uses TLS; clients must be configured to trust it."""
+"""The certificate that the embedded AWS creates if it uses TLS; clients have to trust it."""
 
 
 def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
-    """Make an opener for HTTP requests to the embedded AWS that AWS clients do not offer. It uses no proxy."""
+    """Make an opener for HTTP requests to the embedded AWS that AWS clients cannot send. It uses no proxy."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if endpoint.startswith("https:"):
         trusted = ssl.create_default_context(cafile=str(CERTIFICATE))

@@ -31,7 +31,7 @@ from operations.aws import Aws
 
 @dataclass
 class ExampleResult:
-    """What an example shows.
+    """The result of an example.
 
     Attributes:
         lines: Text for a person, one line per run.
@@ -102,7 +102,7 @@ class Sandbox:
         return self.committer.apply([change], soon()).outcomes[0].verdict
 
     def forget(self, *product_ids: str) -> None:
-        """Delete what naive code wrote, because the audit would report it."""
+        """Delete the rows that naive code wrote, because the audit would report them."""
         adjustments = self.tables[Table.STOCK_ADJUSTMENTS]
         for product_id in product_ids:
             self.raw.delete_item(**self.key(product_id))
@@ -120,7 +120,7 @@ class Sandbox:
 
 
 def soon() -> Deadline:
-    """A deadline that is far enough away."""
+    """Make a deadline that no example reaches."""
     return Deadline.after(20, SystemClock())
 
 
@@ -144,7 +144,7 @@ def lost_update(sandbox: Sandbox) -> ExampleResult:
             wishes = product.other.get("wishes", 10)
             seen.append(wishes)
             if units == 3 and len(seen) == 1:
-                # The rival writes between our read and our write.
+                # The rival writes between the engine's read and its write.
                 sandbox.products.update_with_retry(product_id, add(5), soon())
             return replace(product, other={**product.other, "wishes": wishes + units})
 
@@ -294,7 +294,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
 
 
 def aba(sandbox: Sandbox) -> ExampleResult:
-    """A product that is deleted and created again looks unchanged: it has the version that a stale writer read."""
+    """A product that was deleted and created again looks unchanged: it has the version that a stale writer read."""
     result = ExampleResult()
     naive = sandbox.create(10)
     read = sandbox.get(naive)
@@ -447,7 +447,7 @@ def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
         operation: Name of the operation, such as `TransactWriteItems`; all operations by default.
         times: How many responses to lose.
     """
-    # This method covers moto as well, which answers before a request reaches the network.
+    # Not in the network layer, because moto answers before a request reaches it.
     endpoint = client._endpoint
     send, left = endpoint._do_get_response, [times]
 

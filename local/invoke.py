@@ -34,7 +34,7 @@ class Invocation:
     Attributes:
         answer: The return value of the handler.
         logs: The log lines, as CloudWatch Logs stores them.
-        dead_letters: One line for each message that it dead-lettered, with the cause; only known in this process.
+        dead_letters: One line for each message that it dead-lettered, with the cause; empty on a stack.
         failed: Whether the handler raised.
     """
 
@@ -50,7 +50,7 @@ def function_names() -> list[str]:
 
 
 def is_good(answer: Any) -> bool:
-    """Whether an answer says that everything is done: no refusal, no error, no message that was returned."""
+    """Whether an answer has no refusal, no error and no returned message."""
     if not isinstance(answer, dict):
         return False
     if "statusCode" in answer:
@@ -96,13 +96,13 @@ def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
     )
 
 
-# Lambda hands over the last 4 KB of an invocation's log, wherever that begins.
+# Lambda returns the last 4 KB of an invocation's log, which may begin within a line.
 # https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
 _TAIL_BYTES = 4096
 
 
 def _whole_lines(tail: bytes, log_group: str) -> str:
-    """The lines of a log's tail; the first one is left out where it may be cut, and the rest is said to be missing."""
+    """The lines of a log's tail. Without a first line that may be cut; a note then says where the earlier lines are."""
     if len(tail) < _TAIL_BYTES:
         return tail.decode("utf-8", "replace")
     _, _, whole = tail.partition(b"\n")
@@ -130,7 +130,7 @@ def invoke_in_process(name: str, event: Any) -> Invocation:
 
 
 def readable(logs: str) -> list[str]:
-    """Format structured log lines for a person: what happened, and to which message."""
+    """Format structured log lines for a person: level, message, and the ids that they name."""
     lines = []
     for line in logs.splitlines():
         try:

@@ -1,4 +1,4 @@
-"""What two patterns cost among rivals, counted at the client: plain decrements, and batches for one hot product."""
+"""Counts the requests of two patterns among rivals: plain decrements, and batches for one hot product."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from inventory_orders.store.rows import Table
 RIVALS = 8
 DECREMENT_MODES = ("optimistic", "atomic")
 PLENTY = 10_000
-"""Units of the product that is decremented: enough that its status never changes."""
+"""Opening stock of the decremented product: enough that its status never changes."""
 
 _DECREMENTS = 25
 _BATCHES, _BATCH = 10, 20
 _DELIVERIES = 10
 ORDERS = RIVALS * _BATCHES * _BATCH
-"""Orders for the hot product: its stock is enough for all of them."""
+"""Orders for the hot product, which has stock for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the operations of all rivals took.
+    """The costs of all rivals' operations.
 
     Attributes:
-        requests: For one operation.
-        write_units: Of the requests that succeeded, for one operation.
-        conflicts: Requests that failed, for one operation.
-        lost_transactions: Cancelled transactions, for one batch (a decrement is a batch of its own).
-        done: Operations that were applied.
-        wanted: Operations that were asked for.
+        requests: Requests per operation.
+        write_units: Write units of successful requests, per operation.
+        conflicts: Failed requests per operation.
+        lost_transactions: Cancelled transactions per batch (a decrement is a batch of its own).
+        done: How many operations were applied.
+        wanted: How many operations were requested.
     """
 
     requests: float
@@ -55,7 +55,7 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
     """Let rivals decrement one product.
 
     Args:
-        tables: Their names.
+        tables: Names of the tables.
         product_id: A product with `PLENTY` in stock.
         mode: One of `DECREMENT_MODES`.
     """
@@ -80,9 +80,9 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
     """Let rivals place batches of orders for one product.
 
     Args:
-        tables: Their names.
+        tables: Names of the tables.
         product_id: A product with `ORDERS` in stock.
-        lanes: How many lanes it may be set aside in; 0: they only retry with jitter.
+        lanes: How many lanes there may be; with 0 the rivals only retry with jitter.
     """
 
     def work(number: int, committer: Committer, meter: _Meter) -> int:
@@ -91,7 +91,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
         for batch in range(_BATCHES):
             ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))
             orders = [Order(order_id, "u-1", {product_id: 1}) for order_id in ids]
-            # What rivals kept from being placed comes back, as a queue would deliver it.
+            # Orders that lost to rivals come again, as from a queue.
             for _ in range(_DELIVERIES):
                 outcomes = committer.apply(orders, _soon()).outcomes
                 placed += _applied(outcomes)
@@ -114,7 +114,7 @@ def _compete(
     batches: int,
     lanes: int = 0,
 ) -> Cost:
-    """Let rivals work at the same time, each with a client of its own, and count what they ask for."""
+    """Let rivals work at the same time, each with a client of its own, and count their requests."""
     meters: list[_Meter] = []
 
     def rival(number: int) -> int:

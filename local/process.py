@@ -1,4 +1,4 @@
-"""Child processes: their output goes to files, and is shown only if they fail."""
+"""Child processes: their output goes to files, and to the screen only if they fail."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Server:
             for survivor in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     survivor.kill()
-            # Its ports are free when the last of its threads has ended. If nobody reaps it, it is never gone.
+            # Its ports are free when its last thread has ended. A zombie would never be gone.
             psutil.wait_procs(family, timeout=1)
             _STARTED[:] = [started for started in _STARTED if started.poll() is None]
         return ended
@@ -135,7 +135,7 @@ def _children_of(process: psutil.Process, *, freeze: bool) -> set[psutil.Process
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on now."""
+    """Find a port on 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

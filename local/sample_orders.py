@@ -33,7 +33,7 @@ white-peony:White Peony:1440  yerba-mate:Yerba Mate:610  yunnan-gold:Yunnan Gold
 
 
 def catalogue() -> list[NewProduct]:
-    """Make some 40 products: one hot product with little stock, and some that soon sell out."""
+    """Make some 40 products: one hot product with little stock, and some that are soon sold out."""
     chance = random.Random("tea")
     products = [
         NewProduct(HOT_PRODUCT, HOT_STOCK, 40, name="First Flush 2026, limited drop", price=3900)
@@ -64,9 +64,9 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
 
 
 def never_paid(run: str, products: Sequence[NewProduct]) -> list[Order]:
-    """Make orders that hold a unit each, of the product that there is most of, until nobody has paid for it.
+    """Make orders that hold a unit each of the product with the most stock. They stay unpaid, so their holds end.
 
-    They are held for less than any message may ask for (60 s), so that nobody waits a minute for the end.
+    Their holds are shorter than the 60 s that a message may ask for, so that the demonstration sees the end.
     """
     most = max(products, key=lambda product: product.opening_stock)
     lines = [(most.product_id, 1)]
@@ -122,7 +122,7 @@ def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
 
 
 def stock_for(wanted: dict[str, int]) -> list[NewProduct]:
-    """Make a catalogue for real orders: nearly enough of everything, but a few best sellers sell out."""
+    """Make a catalogue for real orders: enough stock of most products, too little of a few best sellers."""
     best_sellers = sorted(wanted, key=lambda product_id: (-wanted[product_id], product_id))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
     return [

@@ -1,4 +1,4 @@
-"""The sample products: what a fresh stack on this machine has to sell, so that every example and sample event works."""
+"""The sample products of a fresh stack on this machine. Examples and sample events need them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operations.aws import Aws
 
 
 def fill(aws: Aws) -> int:
-    """List the sample products that are not listed. The others stay as they are. Returns how many were new."""
+    """Create the sample products that do not exist. Returns their number."""
     products = ProductCatalogue(Store(aws.dynamodb, aws.tables))
     with ThreadPoolExecutor(4) as pool:
         return sum(new for new, _ in pool.map(products.create, catalogue()))

@@ -1,4 +1,4 @@
-"""The demonstration's shop: it hears what became of its orders, pays, ships and takes back, and compares with the tables."""
+"""The demonstration's shop: hears events of its orders, pays, ships, takes back, and compares events with rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# Of the orders that hold stock every fourth is paid, and of those every second is shipped.
+# The shop pays every fourth order that holds stock, and ships every second of these.
 _PAID, _SHIPPED = 4, 8
 
 
@@ -24,14 +24,14 @@ class Shop:
     """Hears events and answers them with commands.
 
     Args:
-        run: Prefix of the ids of its orders. It does not hear of others.
-        orders: How many it has sent.
-        unpaid: Those that nobody will ever pay.
+        run: Prefix of the ids of its orders. It ignores events of other orders.
+        orders: How many orders it has sent.
+        unpaid: Ids of the orders that stay unpaid.
 
     Attributes:
-        heard: What it has heard, in the order of arrival, by `eventId`: without duplicates.
+        heard: The events in the order of arrival, by `eventId`: without duplicates.
         repeated: How many events came again.
-        awaited: How many events there have to be: of each order its answer, of each command and each end of a hold one.
+        awaited: How many events have to come: one for each order's answer, each command and each end of a hold.
     """
 
     run: str
@@ -46,7 +46,7 @@ class Shop:
         self.awaited = self.orders + 2 * len(self.unpaid)
 
     def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
-        """Note what is said, and decide. Returns the commands to send."""
+        """Note an event, and decide. Returns the commands to send."""
         commands = []
         for heard in news:
             data = _data(heard)
@@ -69,7 +69,7 @@ class Shop:
         match kind:
             case EventType.ORDER_PLACED if order_id not in self.unpaid and chance % _PAID == 0:
                 return {"action": "confirm", "orderId": order_id}
-            # One customer pays, although there is nothing to be had.
+            # One customer pays for a rejected order.
             case EventType.ORDER_REJECTED if self._is_first(kind):
                 return {"action": "confirm", "orderId": order_id}
             case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0:
@@ -96,11 +96,11 @@ class Shop:
 
     @property
     def delays(self) -> list[float]:
-        """Seconds from each occurrence until its event was in the queue, the shortest first."""
+        """Seconds from each occurrence until its event was in the queue, sorted."""
         return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
 
     def differences(self, rows: Mapping[str, Row]) -> list[str]:
-        """What it was told, against the rows of its orders: each step once, one after the other. Empty if all is well."""
+        """Compare the events with the rows of its orders: each step once, in order. Returns the differences, in words."""
         told: dict[str, list[Heard]] = {order_id: [] for order_id in rows}
         for heard in self.heard.values():
             told.setdefault(_data(heard)["orderId"], []).append(heard)
@@ -122,7 +122,7 @@ def _step(heard: Heard) -> _Step:
 
 
 def _steps(row: Row) -> list[_Step]:
-    """What a row says that has happened to its order: each step has made a version."""
+    """The steps of an order by its row. Each has made a version."""
     order = read_order(row)
     steps: list[tuple[EventType, str]] = []
     if order.reason is None:
@@ -157,5 +157,5 @@ def _data(heard: Heard) -> Mapping[str, Any]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that so large a share of sorted values does not exceed; 0 without any."""
+    """The value that this share of the sorted values does not exceed; 0 without values."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

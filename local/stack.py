@@ -1,4 +1,4 @@
-"""Deployment: deploys the stack to the embedded AWS with the real CDK, only when something has changed."""
+"""Deploys the stack to the embedded AWS with the real CDK, if something has changed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
 SETTINGS = {
-    # A minute is long for a person who tries the stack.
+    # The default of a minute is long for a person who tries the stack.
     "holdGraceSeconds": 3,
     # The demo and the dashboard show all metrics, and here they cost nothing.
     "monitoring": "full",
     # The embedded AWS runs the functions in this version, and reads bytecode of no other.
     "runtime": f"python3.{min(sys.version_info.minor, 14)}",
 }
-"""What differs on the embedded AWS from cdk.json."""
+"""Settings that differ on the embedded AWS from cdk.json."""
 
 _DEPLOYMENT = STATE / "emulator" / "deployed.json"
 _INPUTS = (
@@ -38,7 +38,7 @@ _INPUTS = (
     "functions",
     "layers",
 )
-# Of every embedded AWS of this checkout: nothing else of a deployment takes as long as the synthesis.
+# Shared by all embedded AWS of this checkout, because the synthesis is the slowest part of a deployment.
 _ASSEMBLIES = ROOT / ".local" / "assemblies"
 _CDK = [str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices", "--no-color", "--ci"]
 
@@ -50,7 +50,7 @@ def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
 
     Args:
         report: Called with the name of each step before it begins.
-        enforce_iam: Let functions do only what their roles allow, as on AWS. Only used when it has to be started.
+        enforce_iam: Let functions do only what their roles allow, as on AWS. Ignored if the embedded AWS is running.
     """
     with emulator.exclusive():
         found = emulator.running()
@@ -74,7 +74,7 @@ def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:
 
     Args:
         keep: Keep the data of the embedded AWS for the next `up`; otherwise it is forgotten.
-        report: Called with what it is doing.
+        report: Called with the name of each step.
     """
     with emulator.exclusive():
         background.stop()
@@ -113,19 +113,19 @@ def deploy(target: Emulator, assembly: Path) -> None:
 def _synthesise(environment: dict[str, str]) -> Path:
     """Synthesise the stack, unless this was done before for the same inputs. Returns the folder of the assembly.
 
-    Several that run beside one another share it, so only one makes it.
+    All embedded AWS of this checkout share it, so only one command makes it.
     """
     assembly = _ASSEMBLIES / _fingerprint()[:16]
     _ASSEMBLIES.parent.mkdir(parents=True, exist_ok=True)
     with locked(_ASSEMBLIES.with_suffix(".lock")):
         if not assembly.is_dir():
-            # Those of other inputs are of no use any more, and have 6 MB each.
+            # Assemblies of earlier inputs are useless, and have 6 MB each.
             shutil.rmtree(_ASSEMBLIES, ignore_errors=True)
             _ASSEMBLIES.mkdir()
             draft = _ASSEMBLIES / "draft"
             synth = [*_CDK, "synth", "--quiet", "--output", str(draft), "-c", "stage=dev"]
             synth += ["-c", f"overrides={json.dumps(SETTINGS)}"]
-            # The CDK's own validation takes longer than the synthesis, and rules of AWS are nothing to the embedded one.
+            # The CDK's validation takes longer than the synthesis, and checks rules that the embedded AWS does not have.
             run_logged("cdk-synth", synth, {**environment, "CDK_VALIDATION": "false"})
             draft.rename(assembly)
     return assembly

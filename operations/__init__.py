@@ -1,1 +1,1 @@
-"""What operators run: on the stack of an AWS account, or on the embedded AWS."""
+"""Operators' commands, for the stack of an AWS account or of the embedded AWS."""

@@ -1,4 +1,4 @@
-"""The AWS account of the environment: found before anything slow begins."""
+"""The AWS account of the environment. Commands look for it before they begin anything slow."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def has_account(environment: Mapping[str, str] = os.environ) -> bool:
     except UserError:
         return False
     except BotoCoreError:
-        # There are some, and they cannot be read: `AwsAccount` says why.
+        # The credentials exist and cannot be read: `AwsAccount` says why.
         return True
 
 
 @dataclass(frozen=True)
 class AwsAccount:
-    """Where the commands for an account act.
+    """The account and region that a command acts on.
 
     Attributes:
         session: Has credentials and a region.
@@ -43,7 +43,7 @@ class AwsAccount:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> AwsAccount:
-        """Find credentials and region where AWS's own tools do. Asks nobody.
+        """Find credentials and region where AWS's own tools look for them. Sends no request.
 
         Raises:
             UserError: One of them is missing, or the environment points at this machine.
@@ -65,7 +65,7 @@ class AwsAccount:
         return cls(session, session.region_name)
 
     def client(self, service: str) -> Any:
-        """Make a client for a question or two that somebody waits for."""
+        """Make a client that gives up soon, because a person waits for the answer."""
         config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
         # The stubs want the service's name as a literal.
         return self.session.client(service, config=config)  # type: ignore[call-overload]
@@ -74,7 +74,7 @@ class AwsAccount:
         """Ask AWS for the number of the account.
 
         Raises:
-            UserError: AWS does not accept the credentials, or cannot be reached.
+            UserError: AWS does not accept the credentials, or does not answer.
         """
         try:
             return str(self.client("sts").get_caller_identity()["Account"])
@@ -85,4 +85,6 @@ class AwsAccount:
                 "or choose others with AWS_PROFILE"
             ) from error
         except BotoCoreError as error:
-            raise UserError(f"AWS cannot be asked whose credentials these are: {error}") from error
+            raise UserError(
+                f"AWS does not say which account these credentials belong to: {error}"
+            ) from error

@@ -13,13 +13,13 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "events"
 PAGE = FOLDER / "asyncapi.json"
 
 EVENTS = (*EventType, PROBE)
-"""All that is on the bus, by `detail-type`."""
+"""All events on the bus, by `detail-type`."""
 
 _ENDING = ".schema.json"
 
 
 def schemas() -> dict[str, Any]:
-    """The JSON Schemas by name: of each event what stands under `detail`, and their parts."""
+    """The JSON Schemas by name: each event's `detail`, and the parts that they share."""
     return {
         path.name.removesuffix(_ENDING): json.loads(path.read_text("utf-8"))
         for path in sorted(FOLDER.glob(f"*{_ENDING}"))
@@ -40,16 +40,16 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Inventory and orders: outcomes",
             "version": str(SCHEMA_VERSION),
-            "description": "What became of orders and products, on an EventBridge bus. At least once: drop what you have "
-            "seen by detail.metadata.eventId. In order for each order until the bus has it; a bus promises its targets no "
-            "order, so compare detail.data.version.",
+            "description": "Events of orders and products, on an EventBridge bus, at least once: drop those that you have "
+            "seen, by detail.metadata.eventId. The events of an order reach the bus in sequence; a bus promises its targets no "
+            "sequence, so compare detail.data.version.",
             "license": {"name": "MIT-0"},
         },
         "defaultContentType": "application/json",
         "channels": {
             "outcomes": {
                 "address": "InventoryOrders-{stage}",
-                "description": "The event bus. A rule of yours sends what you want to a target of yours.",
+                "description": "The event bus. Your own rule sends the events that you choose to a target.",
                 "parameters": {"stage": {"description": "Name of the deployed copy of the stack."}},
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in EVENTS},
             }
@@ -58,7 +58,7 @@ def document() -> dict[str, Any]:
             "announce": {
                 "action": "send",
                 "channel": {"$ref": "#/channels/outcomes"},
-                "summary": "Each change of the tables that is news.",
+                "summary": "The events of the tables' changes.",
                 "messages": [{"$ref": f"#/channels/outcomes/messages/{name}"} for name in EVENTS],
             }
         },
@@ -86,7 +86,7 @@ def _message(name: str, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(schema: Any) -> Any:
-    """A schema with references into the document, in the place of those to files."""
+    """A schema whose references lead into the document instead of to files."""
     if isinstance(schema, list):
         return [_within(each) for each in schema]
     if not isinstance(schema, dict):
@@ -101,7 +101,7 @@ def _within(schema: Any) -> Any:
 
 
 def text() -> str:
-    """The document as its file holds it."""
+    """The text of the document's file."""
     return json.dumps(document(), indent=2) + "\n"
 
 

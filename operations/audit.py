@@ -1,12 +1,12 @@
-"""The books: every product's stock, explained by its adjustments and orders, also while orders go on.
+"""The books: explains every product's stock by its adjustments and orders, also while orders go on.
 
-A product's row is read first, together with the pages of lanes that hold more of it, then what happened to it.
-Adjustments and order lines say which version of the row or of the page they made, in the same transaction. So all that
-happened up to that version is there to be read, and what has a later version is left out.
+The audit reads a product's row and its pages first, then its adjustments and orders. These say which version of the row
+or page they made, in the same transaction. So the audit finds every change up to the version that it read, and leaves
+out changes with a later version.
 
-Three things need a second look. An atomic decrement knows no version, so a product with recent ones is read again until
-none came in between. Units that were moved while row and pages were read may be missing, or be there twice. And
-whatever is wrong counts only if it persists.
+It reads a product again in three cases. An atomic decrement does not say a version, so a product with recent ones is
+read until none came in between. Units that moved during the read may be missing or counted twice. A difference counts
+only if the next read shows it too.
 
 Source: a strongly consistent read returns all writes that succeeded before it,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
@@ -31,11 +31,11 @@ from operations.lanes import Pages, Places, lane_name, read_all, read_pages, rea
 Row = Mapping[str, Any]
 _Incarnation = tuple[str, str]
 
-# An adjustment bears the time at which its invocation began to write it, so it may be in flight for as long as an
-# invocation lasts (15 minutes at the most), by a clock that is a minute off.
+# An adjustment bears the time at which its invocation began to write it. It may be in flight as long as an invocation
+# lasts (at most 15 minutes), by a clock that is a minute off.
 _IN_FLIGHT_SECONDS = 16 * 60
 
-# How often what is in doubt is read again, and with what pause before, in seconds.
+# How often the audit reads doubtful products again, and its pause before each read, in seconds.
 _LOOKS = 6
 _PAUSE = 0.25
 # How often products are read again at once, until no atomic decrement comes in between.
@@ -49,16 +49,16 @@ class Account:
 
     Attributes:
         product_id: The product.
-        created_at: Which incarnation.
+        created_at: Creation time of the incarnation, ISO 8601.
         status: The product's status; `DELISTED` if its row is gone.
         version: The row's version; 0 if the row is gone.
         stock: Units in the row; 0 if the row is gone.
         adjusted: Sum of its adjustments, in units.
         sold: Units in orders that hold stock.
-        settled: Whether this is certain. If not, the product changes too fast to be read.
-        in_lanes: Units that are set aside, by lane.
+        settled: Whether the figures belong together; false if the product changes too fast to be read.
+        in_lanes: Units in lanes, by lane.
         lent_to: The lanes that its row names: those that may hold more of it.
-        problems: What the row and the pages must not be, in words.
+        problems: Broken invariants of the row and the pages, in words.
         pages: The pages that were read with the row, by name.
     """
 
@@ -82,7 +82,7 @@ class Account:
 
     @property
     def difference(self) -> int:
-        """Units by which what is on hand and what happened differ; 0 when the books balance."""
+        """Units on hand, less those that adjustments and orders explain; 0 when the books balance."""
         return self.on_hand - (self.adjusted - self.sold)
 
     @property
@@ -130,7 +130,7 @@ class Books:
         accounts: One for each incarnation of a product.
         orders: All orders, by id.
         adjustments: All adjustments.
-        corrupt_pages: What is wrong with pages that cannot be read, by name. They count as empty.
+        corrupt_pages: Errors of the pages that cannot be read, by page name. These pages count as empty.
     """
 
     accounts: tuple[Account, ...]
@@ -140,7 +140,7 @@ class Books:
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all tables with strong consistency, and add up. True also while others write."""
+    """Read all tables with strong consistency, and add up. Correct also while others write."""
     began = time.time()
     places = read_all(aws)
     adjustments: Sequence[Row] = list(read_rows(aws, Table.STOCK_ADJUSTMENTS))
@@ -154,7 +154,7 @@ def read_books(aws: Aws) -> Books:
             unsettled=_without_version(adjustments, recent),
         )
     )
-    # A product whose row was not there may have been created since.
+    # A product without a row may have been created since.
     closed = {_adjustment(row).incarnation for row in adjustments if row["reason"] == "CLOSING"}
     for key, account in accounts.items():
         if account.status == _GONE["status"] and key not in closed:
@@ -194,7 +194,7 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
 
 
 def _is_doubtful(account: Account, confirmed: Mapping[_Incarnation, _Finding]) -> bool:
-    """Whether an account has to be read again: it is unsettled, or what is wrong was not seen twice."""
+    """Whether an account has to be read again: it is unsettled, or the last read did not show the same error."""
     key = (account.product_id, account.created_at)
     return not account.settled or account._finding not in (_FINE, confirmed.get(key))
 
@@ -216,7 +216,7 @@ def _look_again(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Where a product's units were, and its adjustments up to then; settled if no atomic decrement came in between."""
+    """A product's places and its adjustments up to then; settled if no atomic decrement came in between."""
 
     places: Places
     adjustments: Sequence[Row]
@@ -271,7 +271,7 @@ def _decrements(adjustments: Iterable[Row]) -> set[str]:
 
 
 def _without_version(adjustments: Iterable[Row], since: str) -> set[str]:
-    """Products with adjustments that bear no version and may have come after the product's row was read."""
+    """Products with adjustments without a version that may have come after the read of the product's row."""
     return {
         row["productId"]
         for row in adjustments
@@ -288,7 +288,7 @@ def add_up(
     orders: Iterable[Row],
     pages: Iterable[Page] = (),
 ) -> list[Account]:
-    """Compare what is on hand of each product with what happened to it up to then.
+    """Compare each product's units on hand with its adjustments and orders up to then.
 
     Args:
         products: Rows of products.
@@ -316,13 +316,13 @@ def _add_up(
     unsettled: Collection[str] = (),
     product_ids: Collection[str] | None = None,
 ) -> list[Account]:
-    """Compare what is on hand of each product with what happened to it up to then.
+    """Compare each product's units on hand with its adjustments and orders up to then.
 
     Args:
         places: Where the units were, by product id: all products that have a row or are in a page.
         adjustments: Adjustments, read after the products.
         orders: Orders, read after the products.
-        unsettled: Ids of products of which it is not certain that what was read belongs together.
+        unsettled: Ids of products whose rows may not belong together, because they changed during the read.
         product_ids: Only these products; all if not given.
     """
     rows = {
@@ -332,7 +332,7 @@ def _add_up(
     }
     adjusted: dict[_Incarnation, int] = {}
     sold: dict[_Incarnation, int] = {}
-    # What was sold from a page between its two readings.
+    # Units sold from a page between its two reads.
     between: dict[tuple[_Incarnation, str], int] = {}
     for sums, movements in (
         (adjusted, (_adjustment(row) for row in adjustments)),
@@ -385,7 +385,7 @@ def _held(
         for read in {id(read): read for read in places.values()}.values()
         for name, page in getattr(read, when).by_name.items()
         for product_id, entry in page.entries.items()
-        # A page that the product does not belong to is one where nobody looks for it.
+        # No worker looks for the product in a page that it does not belong to.
         if places.get(product_id) is read and page.key == PageKey.of(page.key.lane, product_id)
     }
 
@@ -395,10 +395,10 @@ def _lane_of(name: str) -> int:
 
 
 def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
-    """What a row, or `_GONE`, and the lanes must not be, whatever the units are."""
+    """Invariants of a row, or of `_GONE`, and its lanes that are broken, whatever the units are."""
     if row is _GONE:
         if in_lanes:
-            yield f"it is gone, but {_list(in_lanes)} {_hold(in_lanes)} units of it"
+            yield f"its row is gone, but {_list(in_lanes)} {_hold(in_lanes)} units of it"
         return
     lent_to = _lent_to(row)
     strangers = [lane for lane in in_lanes if lane not in lent_to]
@@ -407,7 +407,7 @@ def _problems(row: Row, in_lanes: Mapping[int, int]) -> Iterator[str]:
     least = max(0, row.get("lowStockThreshold", 0)) + 1
     if lent_to and (row["status"] != ProductStatus.ACTIVE or row["stockCount"] < least):
         yield (
-            f"it is lent to {_list(lent_to)}, but its row is {row['status']} with {row['stockCount']:,}: it has to be "
+            f"it is lent to {_list(lent_to)}, but its row is {row['status']} with {row['stockCount']:,}: it must be "
             f"ACTIVE with at least {least:,}"
         )
 
@@ -429,12 +429,12 @@ class _Movement:
     """One change of a product's stock.
 
     Attributes:
-        incarnation: Of the product.
-        version: Which version of the row or the page it made; None if that is not known.
-        at: When.
-        delta: Units.
-        what: In words.
-        page: Name of the page that it was taken from; empty if it was the row.
+        incarnation: The product's incarnation.
+        version: The version of the row or the page that it made; None if that is not known.
+        at: Its time, ISO 8601.
+        delta: Units added; negative for units taken.
+        what: The change, in words.
+        page: Name of the page that it was taken from; empty for the row.
     """
 
     incarnation: _Incarnation
@@ -464,7 +464,7 @@ def _adjustment(row: Row) -> _Movement:
 
 
 def _sales(order: Row) -> Iterator[_Movement]:
-    """What the lines of an order took, and gave back.
+    """The units that the lines of an order took and gave back.
 
     A line whose incarnation was already delisted gave nothing back when its order was cancelled or expired.
     """

@@ -1,4 +1,4 @@
-"""One deployed stack: clients for its AWS, and its outputs."""
+"""One deployed stack: its AWS clients and its outputs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refuse_loopback(environment: Mapping[str, str]) -> None:
         if name.startswith("AWS_ENDPOINT_URL") and is_loopback(value):
             raise UserError(
                 f"{name} points at this machine ({value}); this command is for a real account. "
-                f"Unset it and try again"
+                f"Unset it, and run the command again"
             )
 
 
@@ -61,7 +61,7 @@ LIVE = "live"
 
 @dataclass(frozen=True)
 class Aws:
-    """Clients for the AWS that this process points at, and the stack's outputs there.
+    """A stack on the AWS that this process points at: clients and outputs.
 
     Attributes:
         outputs: The stack's outputs, by name.
@@ -79,7 +79,7 @@ class Aws:
 
     @classmethod
     def of_stack(cls, stack_name: str, session: boto3.Session | None = None) -> Aws:
-        """Look a stack up.
+        """Look up a stack.
 
         Args:
             stack_name: Its name in CloudFormation.
@@ -125,7 +125,7 @@ class Aws:
         return {table: self.outputs[f"{table.value}TableName"] for table in Table}
 
     def live(self, function: str) -> str:
-        """Name what to invoke of a function, which is named as in the outputs: `CountStock`."""
+        """The alias to invoke of a function, which is named as in the outputs: `CountStock`."""
         return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"
 
     def store(self) -> Store:
@@ -142,7 +142,7 @@ def scan(aws: Aws, table: Table) -> Iterator[Item]:
 
 
 def holds(aws: Aws) -> int:
-    """Count the orders that are held and not paid: those in the index, which is a moment behind on AWS."""
+    """Count the orders in the index of holds: held and not paid. On AWS the index is a moment behind."""
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=aws.tables[Table.ORDERS], IndexName="byExpiry", Select="COUNT"
     )

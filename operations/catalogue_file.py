@@ -1,7 +1,7 @@
 """Files that fill a catalogue: products to create, details to change and stock to book, as CSV or JSON lines.
 
-Every line is a command as the handlers take it, and is validated by their schemas. What a file may leave out follows
-from the file alone, so that loading it again says the same thing again:
+Every line is a command as the handlers take it, validated by their schemas. Fields that a file leaves out follow from
+the file alone, so that a second load means the same:
 
 - the id of an adjustment follows from its product, delta and reason;
 - the time of a change of details is when the file was last saved, and its id follows from the details.
@@ -35,7 +35,7 @@ FUNCTIONS = {
     "changeDetails": "manage_products",
     "adjust": "adjust_stock",
 }
-"""The actions of a line, and the function whose command it is."""
+"""The actions of a line, each with the function that takes the command."""
 
 COLUMNS = (
     *("action", "productId", "openingStock", "lowStockThreshold", "backorderLimit"),
@@ -57,7 +57,7 @@ class Line(Generic[T]):
 
     Attributes:
         number: Its number in the file, from 1; where it begins, if it spans several.
-        content: What it asks for.
+        content: The change that it asks for.
     """
 
     number: int
@@ -71,8 +71,8 @@ class BadLine:
     Attributes:
         number: Its number in the file, from 1.
         product_id: Its product; empty if it names none.
-        code: Why, as a stable code.
-        message: What to fix.
+        code: The reason, as a stable code.
+        message: The repair, in words.
     """
 
     number: int
@@ -83,13 +83,13 @@ class BadLine:
 
 @dataclass(slots=True)
 class CatalogueFile:
-    """What a file asks for.
+    """The commands of a file.
 
     Attributes:
         creations: Products to create.
         changes: Details to change.
         adjustments: Stock to book.
-        bad: What is wrong with the other lines.
+        bad: The other lines, with their errors.
     """
 
     creations: list[Line[NewProduct]] = field(default_factory=list)
@@ -99,23 +99,23 @@ class CatalogueFile:
 
     @property
     def good(self) -> int:
-        """How many lines can be carried out, as far as the file tells."""
+        """The number of lines that are correct, by the file alone."""
         return len(self.creations) + len(self.changes) + len(self.adjustments)
 
 
 def read_catalogue(path: Path) -> CatalogueFile:
     """Read a file, which may be compressed (`.gz`).
 
-    `.csv` is CSV with a header, `.jsonl`, `.ndjson` and `.json` are JSON lines; of others the first line tells.
+    `.csv` is CSV with a header; `.jsonl`, `.ndjson` and `.json` are JSON lines; for other names the first line decides.
 
     Raises:
-        UserError: It is no such file.
+        UserError: The file cannot be read, or is neither.
     """
     saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     reader = _Reader(timestamp(saved))
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        # What is no UTF-8 becomes a bad line, and no end of the file.
+        # Bytes that are not UTF-8 make their line a bad one, and do not end the read.
         with opener(
             path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""
         ) as lines:
@@ -138,7 +138,7 @@ def _holds_json(path: Path, first: str) -> bool:
 
 
 class _Reader:
-    """Sorts the lines of one file into what they ask for.
+    """Sorts the lines of one file by their commands.
 
     Args:
         saved: When the file was last saved.
@@ -151,17 +151,17 @@ class _Reader:
         self._first: dict[tuple[str, ...], int] = {}
 
     def read_json(self, lines: Iterable[str]) -> None:
-        """Read JSON lines: an object each."""
+        """Read JSON lines, one object in each."""
         for number, line in enumerate(lines, start=1):
             text = line.strip().removeprefix("\ufeff")
             if text:
                 self._take(number, [text], partial(_parsed, text))
 
     def read_csv(self, lines: Iterable[str]) -> None:
-        """Read CSV with a header. An empty cell is a field that is not there.
+        """Read CSV with a header. An empty cell means that the field is absent.
 
         Raises:
-            UserError: The header is not one, or a quotation mark is never closed.
+            UserError: The header is wrong, or a quotation mark is never closed.
         """
         rows = csv.reader(lines, strict=True)
         try:
@@ -178,7 +178,7 @@ class _Reader:
             ) from error
 
     def _take(self, number: int, texts: Sequence[str], read: Callable[[], Any]) -> None:
-        """Take a line: its texts, and what makes a document of them."""
+        """Take a line: its texts, and the function that makes a document of them."""
         document: Any = None
         try:
             _check_utf8(texts)
@@ -236,7 +236,7 @@ class _Reader:
         given = {"eventId": _digest(fields.get("details")), "eventTime": self._saved} | fields
         command = parse_command(given, FUNCTIONS["changeDetails"])
         event = catalogue_event(command, self._now)
-        # A derived id says nothing about which of two changes is the newer one.
+        # A derived id does not say which of two changes is newer.
         event_id = fields.get("eventId", "")
         what, fix = f"changes {event.product_id} at the same time", "give each an eventTime"
         self._must_be_first(
@@ -263,7 +263,7 @@ def _check_header(header: Sequence[str]) -> None:
         if unknown:
             problem = f"there is no column {unknown[0][:64]!a}"
         elif twice:
-            problem = f"the column {min(twice)} stands twice"
+            problem = f"the column {min(twice)} is there twice"
         raise UserError(
             f"line 1 is not the header of a catalogue: {problem}. It names columns, separated by commas, out of "
             f"{', '.join(COLUMNS)}"
@@ -271,7 +271,7 @@ def _check_header(header: Sequence[str]) -> None:
 
 
 def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
-    """A row as the command that it stands for.
+    """Make a command of a row.
 
     Raises:
         PoisonMessageError: It does not fit the header.
@@ -297,19 +297,19 @@ def _parsed(text: str) -> Any:
     try:
         return strict_json(text)
     except PoisonMessageError as error:
-        # The number of the line in the file is told beside it.
+        # The report gives the number of the line in the file.
         message = error.message.replace(" at line 1, column ", " at column ")
         raise PoisonMessageError(error.code, message, error.field) from None
 
 
 def _digest(content: Any) -> str:
-    """An id that follows from content."""
+    """Make an id that follows from content."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _check_utf8(texts: Iterable[str]) -> None:
-    # `surrogateescape` has kept each byte that is no UTF-8 as a character of its own.
+    # `surrogateescape` keeps each byte that is not UTF-8 as a character of its own.
     if any(
         "\udc80" <= character <= "\udcff"
         for text in texts

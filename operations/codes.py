@@ -1,4 +1,4 @@
-"""What each code means that the service answers with, for operators and for docs/generated/codes.md."""
+"""The meaning of each code that the service answers with, for operators and for docs/generated/codes.md."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """Why a message was dead-lettered.
+    """A cause of dead letters.
 
     Attributes:
-        meaning: What is wrong.
-        act: What to do, by whom.
-        may_succeed_now: Whether it lies outside the message, and may have been repaired since.
+        meaning: The fault, in words.
+        act: The repair, and the person who does it.
+        may_succeed_now: Whether the cause lies outside the message, and may have been repaired since.
     """
 
     meaning: str
@@ -20,11 +20,11 @@ class Cause(NamedTuple):
     may_succeed_now: bool = False
 
 
-_OWN_ID = "the sender sends it under an id of its own"
+_OWN_ID = "the sender sends it under an unused id"
 
 DEAD_LETTERS: Mapping[str, Cause] = {
     "INVALID_JSON": Cause(
-        "the body is no JSON, or JSON that two readers could understand in two ways",
+        "the body is not JSON, or JSON with two meanings, such as a name that is there twice",
         "the sender corrects it",
     ),
     "SCHEMA_VIOLATION": Cause(
@@ -47,7 +47,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
     ),
     "BELOW_FLOOR": Cause(
         "the adjustment would take the stock below `-backorderLimit`, and no receipt came in time",
-        "book what is missing, then redrive",
+        "book the missing units, then redrive",
         may_succeed_now=True,
     ),
     "UNKNOWN_ORDER": Cause(
@@ -61,7 +61,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         may_succeed_now=True,
     ),
     "UNKNOWN_ORDER_STATUS": Cause(
-        "another program gave the order a status that is none of the service's own",
+        "another program gave the order a status that the service does not know",
         "correct the status, then redrive with `--cause UNKNOWN_ORDER_STATUS`",
     ),
     "REFUSED_BY_DYNAMODB": Cause(
@@ -79,7 +79,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
 REFUSED: Mapping[str, str] = {
     "PRODUCT_EXISTS": "`create`: the product is listed already",
     "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is younger than `leastAgeMinutes`; the price stays",
-    "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event of a later time was applied; the price stays",
+    "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays",
     "EVENT_ID_REUSED": "`changeDetails`: another event of this id and time was applied",
     "LEASE_LOST": "`count_stock`: the lease has ended, or a rival wrote since; acquire again and count again",
     "ADJUSTMENT_ID_REUSED": "`commit`: another adjustment has this id; the lease is still held",
@@ -100,15 +100,15 @@ LATER: Mapping[str, str] = {
     "CORRUPT_PRODUCT": "the product's row breaks the contract of its table: repair it",
     "CORRUPT_RECORD": "the row of an order or an adjustment breaks the contract of its table, or is full: repair it",
     "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
-    "UNPROCESSED_KEYS": "DynamoDB answered a read in part",
-    "EMPTY_ANSWER": "DynamoDB answered a read with nothing",
+    "UNPROCESSED_KEYS": "DynamoDB left out a part of a read",
+    "EMPTY_ANSWER": "DynamoDB's answer to a read was empty",
     "IN_DOUBT": "an atomic decrement got no answer, and may still be booked",
 }
-"""Why a message was returned, or a command is to be sent again. Codes of DynamoDB come beside these."""
+"""Reasons to return a message, or to ask for a command again. Codes of DynamoDB come beside these."""
 
 UNDELIVERABLE: Mapping[str, str] = {
-    "UNKNOWN_ORDER_STATUS": "another program gave the order a status that is none of the service's own",
-    "UNREADABLE_ROW": "the row lacks an attribute that the event needs, or has one of another type",
+    "UNKNOWN_ORDER_STATUS": "another program gave the order a status that the service does not know",
+    "UNREADABLE_ROW": "an attribute that the event needs is missing in the row, or has another type",
     "EVENT_TOO_LARGE": "the event has 256 KB or more",
 }
 """`errorCode` in `UndeliverableEventsQueue`. Any other is a code of EventBridge."""
@@ -121,4 +121,4 @@ BAD_LINES: Mapping[str, str] = {
     "BAD_ROW": "the row does not fit the header",
     "NOT_UTF8": "the line is not in UTF-8",
 }
-"""Codes of `load` beside those of dead letters, refusals and what may succeed later."""
+"""Codes of `load`, beside those of dead letters, refusals and returned messages."""

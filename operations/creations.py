@@ -24,11 +24,11 @@ MAX_AT_ONCE = 50
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """What became of one product of several that were to be created.
+    """The result for one of several products to create.
 
     Attributes:
         created: Whether it was created.
-        product: As it is now: if it was not created, as it was found. None after an error.
+        product: The product as it is now; if it existed, as it was found. None after an error.
         error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one.
     """
 
@@ -40,10 +40,10 @@ class Creation:
 def create_many(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> list[Creation]:
-    """Create products in one transaction, each as `ProductCatalogue.create` does; an answer for each, in their order.
+    """Create products in one transaction, each as `ProductCatalogue.create` does; returns a result for each, in order.
 
-    A product that exists already is left as it is, and the others are sent again without it. So is one that
-    DynamoDB will never accept. The same call may be repeated after an error: what was created is found then.
+    If a product exists, it stays as it is, and the others are sent again without it. The same holds for a product that
+    DynamoDB will never accept. Repeat the same call after an error: it finds the products that were created.
 
     Args:
         client: Sends the requests.
@@ -94,7 +94,7 @@ def _create_apart(
 
 
 def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
-    """Those products of a transaction that exist already."""
+    """The products of a transaction that exist already."""
     found: dict[str, Creation] = {}
     for reason in cancelled.of(ActionKind.PRODUCT):
         if isinstance(reason.found, Product):

@@ -54,7 +54,7 @@ def parse(lines: Iterable[str]) -> Iterator[Sample]:
 
 
 def values_of(samples: Iterable[Sample], name: str, **dimensions: str) -> list[float]:
-    """All values of a metric whose dimensions are `service` and exactly these."""
+    """Collect the values of a metric whose dimensions are `service` and exactly these."""
     wanted = frozenset(dimensions.items())
     return [
         value

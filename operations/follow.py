@@ -1,4 +1,4 @@
-"""Receives published events: through a queue and a rule of its own, for as long as it runs."""
+"""Receives published events through a queue and a rule of its own, as long as it runs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Heard:
     """An event as it arrived.
 
     Attributes:
-        event: All of it, as EventBridge wrote it.
-        delay: Seconds from what happened until it was in the queue; None if the event does not say when that was.
+        event: The whole event, as EventBridge wrote it.
+        delay: Seconds from `occurredAt` until it was in the queue; None if the event has no such time.
     """
 
     event: dict[str, Any]
@@ -39,10 +39,10 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
     """Make a queue and a rule that sends it all events of the service's bus, and remove both at the end.
 
     Yields:
-        What listens for so many seconds.
+        A function that listens for the given seconds, and yields what it hears.
 
     Raises:
-        UserError: AWS does not let the caller.
+        UserError: The caller's credentials do not allow it.
     """
     events = aws.session.client("events")
     bus = aws.outputs["EventBusName"]
@@ -64,7 +64,7 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
             yield lambda seconds: _receive(aws, url, seconds)
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            f"AWS does not let you listen ({error}). Should a queue or a rule {name} be left, delete it"
+            f"AWS does not let you listen ({error}). If a queue or a rule {name} is left, delete it"
         ) from error
 
 

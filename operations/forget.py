@@ -1,4 +1,4 @@
-"""Forget a person: a pseudonym takes the place of the user in all of that user's orders."""
+"""Forgets a person: puts a pseudonym in the place of the user in all of that user's orders."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _PATIENCE = 60.0
 def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
     """Read the key that pseudonyms are made with, from a file or else from `KEY_VARIABLE`.
 
-    The end of a line at its end is not part of it, so both give the same key.
+    A line break at the end is not part of the key, so both give the same one.
 
     Raises:
-        UserError: There is none, or it is so short that it could be guessed.
+        UserError: There is no key, or it is short enough to guess.
     """
     if file is not None:
         key, where = file.read_bytes(), str(file)
@@ -49,27 +49,27 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
         key, where = environment[KEY_VARIABLE].encode("utf-8", "surrogateescape"), KEY_VARIABLE
     else:
         raise UserError(
-            f"pseudonyms need a key of yours: name its file with --key-file, or set {KEY_VARIABLE}"
+            f"pseudonyms need a secret key: name its file with --key-file, or set {KEY_VARIABLE}"
         )
     key = key.rstrip(b"\r\n")
     if len(key) < MIN_KEY_BYTES:
         raise UserError(
-            f"the key in {where} has {len(key)} bytes, so it could be guessed; it needs {MIN_KEY_BYTES} or more, "
+            f"the key in {where} has {len(key)} bytes, few enough to guess; it needs {MIN_KEY_BYTES} or more, "
             "such as those of `openssl rand -hex 32`"
         )
     return key
 
 
 def pseudonym_of(user_id: str, key: bytes) -> str:
-    """What takes the place of a user: the same text for the same user and key, a valid `userId`, 74 characters long.
+    """Make a user's pseudonym: the same for the same user and key, a valid `userId`, 74 characters long.
 
-    Without the key nobody can tell whose it is by trying all users, as with a plain hash.
+    A plain hash would tell the user to a program that tries all users; this one takes the key too.
     """
     return _PREFIX + hmac.new(key, user_id.encode(), hashlib.sha256).hexdigest()
 
 
 def is_pseudonym(user_id: str) -> bool:
-    """Whether a user was forgotten already."""
+    """Whether a user id is a pseudonym."""
     return _PSEUDONYM.fullmatch(user_id) is not None
 
 
@@ -91,15 +91,15 @@ class Forgetting:
 
     Args:
         aws: The stack.
-        user_id: Whom to forget.
-        key: Of `read_key`.
+        user_id: The user to forget.
+        key: The key of `read_key`.
         on_progress: Called after each order.
         clock: Source of time.
 
     Attributes:
-        pseudonym: What takes the user's place.
+        pseudonym: The user's pseudonym.
         done: How many orders it has pseudonymised.
-        problems: What is wrong with rows that cannot be changed, by order id.
+        problems: Errors of rows that it cannot change, by order id.
     """
 
     aws: Aws
@@ -132,7 +132,7 @@ class Forgetting:
                 self.clock.sleep(LOOK_AGAIN_SECONDS)
 
     def _pseudonymise(self, item: Item) -> None:
-        """Pseudonymise one order, unless it is already. One that changes meanwhile is left to the next look."""
+        """Pseudonymise one order, unless it is done. If it changes meanwhile, the next look finds it."""
         try:
             order: Any = read_record(item)
             if order.user_id == self.user_id:
@@ -142,10 +142,10 @@ class Forgetting:
         self.on_progress()
 
     def _write(self, update: OrderUpdate) -> None:
-        """Write one order, if it is as it was read.
+        """Write one order, if it has not changed since the read.
 
         Raises:
-            CorruptItemError: It breaks its table's contract.
+            CorruptItemError: The row breaks its table's contract.
             StoreError: DynamoDB failed.
         """
         action = self._client.store.record_action(update)

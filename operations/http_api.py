@@ -1,4 +1,4 @@
-"""The stack's HTTP API: where it is, and requests to it, signed as AWS wants them."""
+"""The stack's HTTP API: its address, and signed requests to it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Reply:
     """An answer.
 
     Attributes:
-        status: Of HTTP.
-        headers: By name in lower case.
-        body: As it came.
+        status: HTTP status.
+        headers: Headers, by name in lower case.
+        body: The body, unchanged.
     """
 
     status: int
@@ -39,7 +39,7 @@ class Reply:
 
     @property
     def said(self) -> Any:
-        """The document; text, where the body is no JSON."""
+        """The parsed document; the text if the body is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -51,8 +51,8 @@ class HttpApi:
     """The HTTP API of a stack.
 
     Attributes:
-        id: Of the API.
-        url: Where it is.
+        id: Id of the API.
+        url: Its address.
         session: Credentials and region.
     """
 
@@ -62,10 +62,10 @@ class HttpApi:
 
     @classmethod
     def of(cls, aws: Aws) -> Self:
-        """The API of a stack.
+        """Find the API of a stack.
 
         Raises:
-            UserError: It has none.
+            UserError: The stack has no API.
         """
         if "ApiUrl" not in aws.outputs:
             raise UserError(
@@ -75,7 +75,7 @@ class HttpApi:
         api = urlsplit(url).netloc.split(".")[0]
         endpoint = str(aws.dynamodb.meta.endpoint_url)
         if is_loopback(endpoint):
-            # Under its own address, too: not every program finds names like ID.execute-api.localhost.
+            # By the emulator's own address: not every program resolves names like ID.execute-api.localhost.
             url = f"{endpoint}/_aws/execute-api/{api}/$default"
         return cls(api, url, aws.session)
 
@@ -91,14 +91,14 @@ class HttpApi:
         """Send a request.
 
         Args:
-            method: Of HTTP.
-            path: With its query.
-            headers: Beside the signature.
-            body: None: nothing.
-            signed: Whether it is signed.
+            method: HTTP method.
+            path: Path with query.
+            headers: Headers beside the signature.
+            body: Document to send; None for none.
+            signed: Whether to sign the request.
 
         Raises:
-            UserError: There are no credentials, or nothing answers.
+            UserError: There are no credentials, or the API does not answer.
         """
         request = AWSRequest(method, self.url + path, headers, body)
         if signed:

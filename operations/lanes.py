@@ -1,6 +1,6 @@
-"""Where the units of products are: in their rows and in the pages of lanes, read so that they belong together.
+"""Reads where the units of products are, rows and pages together, and reclaims all units from lanes.
 
-Empties lanes, too: rows reclaim their units by the pages and rows that exist, whatever the settings say.
+Reclaims go by the pages and rows that exist, whatever the settings say.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _LEASE = re.compile(r"\d+/lease")
 
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
-# Products that are reclaimed in one visit of the depot, so that orders get their turn; and its patience, in seconds.
+# Products reclaimed in one visit of the depot, so that orders get their turn; and the longest visit, in seconds.
 _BROUGHT_TOGETHER = 50
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Pages as they were read, one after the other.
+    """Pages, read one after the other.
 
     Attributes:
-        by_name: All pages, by `<lane>/<number>`. A corrupt one counts as empty.
-        corrupt: What is wrong with pages that break the table's contract, by name.
+        by_name: All pages, by `<lane>/<number>`. A corrupt page counts as empty.
+        corrupt: Errors of pages that break the table's contract, by name.
     """
 
     by_name: Mapping[str, Page] = field(default_factory=dict)
@@ -59,14 +59,13 @@ class Pages:
 class Places:
     """Rows and pages that were read together.
 
-    Pages are read before the rows and once more after them. Whatever brings units from one place to another writes a
-    page. So if no page gained or lost units of a product in between, but for its sales, then its row and the pages as
-    they were read first belong together.
+    Pages are read before the rows and once more after them. Every move of units writes a page. So if the pages of a
+    product differ by its sales only, its row and the pages that were read first belong together.
 
     Attributes:
-        rows: By product id, where there is one.
+        rows: Existing rows, by product id.
         before: The pages before the rows.
-        after: The pages after them. The same, if one transaction has read all.
+        after: The pages after them; the same if one transaction has read all.
     """
 
     rows: Mapping[str, Row]
@@ -80,7 +79,7 @@ class Places:
 
     @property
     def lent(self) -> set[str]:
-        """The products that are in pages, or the rows of which say that they may be."""
+        """The products that are in pages, or whose rows say that they may be."""
         named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}
         return named.union(*(page.entries for page in self.before.by_name.values()))
 
@@ -93,7 +92,7 @@ def read_all(aws: Aws) -> Places:
 
 
 def read_pages(aws: Aws) -> Pages:
-    """Read all pages, of all lanes that ever were in use."""
+    """Read all pages of all lanes that were ever in use."""
     return pages_of(scan(aws, Table.ALLOTMENTS))
 
 
@@ -103,7 +102,7 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
     Args:
         aws: The stack.
         product_ids: The products.
-        page_names: Names of all pages that there are.
+        page_names: Names of all existing pages.
     """
     numbers = {f"{PageKey.of(DEPOT, product_id).number}" for product_id in product_ids}
     rows = [key_item(product_id) for product_id in product_ids]
@@ -117,7 +116,7 @@ def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str
         try:
             answer: Any = aws.dynamodb.transact_get_items(TransactItems=wanted)  # type: ignore[arg-type]
         except aws.dynamodb.exceptions.TransactionCanceledException:
-            # An order or a move was under way. It goes on, only the read was cancelled: in a busy shop it always is.
+            # A write of one of these items was in flight and cancelled this read, but not the write: usual in a busy shop.
             pass
         else:
             items = [found["Item"] for found in answer["Responses"] if found.get("Item")]
@@ -133,7 +132,7 @@ def _rows(items: Iterable[Item]) -> dict[str, Row]:
 
 
 def pages_of(items: Iterable[Item]) -> Pages:
-    """The pages among the items of the table."""
+    """Pick the pages among the items of the table."""
     by_name: dict[str, Page] = {}
     corrupt: dict[str, str] = {}
     for item in items:
@@ -151,7 +150,7 @@ def pages_of(items: Iterable[Item]) -> Pages:
 
 
 def lane_name(lane: int) -> str:
-    """A lane, in words."""
+    """Name a lane in words."""
     return "the depot" if lane == DEPOT else f"lane {lane}"
 
 
@@ -160,11 +159,11 @@ class Lane:
     """A lane as it was read.
 
     Attributes:
-        number: 0 for the depot.
-        lease: Of its present or last user; None if there is none.
+        number: Its number; 0 for the depot.
+        lease: The lease of its present or last worker; None if there is none.
         products: How many products it holds.
         units: How many units in all.
-        written_at: When one of its pages was last written; empty if never.
+        written_at: Time of the last write of one of its pages, ISO 8601; empty without one.
     """
 
     number: int
@@ -175,7 +174,7 @@ class Lane:
 
 
 def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
-    """Read all lanes that ever were in use, and their pages."""
+    """Read all lanes that were ever in use, and their pages."""
     items = list(scan(aws, Table.ALLOTMENTS))
     pages = pages_of(items)
     leases = {
@@ -202,7 +201,7 @@ def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
 def empty_lanes(
     store: Store, product_ids: Collection[str], on_progress: Callable[[int], None]
 ) -> list[str]:
-    """Bring all units of products from lanes to their rows. It may be interrupted and run again.
+    """Reclaim all units of products from lanes. It may be interrupted and run again.
 
     Args:
         store: The tables.
@@ -210,8 +209,7 @@ def empty_lanes(
         on_progress: Called with the number of products that were just done.
 
     Returns:
-        What is wrong with items that cannot be read. The others were reclaimed, but for products that are under a
-        longer lease.
+        Errors of items that cannot be read. The others were reclaimed, but for products under a longer lease.
 
     Raises:
         StoreError: DynamoDB failed, or rivals were in the way for too long.
@@ -219,7 +217,7 @@ def empty_lanes(
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)
     problems: list[str] = []
-    # Products on the same pages come home with few writes.
+    # A reclaim of products on the same pages needs few writes.
     left = sorted(product_ids, key=lambda product_id: PageKey.of(DEPOT, product_id))
     while left:
         now, left = left[:_BROUGHT_TOGETHER], left[_BROUGHT_TOGETHER:]

@@ -1,8 +1,7 @@
-"""Loads a catalogue file: creates products, changes details and books stock, in large transactions, each thing once.
+"""Loads a catalogue file: creates products, changes details and books stock, in large transactions, each exactly once.
 
-A load may be interrupted at any moment and run again with the same file. Products that are there as the file has them
-are recognised, adjustments by their ids, changes of details by their times and ids. So nothing is written down about
-how far a load came: the tables say it.
+A load may be interrupted at any moment and run again with the same file: the tables say how far it came. It recognises
+products by their content, adjustments by their ids, and changes of details by their times and ids.
 
 Products are created first, then details are changed, then stock is booked, whatever the order of the lines.
 """
@@ -61,12 +60,12 @@ from operations.creations import MAX_AT_ONCE, create_many
 _WORKERS = 4
 """Transactions in flight at once."""
 
-# A table that is new or was idle takes a load only as fast as it grows with it, so throttles may last for minutes.
+# A table that is new or was idle has to grow with the load, so throttles may last for minutes.
 # Source: "DynamoDB on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
 _POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
 _PATIENCE_SECONDS = 300.0
-# Also the wait of a line for another's lease, while the lines of its batch wait with it.
+# Also how long a line waits for another owner's lease, and with it the lines of its batch.
 _LEASE_SECONDS = 60.0
 
 C = TypeVar("C", NewProduct, CatalogueEvent, Adjustment)
@@ -74,23 +73,23 @@ Batch = Sequence[Line[C]]
 
 
 class Done(StrEnum):
-    """How a good line ends."""
+    """The result of a good line."""
 
     CREATED = "products created"
     THERE = "products already there"
     CHANGED = "details changed"
-    STALE = "changes older than what is stored, ignored"
+    STALE = "changes older than the stored ones, ignored"
     BOOKED = "adjustments booked"
     BOOKED_BEFORE = "adjustments booked before, by their ids"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a good line was not carried out.
+    """The reason why a good line was not carried out.
 
     Attributes:
-        code: As a stable code.
-        message: In words.
+        code: The reason, as a stable code.
+        message: The reason, in words.
     """
 
     code: str
@@ -98,7 +97,7 @@ class Problem:
 
 
 Answers = list[tuple[int, str, "Done | Problem"]]
-"""For each line of a batch its number, its product, and how it ended."""
+"""Number, product and result of each line of a batch."""
 
 
 class InterruptedLoadError(Exception):
@@ -106,7 +105,7 @@ class InterruptedLoadError(Exception):
 
 
 class _Clock(SystemClock):
-    """Time that ends when the load is told to stop."""
+    """Time that ends as soon as the load is told to stop."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -120,14 +119,14 @@ class Load:
     """One load of one file.
 
     Args:
-        file: What to load.
-        store: Where the tables are.
+        file: The file's lines.
+        store: The tables.
         rate: Most lines to write per second; None for no limit.
-        on_progress: Called, by one worker at a time, with the number of lines that ended.
+        on_progress: Called, by one worker at a time, with the number of lines that are done.
 
     Attributes:
-        done: How the good lines ended so far.
-        bad: The lines that were not carried out, those that the file itself condemns included.
+        done: How many good lines had each result so far.
+        bad: The lines that were not carried out, including those that are wrong by themselves.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class Load:
         """Carry out every good line.
 
         Raises:
-            StoreError: DynamoDB failed for minutes, or cannot be used. What was written stays.
+            StoreError: DynamoDB failed for minutes, or cannot be used. Lines that were written stay so.
         """
         size = MAX_AT_ONCE if self._rate is None else max(1, min(MAX_AT_ONCE, int(self._rate)))
         workers = [_Worker(self._store, self._clock, self._pace) for _ in range(_WORKERS)]
@@ -162,7 +161,7 @@ class Load:
         self._side_by_side(workers, _by_product(file.adjustments, size), _Worker.adjust)
 
     def check(self) -> None:
-        """Find out what `run` would do, as the tables are now, and write nothing.
+        """Find out the results that `run` would have with the tables as they are, and write nothing.
 
         Raises:
             StoreError: DynamoDB failed.
@@ -195,12 +194,12 @@ class Load:
                 for future in as_completed([pool.submit(work, worker) for worker in workers]):
                     future.result()
             except BaseException:
-                # Ctrl-C too. What is in flight is finished, and nothing new begins.
+                # Ctrl-C too: batches in flight end, and no other begins.
                 self._stop.set()
                 raise
 
     def _pace(self, count: int) -> None:
-        """Wait until so many lines may be written."""
+        """Wait until this number of lines may be written."""
         if self._rate is None:
             return
         with self._lock:
@@ -223,9 +222,9 @@ class _Worker:
     """Carries out one batch after the other. Several workers may run at the same time.
 
     Args:
-        store: Where the tables are.
+        store: The tables.
         clock: Source of time.
-        pace: Waits until so many lines may be written.
+        pace: Waits until the given number of lines may be written.
     """
 
     def __init__(self, store: Store, clock: Clock, pace: Callable[[int], None]) -> None:
@@ -236,7 +235,7 @@ class _Worker:
         self._client = RetryingClient(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Answers:
-        """Create products, but for those that exist: to read them first is cheaper than to try."""
+        """Create the products that do not exist. To read them first is cheaper than to try."""
         snapshot = self.read([line.content.product_id for line in batch])
         found = {i: product for i, product in snapshot.products.items() if product is not None}
         answers: dict[str, Done | Problem] = {
@@ -302,12 +301,12 @@ class _Worker:
     def compare(
         self, wanted: Iterable[NewProduct], found: Mapping[str, Product]
     ) -> dict[str, Done | Problem]:
-        """Tell for those products that exist whether they were created as they are wanted now.
+        """Tell for each existing product whether it was created as its line says.
 
-        Stock goes on changing, so what counts is the opening stock as it was booked.
+        Stock goes on changing, so the opening stock counts as it was booked.
         """
         keys = {product_id: opening_key(product) for product_id, product in found.items()}
-        # A hint; what is not among them may have been booked a moment ago.
+        # A hint: a missing record may have been written a moment ago.
         records = self.read(list(keys.values())).records if keys else {}
         answers: dict[str, Done | Problem] = {}
         for new in wanted:
@@ -328,10 +327,10 @@ class _Worker:
 
 
 class _Check:
-    """Tells what a worker would do, without writing.
+    """Tells the results that a worker would have, without writing.
 
     Args:
-        worker: Reads.
+        worker: The worker that reads.
     """
 
     def __init__(self, worker: _Worker) -> None:
@@ -398,7 +397,7 @@ class _Check:
     def _read(
         self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
     ) -> Mapping[RecordKey, Record | CorruptItemError]:
-        """Read what is not known yet. Returns the records."""
+        """Read rows and records that are not known yet. Returns the records."""
         unknown = dict.fromkeys(i for i in product_ids if i not in self._products)
         snapshot = self._worker.read([*unknown, *keys])
         self._products |= snapshot.products
@@ -407,7 +406,7 @@ class _Check:
         return snapshot.records
 
     def _with_lanes(self, products: Iterable[Product]) -> dict[str, Product]:
-        """The lent ones among the products, with all that is on hand: a booking reclaims what it needs."""
+        """The lent products, with all units on hand: a booking reclaims the units that it needs."""
         keys = {
             product: [PageKey.of(lane, product.product_id) for lane in product.lent_to]
             for product in products
@@ -443,13 +442,13 @@ _OF_ONE_LINE = (
     CorruptItemError,
     RequestInvalidError,
 )
-"""What stands in the way of one line, and of no other."""
+"""Errors that concern one line only."""
 
 _AGAIN = "nothing was written for this line, so load the file again later"
 
 
 def _problem(product_id: str, error: VerdictError) -> Problem:
-    """An error as it is told of a line."""
+    """Make a line's problem of an error."""
     if isinstance(error, ProductNotFoundError):
         return _unknown(product_id)
     if isinstance(error, StoreError):
@@ -459,7 +458,7 @@ def _problem(product_id: str, error: VerdictError) -> Problem:
 
 
 def _of_outcome(outcome: ChangeOutcome) -> Done | Problem:
-    """The engine's answer to an adjustment."""
+    """Make a line's result of the engine's answer."""
     match outcome.verdict:
         case Verdict.APPLIED:
             return Done.BOOKED
@@ -473,7 +472,7 @@ def _of_outcome(outcome: ChangeOutcome) -> Done | Problem:
 def _compared(
     new: NewProduct, product: Product, opening: Record | CorruptItemError | None
 ) -> Done | Problem:
-    """Whether a product was created as it is wanted now."""
+    """Tell whether an existing product was created as its line says."""
     other = []
     if not isinstance(opening, AdjustmentRecord) or opening.delta != new.opening_stock:
         other.append("openingStock")
@@ -482,7 +481,7 @@ def _compared(
     if product.backorder_limit != new.backorder_limit:
         other.append("backorderLimit")
     if product.details_event_time is None:
-        # Else they were changed since, and nobody knows what they were.
+        # If they were changed since, the product does not tell the first ones.
         other += [name for name in DETAILS if getattr(product, name) != getattr(new, name)]
     if not other:
         return Done.THERE
@@ -511,7 +510,7 @@ def _batches(lines: Sequence[Line[C]], size: int) -> Iterator[Batch[C]]:
 
 
 def _by_product(lines: Iterable[Line[Adjustment]], size: int) -> Iterator[Batch[Adjustment]]:
-    """Batches in which all lines of a product are in one, in their order: workers never meet at a product."""
+    """Make batches. All lines of a product are in one batch, in their order, so that workers never meet at a product."""
     of_product: dict[str, list[Line[Adjustment]]] = {}
     for line in lines:
         of_product.setdefault(line.content.product_id, []).append(line)

@@ -1,4 +1,4 @@
-"""The log groups of the functions, read so that each event is seen once."""
+"""Reads the functions' log groups, each event once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Event:
     """One line of a log.
 
     Attributes:
-        stream: The log stream, which holds the lines of an invocation together.
+        stream: The log stream. All lines of an invocation are in one.
         timestamp: Unix milliseconds.
         message: The line.
     """
@@ -35,8 +35,8 @@ class Event:
 class Tail:
     """Reads the new events of a log group.
 
-    Each call reads the newest two seconds again and skips what it has seen before. The embedded AWS gives events no
-    id, so an event is identified by its stream, its time and its position among the events of that time.
+    Each call reads the newest two seconds again and skips the events of earlier calls. The embedded AWS gives events no
+    id, so stream, time and position among the events of that time identify an event.
     """
 
     def __init__(self, log_group: str, since: int) -> None:

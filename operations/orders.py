@@ -22,10 +22,10 @@ _List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
-    """Read an order, strongly consistent. None if there is none.
+    """Read an order, strongly consistent. Returns None if it does not exist.
 
     Raises:
-        InventoryOrdersError: It cannot be read.
+        InventoryOrdersError: The order cannot be read.
     """
     record = aws.store().get_record(OrderKey(order_id))
     # A cancellation that came before its order leaves a row without a user.

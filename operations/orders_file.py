@@ -28,7 +28,7 @@ class OrderMessage:
     """A message for an order queue.
 
     Attributes:
-        body: The message body, exactly as it is sent.
+        body: The message body, unchanged.
         order_id: Id of a valid order; None if the body is poison.
         group: `MessageGroupId` for the FIFO queue.
         deduplication_id: `MessageDeduplicationId` for the FIFO queue.
@@ -44,8 +44,8 @@ def read_orders(path: Path) -> Iterator[OrderMessage]:
     """Read orders from JSON lines, or from a basket file: one order per line, product codes separated by commas.
 
     A file whose first line begins with `{` holds JSON lines. Both kinds may be compressed (`.gz`). Empty lines are
-    skipped. The id of a basket is made of its line's number and of the content of the whole file: the same file again
-    means the same orders, and another file other ones.
+    skipped. The id of a basket follows from its line number and from the content of the whole file, so the same file
+    always means the same orders.
 
     Raises:
         UserError: The file cannot be read.
@@ -57,7 +57,7 @@ def count_orders(path: Path, limit: int | None = None) -> int:
     """Read the first orders of a file, and count them.
 
     Raises:
-        UserError: The file cannot be read, or a line of it is no order; says which, and why.
+        UserError: The file cannot be read, or some lines are not orders; the message names them with their faults.
     """
     count, bad = 0, []
     for number, message in islice(_numbered(path), limit):
@@ -70,9 +70,9 @@ def count_orders(path: Path, limit: int | None = None) -> int:
         shown = "".join(f"\n  line {number}: {_fault(body)}" for number, body in bad[:_SHOWN])
         more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
         raise UserError(
-            f"no orders: {len(bad):,} of {counted(count, 'line')} of {path}, so nothing was sent:{shown}{more}\n"
-            "Correct them. With --unchecked (of make demo: UNCHECKED=1) every line is sent, and the service "
-            "dead-letters what is no order"
+            f"{len(bad):,} of {counted(count, 'line')} of {path} are not orders, so nothing was sent:{shown}{more}\n"
+            "Correct them. --unchecked (with make demo: UNCHECKED=1) sends every line, and the service "
+            "dead-letters those that are not orders"
         )
     return count
 
@@ -115,13 +115,13 @@ def _numbered(path: Path) -> Iterator[tuple[int, OrderMessage]]:
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text; name a file of orders") from error
     except csv.Error as error:
-        raise UserError(f"{path} is no file of orders: {error}") from error
+        raise UserError(f"{path} is not a file of orders: {error}") from error
     except OSError as error:
         what = (error.strerror or str(error)).lower()
         raise UserError(f"{path} cannot be read ({what}); name a file of orders") from error
 
 
-# What columns are called, without digits, marks and capitals.
+# Names of columns, in lower case, without digits and marks.
 _COLUMN = re.compile(
     "basket|(customer|item|order|product|user)s?(id|code)?|sku|(stock)?code|invoice(no|date)?|description|country"
     "|(unit)?price|quantity|qty"
@@ -156,7 +156,7 @@ def _message(body: str) -> OrderMessage:
     try:
         order = parse_order(body)
     except PoisonMessageError:
-        # Poison is sent too, because the service has to answer it. A group of its own keeps it apart.
+        # Poison is sent too, because the service has to answer it. It gets a group of its own.
         return OrderMessage(body, None, f"unreadable-{digest[:16]}", digest)
     return OrderMessage(body, order.order_id, next(iter(order.quantities)), order.order_id)
 

@@ -1,4 +1,4 @@
-"""What an account already has that decides whether a deployment can go well, asked before it begins."""
+"""Checks before a deployment: whether the account's limits and its earlier stack allow it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_WAIT_SECONDS = 25
 """How long a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
 
 _NEVER_RESERVED = 100
-"""Lambda keeps them for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
+"""Lambda keeps these for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
 
 _ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)"
 
@@ -31,21 +31,21 @@ _ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)
 def check_warm_throughput(
     account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
 ) -> str | None:
-    """Check that DynamoDB takes the warm throughput: what it refuses fails in the middle of a deployment.
+    """Check that DynamoDB takes the warm throughput; otherwise the deployment would fail in the middle.
 
-    A table's quota bounds what it serves, on demand as well:
+    A table's quota also bounds a table on demand:
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
 
     Args:
-        account: Where the stack is, or will be.
-        stack_name: Its name; there is nothing to check where it does not exist yet.
+        account: The account and region of the stack.
+        stack_name: Its name. The stack need not exist.
         wanted: `warmThroughput` of the settings, by table.
 
     Returns:
-        Why it could not be checked; None if it was, or if nothing is wanted.
+        The reason why the check was impossible; None otherwise.
 
     Raises:
-        UserError: A table or an index has more than the settings want, or the account allows less.
+        UserError: A table or an index has more than the settings say, or the account allows less.
     """
     if not wanted:
         return None
@@ -85,13 +85,13 @@ def check_warm_throughput(
     if lowered:
         raise UserError(
             f"{'; '.join(lowered)}. DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, "
-            "and the table keeps what it has"
+            "so that the table keeps its own"
         )
     return None
 
 
 def _warm(table: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """What a table and its indexes have: where, which unit, and how many."""
+    """The warm throughput of a table and its indexes: place, unit and number."""
     places = {f"the table {table['TableName']}": table}
     for index in table.get("GlobalSecondaryIndexes", ()):
         places[f"the index {index['IndexName']} of {table['TableName']}"] = index
@@ -122,14 +122,15 @@ def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
 
 
 def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
-    """Remove the protection of a stack whose creation failed: the CDK sets it first, and cannot delete the stack then.
+    """Remove the protection of a stack whose creation failed, because it keeps the CDK from deleting the stack.
 
     Args:
-        account: Where the stack is.
+        account: The account and region of the stack.
         stack_name: Its name.
 
     Returns:
-        What was done and what is left, or why it could not be done; None if there is no such stack.
+        A note on the removal and the tables that are left, or on the reason why it was impossible; None if no creation
+        failed.
     """
     cloudformation: CloudFormationClient = account.client("cloudformation")
     try:
@@ -143,8 +144,8 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
         )
     except (BotoCoreError, ClientError) as error:
         return (
-            f"whether an earlier first deployment of {stack_name} failed and is in the way cannot be checked or mended "
-            f"({error}). If so: aws cloudformation update-termination-protection --stack-name {stack_name} "
+            f"cannot check for a failed first deployment of {stack_name}, or clear its protection "
+            f"({error}). If there is one: aws cloudformation update-termination-protection --stack-name {stack_name} "
             "--no-enable-termination-protection"
         )
     kept = [r["PhysicalResourceId"] for r in resources if r["ResourceStatus"] == "DELETE_SKIPPED"]
@@ -162,17 +163,17 @@ def check_concurrency(
     callers: int,
     reserved: int | None,
 ) -> str | None:
-    """Compare the account's limit of concurrent executions with what the functions may use.
+    """Compare the account's limit of concurrent executions with the functions' needs.
 
     Args:
-        account: Where the stack will be.
+        account: The account and region of the stack.
         stack_name: Its name.
         queues: `maximumConcurrency` by queue.
-        callers: Callers of the HTTP API who may arrive in a second and wait; 0 without an API.
+        callers: Callers of the HTTP API that may arrive in a second and wait; 0 without an API.
         reserved: Concurrent executions to reserve for the API; None for no reservation.
 
     Returns:
-        What is too little and what to do, or why it could not be checked; None if there is enough.
+        The limit that is too low and the repair, or the reason why the check was impossible; None if the limits suffice.
 
     Raises:
         UserError: Lambda would refuse the reservation, in the middle of the deployment.
@@ -207,8 +208,8 @@ def check_concurrency(
     waiting = callers * LONGEST_WAIT_SECONDS
     if reserved is None and total + waiting > free:
         return (
-            f"callers of the API who wait may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
-            f"{LONGEST_WAIT_SECONDS} s each), the queues {total}, and {free:,} are unreserved. Such callers can starve the "
+            f"waiting callers of the API may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
+            f"{LONGEST_WAIT_SECONDS} s each), the queues {total}, and {free:,} are unreserved. Waiting callers can starve the "
             "workers that they wait for. Reserve a part for the API (apiLimits.concurrentExecutions in cdk.json), lower "
             f"apiLimits.requestsPerSecond, or ask for more {_ASK_FOR_MORE}"
         )
@@ -216,7 +217,7 @@ def check_concurrency(
 
 
 def _reserved_now(account: AwsAccount, stack_name: str) -> int:
-    """Concurrent executions that the API's function has reserved; 0 if it does not exist yet."""
+    """Concurrent executions reserved for the API's function; 0 if it does not exist yet."""
     name = _outputs(account, stack_name).get("ApiFunctionName")
     if name is None:
         return 0

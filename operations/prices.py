@@ -3,7 +3,7 @@
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
 standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler; custom events of up to 64 KB,
-delivered within the account). To read a stream costs a Lambda function nothing:
+delivered within the account). Lambda's reads of a stream are free:
 docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
 """
 

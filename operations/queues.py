@@ -1,4 +1,4 @@
-"""The queues: send orders, and read depths and dead letters."""
+"""Sends messages, and reads depths of queues and dead letters."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ DEAD_LETTERS = (
     "OrderCommandDeadLetterQueueUrl",
     "ExpiryDeadLetterQueueUrl",
 )
-"""In the order of `QUEUES`."""
+"""The dead-letter queues, in the order of `QUEUES`."""
 
 UNDELIVERABLE_EVENTS = "UndeliverableEventsQueueUrl"
-"""What the event bus never takes, and nobody redrives: `announce` says again what the rows say."""
+"""Events that the bus never takes. They are not redriven: `announce` publishes them again from the rows."""
 
 
 def pairs(aws: Aws) -> list[tuple[str, str]]:
@@ -62,8 +62,8 @@ TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
 """Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
 
 POLL_SECONDS = 1
-"""How long a request for dead letters waits for one. A request that does not wait asks only some of SQS's servers, so it
-may miss what is there; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
+"""How long a request for dead letters waits for one, in seconds. A request that does not wait asks only some of SQS's
+servers, so it may miss messages; one that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
 SQSDeveloperGuide/sqs-short-and-long-polling.html"""
 
 _BATCH = 10
@@ -91,7 +91,7 @@ class DeadLetter:
     Attributes:
         original_message_id: Its id in the source queue.
         code: The cause: an `errorCode`, or `TOO_MANY_DELIVERIES`.
-        message: What to fix.
+        message: The fault to fix, in words.
         body: The message body, unchanged.
     """
 
@@ -114,7 +114,7 @@ def send(
     Args:
         aws: The stack that the queue belongs to.
         queue: Name of the stack output that holds the queue's URL.
-        messages: What to send.
+        messages: The messages.
         rate: Messages per second; None for no limit.
         on_sent: Called after each request with the number of messages that it sent.
 
@@ -166,7 +166,7 @@ def depth(aws: Aws, queue: str) -> Depth:
 
 
 def dead_letters(aws: Aws, limit: int) -> list[DeadLetter]:
-    """Read the dead letters of all queues, at most so many of each, and leave them there.
+    """Read the dead letters of all queues, at most `limit` of each, and leave them there.
 
     The queues are read side by side, so that empty ones take no longer than one.
     """
@@ -189,7 +189,7 @@ def peek_dead_letters(
     Args:
         sqs: A client.
         url: The queue's URL.
-        limit: Stop when so many were read.
+        limit: Most messages to read.
         poll_seconds: `POLL_SECONDS` on AWS; an SQS in memory has no second server to ask.
     """
     seen: list[Mapping[str, Any]] = []
@@ -226,7 +226,7 @@ def read_dead_letter(message: Mapping[str, Any]) -> DeadLetter:
         for name, value in message.get("MessageAttributes", {}).items()
     }
     return DeadLetter(
-        # A message that SQS moved by itself lacks our attributes, and keeps its id.
+        # A message that SQS moved by itself keeps its id, and has no cause among its attributes.
         attributes.get("originalMessageId", message["MessageId"]),
         attributes.get("errorCode", TOO_MANY_DELIVERIES),
         attributes.get("errorMessage", "it was delivered too often without success"),

@@ -1,4 +1,4 @@
-"""Redrive: sends dead letters that may succeed now back to the queues that they came from."""
+"""Redrives dead letters that may succeed now: sends them back to their queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OURS = frozenset({"errorCode", "errorMessage", "originalMessageId", "originalSe
 
 
 class Decision(Enum):
-    """What happens to a dead letter. The values complete a sentence that begins with the message."""
+    """A decision about a dead letter. Its value completes a sentence that begins with the message."""
 
     SEND_BACK = "goes back"
     STAY = "stays"
@@ -46,7 +46,7 @@ class Delivery:
     Attributes:
         message_id: Its id in the dead-letter queue.
         receipt_handle: Identifies this delivery.
-        content: The message, and why it was dead-lettered.
+        content: The message, and the cause of its dead-lettering.
         group: `MessageGroupId`; None on a standard queue.
         attributes: All message attributes.
     """
@@ -75,10 +75,10 @@ class Delivery:
 
 
 class Selection:
-    """Decides what happens to each dead letter of one run.
+    """Decides about each dead letter of one run.
 
     Args:
-        causes: Which causes go back.
+        causes: The causes to send back.
     """
 
     def __init__(self, causes: frozenset[str]) -> None:
@@ -89,7 +89,7 @@ class Selection:
     def decide(self, dead_letter: DeadLetter) -> Decision:
         """Decide about a dead letter. Call this once for each of them."""
         if dead_letter.original_message_id in self._sent:
-            # To send it again in the same run could repeat for ever.
+            # A message that comes back at once could otherwise be sent again for ever.
             return Decision.CAME_BACK
         identity = (dead_letter.original_message_id, dead_letter.body)
         if identity in self._going_back:
@@ -124,7 +124,7 @@ class Findings:
     """The dead letters of one queue, by cause.
 
     Attributes:
-        groups: By cause.
+        groups: Its groups of dead letters, by cause.
         crowded: FIFO groups that may hold more dead letters than were read, because SQS shows ten at a time.
     """
 
@@ -143,7 +143,7 @@ class Findings:
 
 
 def look(sqs: SQSClient, url: str, causes: frozenset[str]) -> Findings:
-    """Find out what `redrive` would do, without changing anything.
+    """Find out the decisions of `redrive`, without sending or deleting.
 
     Messages are hidden while this reads them, and visible again afterwards.
     """
@@ -170,7 +170,7 @@ def redrive(
 ) -> Findings:
     """Send the dead letters of some causes back to the queue that they came from.
 
-    Each message is re-sent before it is deleted, so a redrive can be interrupted and run again. A message that is
+    Each message is sent again before it is deleted, so a redrive can be interrupted and run again. A message that is
     sent twice takes effect once: the service recognises it by its orderId, its adjustmentId or the time of its event.
     A FIFO queue also drops the second copy for five minutes. The deduplication id contains the id of the dead letter,
     so a message that is dead-lettered again later is not taken for a copy.
@@ -182,7 +182,7 @@ def redrive(
         sqs: A client.
         url: URL of the dead-letter queue.
         source_url: URL of the queue that it belongs to.
-        causes: Which causes go back.
+        causes: The causes to send back.
         rate: Most messages to send per second.
         on_progress: Called after each dead letter with the findings so far.
     """
@@ -222,7 +222,7 @@ def _send(sqs: SQSClient, url: str, delivery: Delivery, attributes: Mapping[str,
 
 
 class _Reader:
-    """Reads a dead-letter queue once. At the end, what was not deleted becomes visible again."""
+    """Reads a dead-letter queue once. At the end, messages that were not deleted become visible again."""
 
     def __init__(self, sqs: SQSClient, url: str) -> None:
         self._sqs = sqs
@@ -246,7 +246,7 @@ class _Reader:
             )
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Yield each dead letter once, until the queue is empty or a whole round brings nothing new."""
+        """Yield each dead letter once, until the queue is empty or a whole round finds no other one."""
         known_in_a_row = 0
         while known_in_a_row <= len(self._known):
             batch = self._receive()

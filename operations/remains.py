@@ -1,4 +1,4 @@
-"""What stays on an account after its stack is gone."""
+"""Lists the resources that stay on an account after the deletion of a stack."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 def stack_id(account: AwsAccount, stack_name: str) -> str:
-    """The id of a stack, by which it is found after its deletion too.
+    """Find the id of a stack, which names it after its deletion too.
 
     Raises:
-        ClientError: It does not exist, or access is denied.
+        ClientError: The stack does not exist, or access is denied.
     """
     cloudformation: CloudFormationClient = account.client("cloudformation")
     return cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]["StackId"]
 
 
 def kept(account: AwsAccount, deleted: str) -> list[str]:
-    """Name what the deletion of a stack has left: its resources with `DeletionPolicy: Retain`.
+    """Name the resources that the deletion of a stack left: those with `DeletionPolicy: Retain`.
 
     docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html
 
     Args:
-        account: Where the stack was.
-        deleted: Its id.
+        account: The account and region of the stack.
+        deleted: The stack's id.
     """
     cloudformation: CloudFormationClient = account.client("cloudformation")
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=deleted)

@@ -1,4 +1,4 @@
-"""Publishes the present state of orders again, from their rows: for a consumer that lost events."""
+"""Publishes the present state of orders again from their rows, for a consumer that lost events."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SECONDS = 60
 
 @dataclass(slots=True)
 class Republished:
-    """What was published.
+    """The result of one run.
 
     Attributes:
-        events: How many events.
-        silent: Rows that publish nothing: tombstones.
-        problems: What cannot be published, and why.
+        events: How many events were published.
+        silent: How many rows have no event: tombstones.
+        problems: Events that cannot be published, with the reasons.
     """
 
     events: int = 0
@@ -36,16 +36,16 @@ class Republished:
 
 
 def moment(text: str) -> str:
-    """A time as rows have it, from ISO 8601; in UTC if it does not say.
+    """Convert ISO 8601 to a time as rows have it. Without an offset it is UTC.
 
     Raises:
-        UserError: It is no time.
+        UserError: The text is not a time.
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise UserError(
-            f"{text} is no time; write it as 2026-11-21, 2026-11-21T09:30 or 2026-11-21T09:30:00+01:00"
+            f"{text} is not a time; write it as 2026-11-21, 2026-11-21T09:30 or 2026-11-21T09:30:00+01:00"
         ) from None
     return timestamp(found if found.tzinfo else found.replace(tzinfo=UTC))
 
@@ -54,7 +54,7 @@ def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
     """Read the rows of these orders.
 
     Raises:
-        UserError: There is no such order.
+        UserError: One of them does not exist.
     """
     wanted = dict.fromkeys(order_ids)
     keys = [{"orderId": {"S": order_id}} for order_id in wanted]
@@ -66,7 +66,7 @@ def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
 
 
 def rows_since(aws: Aws, since: str) -> Iterator[Row]:
-    """Read the rows that have changed since a time. It looks at every order there is."""
+    """Read the rows that have changed since a time. Scans the whole table."""
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=aws.tables[Table.ORDERS],
         ConsistentRead=True,
@@ -80,12 +80,12 @@ def rows_since(aws: Aws, since: str) -> Iterator[Row]:
 def republish(
     aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
 ) -> Republished:
-    """Publish where orders stand, with the present version of each row: its status, a late payment, and each return.
+    """Publish the present state of orders: of each row its status, a late payment and each return, with its version.
 
     Args:
         aws: The stack.
         rows: The orders.
-        send: Publish them; otherwise they are only counted.
+        send: Whether to publish; otherwise the events are only counted.
         on_progress: Called with the number of rows done.
 
     Raises:
@@ -110,8 +110,8 @@ def republish(
             if published.left:
                 why = published.refusals[-1] if published.refusals else None
                 raise UserError(
-                    f"the bus does not take events ({why.message or why.code if why else 'no answer'}); {result.events:,} "
-                    "were published. Run the same command again: consumers drop what they have seen"
+                    f"the event bus does not take events ({why.message or why.code if why else 'no answer'}); {result.events:,} "
+                    "were published. Run the same command again: consumers drop events that they have seen"
                 )
         else:
             result.problems += [f"{n.id}: {n.error}" for n in news if isinstance(n, Unreadable)]

@@ -1,7 +1,7 @@
-"""Restore all tables to an earlier second: into new tables, whose rows then take their places in those of the stack.
+"""Restores all rows to an earlier second: restores tables beside those of the stack, then copies their rows.
 
-The stack's tables stay, and with them their streams, who reads these, their settings and what CloudFormation knows. Deleting
-them for restored ones of the same name would end all that.
+The stack's tables stay, and with them their streams, the streams' readers, their settings and their place in the
+CloudFormation stack. To delete them in favour of restored tables would lose all of these.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TagTypeDef
 
 JUMP = 1_000_000_000
-"""Added to a version where nothing tells how far it has come since: more than any row changes in 35 days."""
+"""Added to a version if the row that would tell the latest one is gone: more than a row changes in 35 days."""
 
-# Another state, or what was not there, makes a row differ. These follow from when and by whom it was written.
+# Attributes that do not make rows differ, because they tell only when and by which program a row was written.
 _NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
@@ -49,29 +49,29 @@ _PAUSE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When to go back to, and when that is done."""
+    """The second to go back to, and the time of the restore."""
 
     then: datetime
     now: datetime
 
 
 def restored(table: Table, live: Item | None, then: Item | None, moment: Moment) -> Item | None:
-    """What an item has to be, so that it says what it said then, and is newer than all that was said since.
+    """Compute the item to write: its content of then, with a version above all that were published since.
 
-    An order that did not exist then is kept, since its id is used up and others have heard of it; but it took nothing, and is
-    `CANCELLED` if it held stock. A hold has as much time left as it had then.
+    An order that did not exist then stays, since its id is used up and other systems know it; but it takes no stock, and
+    becomes `CANCELLED` if it held some. A hold has as much time left as it had then.
 
     Args:
-        table: Whose item it is.
-        live: The item as it is; None if there is none.
-        then: The item as it was; None if there was none.
-        moment: When.
+        table: The item's table.
+        live: The item as it is; None if it does not exist.
+        then: The item as it was; None if it did not exist.
+        moment: The two times.
 
     Returns:
-        The item to write; `live` itself if nothing has to be written; None if there must be none.
+        The item to write; `live` itself if there is nothing to write; None if the item has to be deleted.
     """
     if table is Table.ALLOTMENTS and "units" not in (then or live or {}):
-        # Leases are of today, and protect nothing.
+        # A lane's lease stays as it is: it holds no units.
         return live
     if then is None:
         return live and _unknown_then(table, live, moment)
@@ -112,7 +112,7 @@ def _as_sent(line: Item) -> Item:
 def _written(
     live: Item | None, then: Item, moment: Moment, *, jump: bool = False
 ) -> dict[str, Any]:
-    """The next version. It jumps where the row that would tell the latest one is gone."""
+    """The next version. It jumps if the row that would tell the latest one is gone."""
     latest = max(_version(live or {}), _version(then))
     return {
         "_version": {"N": str(latest + (JUMP if jump else 1))},
@@ -138,13 +138,13 @@ def _content(item: Item) -> Item:
 
 @dataclass(slots=True)
 class Differences:
-    """How the tables differ from what they were.
+    """The difference between the tables and the restored ones.
 
     Attributes:
         rows: How many rows were read.
-        back: How many go back to what they were, by table.
-        gone: How many did not exist then and are removed, or emptied, by table.
-        cancelled: Orders that did not exist then and hold stock, by status.
+        back: How many rows go back to their content of then, by table.
+        gone: How many rows did not exist then and are removed, or emptied, by table.
+        cancelled: How many orders did not exist then and hold stock, by status.
     """
 
     rows: int = 0
@@ -153,7 +153,7 @@ class Differences:
     cancelled: Counter[str] = field(default_factory=Counter)
 
     def count(self, table: Table, live: Item | None, then: Item | None) -> None:
-        """Count one row that has to be written."""
+        """Count one row to write."""
         if then is not None:
             self.back[table] += 1
         elif live is not None and table is Table.ORDERS:
@@ -163,16 +163,16 @@ class Differences:
 
 
 class Restore:
-    """Restores the tables of one stack. Each step may be interrupted and done again.
+    """Restores the rows of one stack. Each step may be interrupted and done again.
 
     Args:
         aws: The stack.
         stack_name: Its name in CloudFormation.
-        then: When to go back to: a whole second, with its time zone.
+        then: The second to go back to: a whole one, with its time zone.
         clock: Source of time.
 
     Attributes:
-        beside: The stack with the restored tables in the place of its own.
+        beside: The same stack with the names of the restored tables.
     """
 
     def __init__(
@@ -196,10 +196,10 @@ class Restore:
     # ------------------------------------------------------------------ the tables as they were
 
     def make_tables(self, on_progress: Callable[[str], None]) -> None:
-        """Restore all tables beside those of the stack, and wait until they can be read. What is there stays.
+        """Restore all tables beside those of the stack, and wait until they can be read. Uses restored ones that exist.
 
         Raises:
-            UserError: AWS does not restore one.
+            UserError: AWS does not restore a table.
         """
         for table, name in self.beside.tables.items():
             if self._describe(name) is not None:
@@ -245,11 +245,11 @@ class Restore:
     # ------------------------------------------------------------------ rows
 
     def look(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Count what differs, and change nothing."""
+        """Count the rows that differ, without writing."""
         return self._compare(on_progress, lambda *_: None)
 
     def put_back(self, on_progress: Callable[[Differences], None]) -> Differences:
-        """Write all rows that differ. Nothing else may write meanwhile.
+        """Write all rows that differ. No other program may write meanwhile.
 
         Raises:
             UserError: Another program has written a row.
@@ -321,7 +321,7 @@ class Restore:
             ) from error
 
     def republish(self, on_progress: Callable[[int], None]) -> Republished:
-        """Publish where the orders stand that were put back: the stream tells only of those with another status.
+        """Publish the state of the orders that were put back: the stream tells only of those whose status changed.
 
         Raises:
             UserError: The bus does not take events.
@@ -333,9 +333,9 @@ class Restore:
     # ------------------------------------------------------------------ functions
 
     def stop(self, on_progress: Callable[[str], None]) -> None:
-        """Stop all that writes to the tables, and wait until what runs has ended. Messages wait in their queues.
+        """Stop all functions that write to the tables, and wait until their invocations end. Messages wait in their queues.
 
-        `publish_events` goes on: it reads streams, which stay.
+        `publish_events` goes on: it reads streams and writes no table.
         """
         deployed = self._deployed()
         on_progress("Disconnecting the queues")
@@ -351,7 +351,7 @@ class Restore:
         self._clock.sleep(seconds)
 
     def start(self, on_progress: Callable[[str], None]) -> None:
-        """Undo `stop`: as the stack was deployed."""
+        """Undo `stop`: connect queues and functions as they were deployed."""
         deployed = self._deployed()
         on_progress("Connecting the queues")
         for name, properties in self._writers(deployed).items():
@@ -378,7 +378,7 @@ class Restore:
 
     @property
     def _own(self) -> set[str]:
-        """The names of the service's functions: the CDK may have some of its own."""
+        """The names of the service's functions, without those that the CDK may add."""
         return {name for key, name in self._aws.outputs.items() if key.endswith("FunctionName")}
 
     def _connect(self, deployed: Deployed, wanted: str) -> None:

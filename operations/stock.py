@@ -1,4 +1,4 @@
-"""How many units of products there are, in rows and lanes together."""
+"""Reads how many units of products there are, in rows and lanes together."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from inventory_orders.engine.stats import CommitStats
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
 from operations.aws import Aws
 
-# How long to look for a moment at which no rival writes the product, in seconds; and how long one page of a list may take.
+# How long to look for a moment without a rival's write, and how long one page of a list may take, in seconds.
 PATIENCE = 10.0
 _PAGE = 100
 
-# What needs attention comes first.
+# Products that need attention come first.
 _URGENCY = (
     *(ProductStatus.OUT_OF_STOCK, ProductStatus.LOW_STOCK),
     *(ProductStatus.ACTIVE, ProductStatus.DISCONTINUED),
@@ -23,10 +23,10 @@ _URGENCY = (
 
 
 def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
-    """Read all products, what is out of stock or low first. Units that move meanwhile may be missing or counted twice.
+    """Read all products, first those out of stock or low. Units that move meanwhile may be missing or counted twice.
 
     Returns:
-        The levels; and what is wrong with products that cannot be read, by their ids.
+        The levels; and the errors of products that cannot be read, by product id.
 
     Raises:
         StoreError: DynamoDB failed.
@@ -51,7 +51,7 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
         The level; None if there is no such product.
 
     Raises:
-        InventoryOrdersError: It cannot be read.
+        InventoryOrdersError: The product or one of its pages cannot be read.
     """
     deadline = Deadline.after(PATIENCE, SystemClock())
     return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())

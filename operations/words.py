@@ -1,8 +1,8 @@
-"""Words of reports."""
+"""Formats words of reports."""
 
 from __future__ import annotations
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things: "1 order", "2,000 orders"."""
+    """Format a number of things: "1 order", "2,000 orders"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -101,7 +101,7 @@ class ContendedDynamoDB:
         return self._store.answer(operation, request)
 
     def _part_of_batch(self, request: dict[str, Any], throttled: set[Place]) -> dict[str, Any]:
-        """Answer what the capacity allows, and return the other keys as unprocessed."""
+        """Answer the keys that the capacity allows, and return the others as unprocessed."""
         wanted: dict[str, Any] = {}
         left_out: dict[str, Any] = {}
         for name, entry in request["RequestItems"].items():
@@ -129,7 +129,7 @@ class ContendedDynamoDB:
             else None
             for place, content in zip(places, contents, strict=True)
         ]
-        # With a busy item nothing is applied, so the store must not remember the token.
+        # With a busy item the transaction is not applied, so the store must not remember its token.
         without_token = {
             name: value for name, value in request.items() if name != "ClientRequestToken"
         }

@@ -3,7 +3,7 @@
 Each call is one atomic step, whichever thread makes it.
 
 It answers requests in their wire format, and raises `ServiceError` with DynamoDB's codes. An unknown parameter raises
-NotImplementedError, so nothing is silently ignored. Throttling and transaction conflicts do not happen here: the caller
+NotImplementedError instead of being ignored. Throttling and transaction conflicts do not happen here: the caller
 that simulates several clients adds them (see `touched`).
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/
@@ -110,8 +110,8 @@ class Table:
         name: Its name.
         keys: Names of the partition key and, if there is one, the sort key.
         types: Data types of all key attributes, those of the indexes included.
-        indexes: By name.
-        items: By key. Neither the items nor their values are ever changed in place.
+        indexes: Its indexes, by name.
+        items: Its items, by key. Neither the items nor their values are ever changed in place.
         consumed: Capacity units since the table was created.
     """
 
@@ -223,7 +223,7 @@ class DynamoDB:
         now: Unix seconds.
 
     Attributes:
-        tables: By name.
+        tables: The tables, by name.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -301,7 +301,7 @@ def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
 
 
 def _bytes(value: Value) -> bytes:
-    """What strings and binary values are ordered by: their UTF-8, and what the base64 stands for."""
+    """The bytes that order strings and binary values: UTF-8, and decoded base64."""
     ((kind, content),) = value.items()
     if kind == "B":
         return base64.b64decode(content)

@@ -9,11 +9,11 @@ ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/trans
 
 - A transaction is checked when it arrives, item by item. Each item that accepts it is in flight until the transaction
   ends, even if another item cancels it. At its end the transaction is applied to all items at once.
-- Another transaction or a plain write on an item in flight fails at once: with the cancellation reason
-  `TransactionConflict`, or with `TransactionConflictException` for the plain write. Nothing queues or waits.
+- Another transaction or a plain write on an item in flight fails at once, without waiting: with the cancellation reason
+  `TransactionConflict`, or with `TransactionConflictException` for the plain write.
 - An item whose condition does not hold cancels with `ConditionalCheckFailed`. A cancelled transaction takes as long as
   one that succeeds (measured, see `PUBLISHED`).
-- Reads are never blocked, and see what was applied last. Here `BatchGetItem` reads all items at one moment. On DynamoDB
+- Reads are never blocked, and see the last applied write. Here `BatchGetItem` reads all items at one moment. On DynamoDB
   the moments may differ; the conditions of the writes detect that.
 
 **Capacity** (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html): each
@@ -27,8 +27,8 @@ workers start at the same moment. Rates are measured while the queue still holds
 is ever idle.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
-separately), the limits of the index, the sizes of what is read and of single writes, partitions that split, and the batch window of
-the queue, but for callers who wait (`bench/studies/waiting.py`).
+separately), the limits of the index, the sizes of reads and of single writes, partitions that split, and the batch
+window of the queue, which only callers that wait have (`bench/simulator/callers.py`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _percentiles(
 # Alex DeBrie, "DynamoDB Transactions Performance Testing" (2020), percentiles in milliseconds as seen by a Python
 # client in Lambda: https://www.alexdebrie.com/posts/dynamodb-transactions-performance/. It has no reads, so
 # the times of PutItem and BatchWriteItem stand for reads of one and of several items, which are probably faster.
-# Transactions had 5 and 25 items; other sizes are extrapolated linearly.
+# Transactions have 5 and 25 items; other sizes are extrapolated linearly.
 # SQS: "Serverless Messaging: Latency Compared" (2022), from sending to the start of the handler, P10 13.7, P50 16.2,
 # P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/. A call to SQS is
 # a part of that, and is assumed to take as long.
@@ -235,7 +235,7 @@ class TokenBucket:
         self._units, self._at = burst, 0.0
 
     def take(self, units: float, now: float) -> bool:
-        """Take units at a time in seconds. Takes none if there are too few. Returns whether it did."""
+        """Take units at a time in seconds, or none if there are too few. Returns whether it took them."""
         self._units = min(self._burst, self._units + (now - self._at) * self._rate)
         self._at = now
         if units > self._units:

@@ -99,7 +99,7 @@ class Sqs:
         now: Unix seconds.
 
     Attributes:
-        queues: By name.
+        queues: The queues, by name.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

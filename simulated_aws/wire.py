@@ -1,4 +1,4 @@
-"""The wire: clients of this process call a function instead of the network, below botocore's retries or in their place."""
+"""Connects the AWS clients of this process to a function instead of the network, with or without botocore's work."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _in_json(value: Any) -> Any:
 
 
 def _from_json(reply: Any) -> dict[str, Any]:
-    """A response as the SDK hands it over, which owns all of it."""
+    """Copy a response as the SDK returns it, so that the caller owns all of it."""
     text = json.dumps(reply)
     hook = _with_bytes if '"B": "' in text else None
     decoded: dict[str, Any] = json.loads(text, object_hook=hook)

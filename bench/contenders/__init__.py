@@ -4,8 +4,8 @@ A module has `lambda_handler(event, context)`, which returns `{"batchItemFailure
 
 - `TITLE`: its name in tables and plots;
 - `BATCH`: most messages for one invocation;
-- `LANES`, if it is to sell from lanes, as many as there are workers;
-- `TABLES`, if it needs more than the service's tables: partition keys by the environment variable that names the table.
+- `LANES`, if it sells from lanes, as many as there are workers;
+- `TABLES`, if it needs further tables: their partition keys by the environment variable that names the table.
 
 They all read an order's id, user and lines from the message body, and write a row into the Orders table: `PENDING` with
 the stock taken, or `REJECTED`. Other attributes and conditions differ, but the stock is in the same attribute, so one

@@ -1,4 +1,4 @@
-"""This service's handler with batches of 99 and without lanes: one full transaction if all want one product."""
+"""This service's handler with batches of 99 and without lanes: one full transaction if all are for one product."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The textbook's `place_order_transaction`: read, check, write on condition of the version, retry after 0.1 s x 2^n.
 
-This is what tutorials on optimistic locking with DynamoDB teach, such as "Optimistic locking with version number" in the
+Tutorials on optimistic locking with DynamoDB teach it, such as "Optimistic locking with version number" in the
 Amazon DynamoDB Developer Guide: one order per transaction, each product's update on condition of the version that
 was read, exponential backoff without jitter. Unlike most of them it is safe against redelivery, because the order's row
 is written only if it is absent, and it accepts orders for several products.

@@ -1,8 +1,8 @@
-"""Callers of `POST /orders` who wait for the answer with `Prefer: wait=25`, with the workers of the queue beside it.
+"""Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, beside the workers of the queue.
 
-Each client sends an order, and the next one when it is answered. Settings, limits of the API and workers are those that
-are deployed by default. Each client has an execution environment, because each of Lambda's serves one request at a time,
-and nothing limits their number. What API Gateway and the start of an invocation take is left out.
+Each client sends an order, and the next one after the answer. Settings, limits of the API and workers are the defaults of
+a deployment. Each client has an execution environment, because one of Lambda's serves one request at a time, and nothing
+limits their number. The times of API Gateway and of the start of an invocation are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from local.invoke import read_event
 from simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
 
 RETRY_SECONDS = 1.0
-"""After a 429 or a 503 a client sends the same again, as `Retry-After` says."""
+"""Statuses after which a client sends the same request again, as `Retry-After` says."""
 
 _TOO_MANY, _LATER = 429, 503
 
@@ -43,9 +43,9 @@ class Answered:
 
     Attributes:
         order_id: Its id.
-        at: When, in virtual seconds.
-        seconds: From its first request to its answer.
-        status: Of HTTP.
+        at: Time of the answer, in virtual seconds.
+        seconds: Seconds from its first request to its answer.
+        status: HTTP status of the answer.
         queued: Whether it went through the queue.
     """
 
@@ -58,19 +58,19 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What was seen. "An order" is an answered one.
+    """The figures of a run. "An order" is an answered one.
 
     Attributes:
-        rate: Orders answered a second, but for those with 202.
+        rate: Orders answered per second, without those answered 202.
         p99: Seconds from the first request to the answer, 99th percentile.
         at_once: Share answered 200, 201 or 409 without the queue.
         queued: Share that went through the queue.
         accepted: Share answered 202.
-        conflicts: Transactions that lost against a rival, of an order.
+        conflicts: Transactions that lost against a rival, per order.
         conflict_rate: Share of the transactions that lost.
-        write_units: Write units of an order, without the index.
-        requests: Requests of an order to DynamoDB and SQS.
-        clean: Whether none was sold twice, oversold or lost.
+        write_units: Write units per order, without the index.
+        requests: Requests to DynamoDB and SQS, per order.
+        clean: Whether no order was applied twice, oversold or lost.
     """
 
     rate: float
@@ -90,10 +90,10 @@ class Callers(Simulation):
 
     Args:
         workload: Their orders, which are repeated.
-        clients: How many.
+        clients: How many clients.
         seconds: Virtual seconds that count.
         seed: Seed of all randomness.
-        warm_up: Virtual seconds before that, which do not.
+        warm_up: Virtual seconds before these, which do not count.
         latencies: How long calls take.
     """
 
@@ -144,7 +144,7 @@ class Callers(Simulation):
     # ------------------------------------------------------------------ the clients
 
     def _order(self) -> None:
-        """Send one order after the other, each again and again until it is answered."""
+        """Send one order after the other, each until it is answered."""
         while not self._queue.closed:
             order_id, body, wanted = next(self._orders)
             self._sent[order_id] = wanted
@@ -196,7 +196,7 @@ class Callers(Simulation):
         """Leave the rows where they are, because clients look for them."""
 
     def _close(self) -> None:
-        """End the window. What is done after it does not count."""
+        """End the window. Later answers do not count."""
         super()._close()
         self._counted = self.observed
         self.observed = Observed(Tally("Products", "Orders"), self._scheduler.now)
@@ -230,6 +230,6 @@ class Callers(Simulation):
 
 
 def _deployed() -> Settings:
-    """The settings that are deployed by default."""
+    """The default settings of a deployment."""
     context = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     return Settings.from_context(context["stage"], context["settings"])

@@ -1,7 +1,7 @@
 """The simulated engine: a contender's real handler on simulated workers and the simulated AWS, in virtual time.
 
-Each worker is an execution environment: it imports its own copy of the contender, and has its own copy of what the
-service keeps once per process. Time passes only in calls to AWS, in `time.sleep`, and as the CPU time that
+Each worker is an execution environment: it imports its own copy of the contender, and has its own copies of the objects
+that the service keeps once per process. Time passes only in calls to AWS, in `time.sleep`, and as the CPU time that
 `simulated_aws.latency` charges.
 """
 
@@ -58,7 +58,7 @@ from simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
 _RECEIVES_EACH = 0.02
-"""Seconds between two looks into the queue while a batch is gathered."""
+"""Seconds between two reads of the queue while a batch is gathered."""
 
 _IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"
 
@@ -75,7 +75,7 @@ class Message:
         order_id: Id of its order.
         body: The message body.
         wanted: Units of its order, by product.
-        sent: Its position in the order of sending.
+        sent: Its number in the order of sending.
         group: `MessageGroupId` in a FIFO queue, else None.
         deliveries: Number of deliveries so far.
         first_received: Unix second of the first delivery.
@@ -100,12 +100,12 @@ class Queue:
 
     Args:
         scheduler: Provides virtual time.
-        sent: The messages, in the order of sending. There may be no end of them.
+        sent: The messages, in the order of sending. The iterator may be endless.
         stays: Whether to wait for more when all have ended.
-        gather: For so many seconds a batch is gathered, unless it is full before.
+        gather: Seconds for which a batch is gathered, unless it is full before.
 
     Attributes:
-        closed: Whether it delivers nothing more.
+        closed: Whether it has stopped delivering.
         open: The messages that were taken and have not ended, by order id.
     """
 
@@ -128,7 +128,7 @@ class Queue:
 
     @property
     def visible(self) -> int:
-        """How many messages wait that have been sent or returned since the start."""
+        """The number of waiting messages that were sent or returned since the start."""
         return len(self._again)
 
     def take(self, most: int) -> list[Message]:
@@ -146,7 +146,7 @@ class Queue:
         return []
 
     def _receive(self, most: int) -> list[Message]:
-        """Take what is visible."""
+        """Take visible messages."""
         taken = self._visible(most)
         for message in taken:
             message.deliveries += 1
@@ -155,7 +155,7 @@ class Queue:
         return taken
 
     def _visible(self, most: int) -> list[Message]:
-        """Find what is visible: what was returned before what was not delivered yet."""
+        """Find visible messages: returned ones first, then undelivered ones."""
         taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
         return [*taken, *islice(self._sent, most - len(taken))]
 
@@ -173,7 +173,7 @@ class Queue:
             self._scheduler.start(functools.partial(self._show, delay, group))
 
     def close(self) -> None:
-        """Deliver nothing more."""
+        """Stop delivering."""
         self.closed = True
         self._wake_idle()
 
@@ -189,15 +189,15 @@ class Queue:
 
 
 class FifoQueue(Queue):
-    """A FIFO queue: delivers each group in its order, and nothing of a group while a message of it is out or hidden.
+    """A FIFO queue: delivers each group in its order, and no message of a group of which one is out or hidden.
 
-    A batch takes as many messages of one group as there are before it takes those of another:
+    A batch takes all messages of one group before it takes those of another:
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 
     Args:
         scheduler: Provides virtual time.
-        sent: The messages, in the order of sending. There may be no end of them.
-        depth: So many messages wait in the queue, as long as there are more to send.
+        sent: The messages, in the order of sending. The iterator may be endless.
+        depth: How many messages wait in the queue, as long as there are more to send.
     """
 
     def __init__(self, scheduler: Scheduler, sent: Iterable[Message], depth: int) -> None:
@@ -209,7 +209,7 @@ class FifoQueue(Queue):
         self._ready: list[tuple[int, str | None]] = []
 
     def _visible(self, most: int) -> list[Message]:
-        """Find the oldest messages of groups of which none is out."""
+        """Find the oldest messages of groups without a message that is out."""
         for message in islice(self._sent, self._depth - self._count):
             self._add(message)
         taken: list[Message] = []
@@ -230,7 +230,7 @@ class FifoQueue(Queue):
             heappush(self._ready, (message.sent, message.group))
 
     def _came_back(self, group: str | None) -> None:
-        """A message of a group is out or hidden no more."""
+        """Note that a message of a group is neither out nor hidden."""
         self._out[group] -= 1
         if not self._out[group] and (waiting := self._waiting[group]):
             heappush(self._ready, (waiting[0][0], group))
@@ -295,15 +295,15 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which a cell runs.
+    """The conditions of a cell.
 
     Attributes:
         latencies: How long calls take.
-        window: Virtual seconds after which no worker takes another batch. It ends earlier when the queue holds only
-            one batch per worker, so that the rate is that of a queue that is never empty. None to answer all orders.
+        window: Virtual seconds after which no worker takes another batch. It ends as soon as the queue holds only one
+            batch per worker, so that the rate is that of a full queue. None to answer all orders.
         lanes: How many lanes there may be. If not given, as many as there are workers for a contender that has lanes.
         batch: Most messages of an invocation; as the contender says if not given.
-        endless: Whether the orders are repeated without end, in another order each time.
+        endless: Whether the orders are repeated without end, each time shuffled.
         warm_up: Virtual seconds before the window, which do not count.
         warm: Whether lanes and depot are full at the start, and all workers know the demand.
         partitions: Number of partitions, by table.
@@ -331,7 +331,7 @@ class Simulation:
         conditions: Under which it runs.
 
     Attributes:
-        observed: What was seen.
+        observed: The observations.
     """
 
     def __init__(
@@ -441,7 +441,7 @@ class Simulation:
             yield
 
     def _fill_tables(self) -> None:
-        """Write what the tables hold at the start."""
+        """Write the rows of the start."""
         for table, keys in KEYS.items():
             self._create_table(table.value, *keys)
         for name, key in self._contender.tables.items():
@@ -453,7 +453,7 @@ class Simulation:
             self._fill_lanes()
 
     def _fill_lanes(self) -> None:
-        """Fill all lanes, and the depot with half of the rest, about as they are after a while."""
+        """Fill all lanes, and the depot with half of the rest: about their state after a while."""
         lanes, demand = self._lanes(), Demand(SystemClock())
         demand.observe_orders(self._wanted)
         pages: dict[PageKey, dict[str, PageEntry]] = {}
@@ -483,7 +483,7 @@ class Simulation:
             self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def _learn_demand(self) -> None:
-        """Learn the demand, for all workers to begin with: each product was wanted twice."""
+        """Make the demand that all workers begin with: two orders of each product."""
         self._demand = Demand(SystemClock())
         for _ in range(2):
             self._demand.observe_orders(self._wanted)
@@ -606,7 +606,7 @@ class Simulation:
         self._see(exchange)
 
     def _see(self, exchange: Exchange) -> None:
-        """Look at a request and its answer. A kind of simulation that wants to know more overrides this."""
+        """Look at a request and its answer. Simulations with further figures override this."""
 
     # ------------------------------------------------------------------ the workers
 
@@ -643,7 +643,7 @@ class Simulation:
             yield batch
 
     def _load(self) -> Callable[[Any, Any], Any]:
-        """Import a copy of the contender. It knows the demand if all are to know it at the start."""
+        """Import a copy of the contender. With warm conditions it knows the demand."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
         if self._demand is not None and (lanes := runtime.process().committer.lanes) is not None:
             lanes.demand = deepcopy(self._demand)
@@ -780,7 +780,7 @@ def run(
 
     Args:
         contender: Name of its module.
-        workload: The content of the queue at the start, or what is repeated.
+        workload: The content of the queue at the start, or the orders to repeat.
         workers: Number of concurrent workers.
         seed: Seed of all randomness. The same seed gives the same figures.
         conditions: Under which it runs.

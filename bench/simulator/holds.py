@@ -43,7 +43,7 @@ SWEEP_SECONDS = 50.0
 
 
 class _Tables(DynamoDB):
-    """Tables in which the index of holds is as quick as an index: it holds what was in it at the start."""
+    """Tables that answer queries for holds from sorted lists, made at the start, instead of scans."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__(now)
@@ -72,10 +72,10 @@ class _Tables(DynamoDB):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What was seen.
+    """The figures of a run.
 
     Attributes:
-        pace: How fast orders were, and holds.
+        pace: The rates of orders and of expiries.
         sent: Messages sent to the queue of expiries.
         conflicts: Share of the transactions that lost against a rival.
         clean: Whether each unit came back once, and none was sold twice or lost.
@@ -88,14 +88,14 @@ class Ended:
 
 
 class Holds(Simulation):
-    """Orders as ever, and holds that end.
+    """Orders without end, and holds that end together.
 
     Args:
         contender: Name of the module that places the orders.
-        workload: The orders, and those that are held: they want the same.
-        workers: Order workers.
-        holds: How many are held.
-        expirers: Invocations that expire at once.
+        workload: The orders. Held orders are for the same products.
+        workers: How many order workers.
+        holds: How many orders are held.
+        expirers: How many invocations expire holds at the same time.
         end: When the holds end, in virtual seconds.
         seed: Seed of all randomness.
         conditions: Under which it runs.
@@ -136,7 +136,7 @@ class Holds(Simulation):
         }
 
     def _fill_tables(self) -> None:
-        """The holds took their units from what is left of the rows' stock. All end at the same moment."""
+        """Write the held orders, with units from the rows' stock. All holds end at the same moment."""
         super()._fill_tables()
         orders, products = (self._store.tables[name].items for name in ("Orders", "Products"))
         chance = random.Random(f"holds {self._seed}")
@@ -200,7 +200,7 @@ class Holds(Simulation):
         self._scheduler.start(self._sweep, Worker(partial(handler_of, "sweep")))
 
     def _sweep(self) -> None:
-        """Sweep once a minute, as long as orders go on."""
+        """Sweep once a minute while orders go on."""
         worker: Worker = self._scheduler.owner
         while not self._queue.closed:
             began = self._scheduler.now

@@ -1,6 +1,6 @@
-"""What is measured: a module for each study.
+"""The studies, one module each.
 
-`contenders`, `overhead` and `patterns` are the benchmarks of `make bench`. The others are measured when they are named.
+`contenders`, `overhead` and `patterns` are the benchmarks of `make bench`. The others run if they are named.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ NAMES = (*USUAL, "scenes", "holds_embedded", "brooker")
 
 
 def study(name: str) -> Study:
-    """Import a study. Some of them load a good part of AWS's SDK."""
+    """Import a study, late because some import much of AWS's SDK."""
     found: Study = import_module(f"bench.studies.{name}").STUDY
     return found

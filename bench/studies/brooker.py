@@ -1,4 +1,4 @@
-"""Brooker's simulation on our scheduler and rules: published results that the simulator has to reproduce.
+"""Brooker's simulation on this simulator's scheduler and rules, which have to reproduce his published results.
 
 Each client wants to write one row once. All clients read its version at the same time and write on condition of that
 version. A client that loses waits and reads again. A hop through the network takes a normally distributed time; the row
@@ -73,7 +73,7 @@ PUBLISHED: Mapping[tuple[int, str], RaceResult] = {
 
 
 class _Network:
-    """Two hops that take a normally distributed time, and a row that answers at once."""
+    """A network with two hops of normally distributed time, and a row that answers at once."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -169,20 +169,20 @@ def simulate(clients: int, backoff: str, runs: int = 20) -> RaceResult:
 
 
 def cells(_size: str) -> Iterator[dict[str, Value]]:
-    """All that is published."""
+    """A cell for each published result."""
     for clients, backoff in PUBLISHED:
         yield {"engine": "simulated", "clients": clients, "backoff": backoff, "runs": 20}
 
 
 def measure(engine: str, clients: int, backoff: str, runs: int) -> Result:
-    """Run Brooker's experiment with so many clients."""
+    """Run Brooker's experiment with a number of clients."""
     del engine
     return asdict(simulate(clients, backoff, runs))
 
 
 def show(found: Found, screen: Console) -> bool:
-    """Print what was simulated beside what is published."""
-    table = report.table("Brooker's experiment, and what he published", "backoff")
+    """Print simulated results beside the published ones."""
+    table = report.table("Brooker's experiment, simulated and published", "backoff")
     for heading in ("clients", "writes", "published", "seconds", "published"):
         table.add_column(heading, justify="right")
     for parameters, result in found:
@@ -197,4 +197,4 @@ def show(found: Found, screen: Console) -> bool:
     return True
 
 
-STUDY = Study("what the simulator has to reproduce", cells, measure, show)
+STUDY = Study("published results that the simulator has to reproduce", cells, measure, show)

@@ -1,4 +1,4 @@
-"""The service beside its alternatives: orders a second, and what they take."""
+"""The service beside its alternatives: orders per second, and costs per order."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _workers(engine_name: str, workload: str, contender: str, size: str) -> Sequ
         few = {"hot": ("textbook", "ours_lanes"), "real": ("ours_10",), "sell-out": ("ours_10",)}
         return (2,) if contender in few.get(workload, ()) else ()
     if workload == "real-scarce":
-        # It shows what is left of lanes where nearly all is too scarce for them.
+        # It shows the effect of lanes if most products are too scarce for them.
         chosen = engine_name == "embedded" and contender in ("textbook", "ours_lanes")
         return (8,) if chosen else ()
     if workload != "hot" and contender not in _ON_ALL_WORKLOADS:

@@ -69,10 +69,10 @@ def measure(
     Args:
         engine: The embedded AWS.
         holds: How many end.
-        over: Seconds that their ends are spread over; 0: all at once.
-        hold_seconds: When the first ends: time to place them, and for orders to get going.
-        workload: What they want, and the orders.
-        seed: Of the orders.
+        over: Seconds over which their ends are spread; 0: all at once.
+        hold_seconds: Seconds until the first ends: enough to place all, and for orders to start.
+        workload: The orders. Held orders are for the same products.
+        seed: Seed of the orders.
     """
     del engine
     made = make(workload, 2_000, seed)
@@ -96,7 +96,7 @@ def measure(
 
 
 def show(found: Found, screen: Console) -> bool:
-    """Print how fast orders and holds were, and how late holds."""
+    """Print the rates of orders and expiries, and the delays of expiries."""
     table = report.table("Holds that end, on the embedded AWS", "workload")
     for heading in ("over s", *Pace.HEADINGS, "late p50", "late p99", ""):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -119,24 +119,24 @@ def _measure(
     hold_seconds: int,
     seed: int,
 ) -> tuple[float, Books]:
-    """Returns the Unix second in which the unpaid orders were placed, and the books at the end."""
+    """Run it. Returns the Unix second in which the unpaid orders were placed, and the books at the end."""
     run = f"b{uuid.uuid4().hex[:6]}"
     stock_up(aws, [NewProduct(product_id, n) for product_id, n in workload.stock.items()], run)
     began = time.time()
     end = began + hold_seconds
-    # It has them swept at once. The next minute's sweep would send them while the orders before the end are counted.
+    # It also sweeps: the next minute's sweep would send the holds while the orders before their end are counted.
     place_unpaid(aws, unpaid, StoppedClock(began))
     if time.time() > end - 1.5 * _BEFORE_SECONDS:
         raise UserError(
             f"placing {len(unpaid):,} holds took nearly all of the {hold_seconds} s that they last: "
-            "give longer hold_seconds"
+            "raise hold_seconds"
         )
     _keep_ordering(aws, emulator, workload, len(unpaid), end, seed)
     return began, read_books(aws)
 
 
 def figures_of(books: Books, unpaid: Iterable[Order], began: float) -> tuple[Pace, list[float]]:
-    """Compute the pace, and for how many seconds each hold outlasted its end.
+    """Compute the pace, and the seconds from each hold's end to its expiry.
 
     Args:
         books: The tables at the end.
@@ -158,14 +158,14 @@ def figures_of(books: Books, unpaid: Iterable[Order], began: float) -> tuple[Pac
 def never_paid(
     workload: Workload, count: int, hold_seconds: int, over: int, seed: int
 ) -> list[Order]:
-    """Make orders that nobody will pay. They want what the orders of a workload want.
+    """Make orders that stay unpaid, with the lines of a workload's orders.
 
     Args:
-        workload: Those orders.
-        count: How many.
-        hold_seconds: When the first hold ends.
-        over: So many seconds later the last one does.
-        seed: Of the choice.
+        workload: The workload.
+        count: How many orders.
+        hold_seconds: Seconds until the first hold ends.
+        over: Seconds from the first end to the last.
+        seed: Seed of the choice.
     """
     chance = random.Random(f"holds {seed}")
     wanted = [workload.quantities(order_id) for order_id in workload.bodies]
@@ -183,7 +183,7 @@ def never_paid(
 def _keep_ordering(
     aws: Aws, emulator: Emulator, workload: Workload, count: int, end: float, seed: int
 ) -> None:
-    """Send orders until the last hold has expired, always so many that some wait, and wait for the last of them."""
+    """Send orders until the last hold has expired, enough that some always wait. Then wait for the last answer."""
     orders = (OrderMessage(body, order_id, "", "") for order_id, body, _ in endless(workload, seed))
     left, patience = count, Patience()
     while left:
@@ -201,7 +201,7 @@ def _keep_ordering(
 
 
 def _left(aws: Aws) -> int:
-    """How many holds have not expired. Their queue is asked first: to count them in the index disturbs the others."""
+    """Count the holds that have not expired. Asks their queue first, because a count in the index slows the orders."""
     return queues.depth(aws, queues.EXPIRIES).total or holds(aws)
 
 

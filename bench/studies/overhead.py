@@ -1,4 +1,4 @@
-"""What a handler costs by itself: cold start, size of the layer, and CPU per order.
+"""The cost of a handler by itself: cold start, size of the layer, and CPU per order.
 
 CPU times are the lowest of several new processes, because other load on the machine can only add to them (as the
 documentation of `timeit` explains). The cold start is the CPU time until the handler is imported and its clients are
@@ -56,7 +56,7 @@ _WITHOUT_QUEUE = {"count_stock": "import os; del os.environ['QUEUE_URL']; "}
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The results, as far as they were measured.
+    """The results so far.
 
     Attributes:
         cold_ms: CPU until a handler is ready, above a bare interpreter, in milliseconds, by function; `usual` is the

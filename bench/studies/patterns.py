@@ -1,4 +1,4 @@
-"""What the patterns cost that docs/patterns.md compares, on the embedded AWS."""
+"""The costs of the patterns that docs/patterns.md compares, on the embedded AWS."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _measure(tables: Mapping[Table, str], pattern: str) -> Cost:
 
 
 def show(found: Found, screen: Console) -> bool:
-    """Print what each pattern costs."""
+    """Print the costs of each pattern."""
     table = report.table(f"Patterns among {RIVALS} rivals: embedded AWS, threads", "pattern")
     for heading in ("requests", "writes", "conflicts", "lost/batch", "done"):
         table.add_column(heading, justify="right")
@@ -71,4 +71,4 @@ def show(found: Found, screen: Console) -> bool:
     return True
 
 
-STUDY = Study("what the patterns cost that docs/patterns.md compares", cells, measure, show)
+STUDY = Study("costs of the patterns that docs/patterns.md compares", cells, measure, show)

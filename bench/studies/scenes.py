@@ -1,4 +1,4 @@
-"""Every scene in which orders are sold, simulated: to compare the engine before and after a change with the same seeds.
+"""Simulated scenes with all kinds of traffic, to compare the engine before and after a change with the same seeds.
 
 A scene calls handlers with the messages and commands that other systems send, so it runs on any version of the engine.
 `python -m bench.studies.scenes BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side by side.
@@ -50,7 +50,7 @@ FIFO_DEPTH = 5_000
 """Messages that wait in the FIFO queue at any time."""
 
 LANES = 55
-"""Lanes where there is one worker: what is deployed by default, a lane for each worker of both order queues."""
+"""Lanes of scenes with one worker: the default of a deployment, a lane for each worker of both order queues."""
 
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
 _LONGEST_SECONDS = 100_000.0
@@ -61,15 +61,15 @@ _QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen. "An order" is one that was answered.
+    """The figures of a scene. "An order" is an answered one.
 
     Attributes:
-        rate: Orders answered a second.
-        requests: Requests of an order to DynamoDB.
-        write_units: Write units of an order, without the index.
+        rate: Orders answered per second.
+        requests: Requests to DynamoDB per order.
+        write_units: Write units per order, without the index.
         p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
         conflicts: Share of the transactions that lost against a rival.
-        took: Mean seconds of an operator's command; seconds until the last hold had expired. NaN where there is neither.
+        took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
         clean: Whether the books balance.
     """
 
@@ -86,7 +86,7 @@ class Selling(Simulation):
     """Orders from the standard queue, from the FIFO queue, or from both.
 
     Args:
-        workload: The orders. Those of the FIFO queue are others of the same kind, in a group for each first product.
+        workload: The orders. The FIFO queue gets others of the same kind, in a group for each first product.
         standard: Workers of the standard queue.
         fifo: Workers of the FIFO queue.
         lanes: How many lanes there may be.
@@ -160,7 +160,7 @@ class Minutely(Selling):
 
 
 class Recalled(Selling):
-    """An operator needs products home that sell fast: the ten that sell best, one after the other.
+    """Reclaims of products that sell fast: an operator's commands for the ten best sellers, one after the other.
 
     Args:
         action: `discontinue`, or `count`: take the product's lease, and release it at once.
@@ -194,7 +194,7 @@ class Recalled(Selling):
                 self._command({"action": "release", "lease": lease})
 
     def _command(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Invoke the operator's function, again and again until it does what is asked."""
+        """Invoke the operator's function until it succeeds."""
         worker: Worker = self._scheduler.owner
         worker.handler = worker.handler or worker.load()
         while True:
@@ -281,7 +281,7 @@ class Returning(Holds):
         self._wanted_of[message.order_id] = message.wanted
 
     def _audit(self) -> Audit:
-        """Check the tables, with what was cancelled and what came in."""
+        """Check the tables, with cancellations and receipts."""
         tables = self._store.tables
         for order_id, wanted in self._wanted_of.items():
             row = tables["Orders"].items.get((order_id,))
@@ -301,7 +301,7 @@ class Returning(Holds):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a scene is run with.
+    """The parameters of a scene.
 
     Attributes:
         orders: Path of the file of real orders.
@@ -383,7 +383,7 @@ class Run:
         )
 
     def callers(self, name: str, clients: int) -> Seen:
-        """Serve callers of the API who wait."""
+        """Serve callers of the API that wait."""
         made = make(name, 2_000, self.seed, self.orders)
         seconds = 5.0 * self.scale
         callers = Callers(made, clients, seconds, self.seed, warm_up=seconds)
@@ -408,7 +408,7 @@ def _run(sales: Selling) -> Seen:
 def _seen(
     observed: Observed, rate: float, conflicts: float, clean: bool, took: float = nan
 ) -> Seen:
-    """What was observed, of an order that was answered."""
+    """Compute the figures per answered order."""
     durable, received = observed.tally.durable, observed.received
     waits = [at - received[order_id] for order_id, at in durable.items() if order_id in received]
     orders = len(waits) or nan
@@ -505,7 +505,7 @@ def measure(engine: str, scene: str, orders: str, lanes: int, seed: int, scale: 
     del engine
     known = scenes()
     if scene not in known:
-        raise UserError(f"{scene} is no scene; there are: {', '.join(known)}")
+        raise UserError(f"{scene} is not a scene; the scenes are {', '.join(known)}")
     return asdict(known[scene](Run(orders, lanes, seed, scale)))
 
 
@@ -571,7 +571,7 @@ def compare(before: Path, after: Path, screen: Console) -> None:
 
 
 def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Result]]:
-    """The newest results of a file, by what has to be equal: all but the number of lanes."""
+    """The newest results of a file, by all parameters but the number of lanes."""
     return {
         tuple(value for name, value in cell.parameters if name != "lanes"): (cell.values, result)
         for cell, result in Kept(path).newest()
@@ -579,7 +579,7 @@ def _newest(path: Path) -> dict[tuple[Value, ...], tuple[Mapping[str, Any], Resu
     }
 
 
-STUDY = Study("every scene in which orders are sold", cells, measure, show)
+STUDY = Study("scenes with all kinds of traffic", cells, measure, show)
 
 
 if __name__ == "__main__":

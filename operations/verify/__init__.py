@@ -1,4 +1,4 @@
-"""Verification of a deployed stack: what it answers to traffic of its own, and what AWS says of it."""
+"""Verifies a deployed stack: sends it traffic, and asks AWS about it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CHECKS: Mapping[str, Check] = traffic.CHECKS | stack.CHECKS
 """All checks by name, in the order in which they run. Each can be called on its own."""
 
 TITLES = {next(iter(traffic.CHECKS)): "Traffic", next(iter(stack.CHECKS)): "The stack"}
-"""Headings, by the check before which they stand."""
+"""Headings, by the check that follows."""
 
 
 def run_check(name: str, run: Run) -> list[Line]:
-    """Run one check. Whatever goes wrong is a red line."""
+    """Run one check. Never raises; an error becomes a red line."""
     try:
         return CHECKS[name](run)
     except (CheckFailedError, UserError) as error:
@@ -44,12 +44,12 @@ def verify(
     only: Collection[str] = (),
     on_line: Callable[[str, Line], None] = lambda _, __: None,
 ) -> None:
-    """Run the checks in their order, and clean up whatever happens.
+    """Run the checks in their order, and clean up in any case.
 
     Args:
-        run: Against which stack.
+        run: The run, with its stack.
         report: Filled while the checks run, so that it can be used after an interruption.
-        only: Names of checks; all if there are none.
+        only: Names of checks; empty for all.
         on_line: Called with each line and the check that it belongs to.
     """
     began = time.monotonic()
@@ -65,7 +65,7 @@ def verify(
     finally:
         run.say("cleaning up")
         report.figures = run.figures
-        # In case that this is interrupted, too.
+        # An interruption of the cleanup leaves this line in the report.
         report.left = [f"{product_id}: still listed" for product_id in run.products]
         report.left = run.clean_up()
         report.seconds = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""The template that a stack was deployed with, its references filled in: what everything should be like."""
+"""The template that a stack was deployed with, references resolved: the checks compare AWS's answers with it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Deployed:
     """A deployed stack.
 
     Attributes:
-        stack: What CloudFormation says of it.
-        resources: Of its template, by logical id.
+        stack: CloudFormation's description of it.
+        resources: Resources of its template, by logical id.
         physical: Physical ids of its resources, by logical id.
-        streams: ARNs of its tables' streams, by logical id: they follow from nothing else.
+        streams: ARNs of its tables' streams, by logical id of the table. They cannot be computed.
     """
 
     stack: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Deployed:
 
     @classmethod
     def of(cls, cloudformation: Any, dynamodb: Any, name: str) -> Deployed:
-        """Ask AWS, by clients of these services, for the stack of a name."""
+        """Read a stack through clients of CloudFormation and DynamoDB."""
         body = cloudformation.get_template(StackName=name)["TemplateBody"]
         pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
         resources = (json.loads(body) if isinstance(body, str) else body)["Resources"]
@@ -65,7 +65,7 @@ class Deployed:
 
     @cached_property
     def place(self) -> dict[str, str]:
-        """Where it is: partition, region and account."""
+        """Its partition, region and account."""
         _, partition, _, region, account, *_ = self.stack["StackId"].split(":")
         return {"partition": partition, "region": region, "account": account}
 
@@ -75,7 +75,7 @@ class Deployed:
         return bool(self.stack.get("EnableTerminationProtection"))
 
     def of_type(self, kind: str) -> dict[str, Properties]:
-        """The properties of all resources of a type, references filled in, by logical id."""
+        """The properties of all resources of a type, references resolved, by logical id."""
         return {
             logical: self.fill_in(resource.get("Properties", {}))
             for logical, resource in self.resources.items()
@@ -88,7 +88,7 @@ class Deployed:
         return self.of_type("AWS::CloudWatch::Dashboard")
 
     def title(self, logical: str) -> str:
-        """What the CDK's code calls a resource; its logical id if that is not known."""
+        """The name of a resource in the CDK's code; its logical id if that is not known."""
         path = self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical)
         parts = path.removesuffix("/Resource").split("/")
         return str(parts[-1])
@@ -103,7 +103,7 @@ class Deployed:
         return _ARNS.get(kind, "{name}").format(**self.place, name=name)
 
     def fill_in(self, value: Any) -> Any:
-        """Replace references by what they refer to."""
+        """Replace references by their values."""
         if isinstance(value, list):
             return [self.fill_in(item) for item in value]
         if not isinstance(value, Mapping):
@@ -143,7 +143,7 @@ class Deployed:
 
 
 def differences(what: str, deployed: Any, found: Any) -> list[str]:
-    """Say in which values something differs from what was deployed; what was not deployed may be anything."""
+    """List the values that differ from the deployed ones. Values that the template does not set are not compared."""
     if isinstance(deployed, Mapping):
         found = found if isinstance(found, Mapping) else {}
         return [
@@ -157,7 +157,7 @@ def differences(what: str, deployed: Any, found: Any) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Spell a value as it is compared: the APIs give numbers and truths as text or not."""
+    """Normalise a value, because some APIs give numbers and booleans as text."""
     if isinstance(value, list):
         return sorted(json.dumps(_plain(item), sort_keys=True) for item in value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What the checks of a deployed stack saw: lines, figures and the verdict."""
+"""The report on a deployed stack: lines, figures and the verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class State(StrEnum):
-    """How a line ends."""
+    """The result of a line."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -22,9 +22,9 @@ class Line:
     """One line of the report.
 
     Attributes:
-        name: What was looked at.
+        name: The subject of the check.
         state: Whether it is as it should be; `NOT_HERE` if that cannot be seen on this stack.
-        saw: What was seen, in words and numbers; for `NOT_HERE` why it cannot be.
+        saw: The observation, in words and numbers; for `NOT_HERE` the reason.
     """
 
     name: str
@@ -33,21 +33,21 @@ class Line:
 
 
 class CheckFailedError(Exception):
-    """What a check saw is not what it should have seen; the message says both."""
+    """A check saw something else than it should have seen; the message says both."""
 
 
 def passed(name: str, saw: str) -> Line:
-    """Make a line for what is as it should be."""
+    """Make a green line."""
     return Line(name, State.PASSED, saw)
 
 
 def not_here(name: str, why: str) -> Line:
-    """Make a line for what cannot be seen on this stack."""
+    """Make a line for a check that is impossible on this stack."""
     return Line(name, State.NOT_HERE, why)
 
 
 def judged(name: str, problems: Sequence[str], saw: str) -> Line:
-    """Make a line that is red if there are problems."""
+    """Make a line that is red if there are problems, and green otherwise."""
     if not problems:
         return passed(name, saw)
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -72,14 +72,14 @@ class Report:
     """One run of the checks.
 
     Attributes:
-        place: Which AWS, account, region and stack.
+        place: Account, region and stack, in words.
         run: Id of the run: the prefix of its products, orders and users.
-        started_at: ISO 8601.
+        started_at: Time of the start, ISO 8601.
         lines: In order, each with the check that it belongs to.
-        figures: What was measured, by name; None where it could not be.
-        seconds: How long it took.
+        figures: Measured figures, by name; None if one could not be measured.
+        seconds: The duration of the run.
         finished: Whether all checks ran.
-        left: What could not be cleaned up, in words.
+        left: Products and dead letters that the run could not remove, in words.
     """
 
     place: dict[str, Any]
@@ -92,7 +92,7 @@ class Report:
     left: list[str] = field(default_factory=list)
 
     def count(self, state: State) -> int:
-        """Count the lines that ended so."""
+        """Count the lines with this result."""
         return sum(line.state is state for _, line in self.lines)
 
     @property

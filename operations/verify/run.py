@@ -1,4 +1,4 @@
-"""One run against a stack: products and orders of its own, waiting with bounds, and cleaning up."""
+"""One run against a stack: makes products and orders of its own, waits with bounds, and cleans up."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from operations.verify.report import CheckFailedError, what_went_wrong
 from operations.words import counted
 
 PREFIX = "verify-"
-"""Of all products, orders and users of a run: consumers of `Orders` filter users that begin so."""
+"""Prefix of all products, orders and users of a run: consumers of `Orders` leave out users with it."""
 
 A_RUN_LASTS = timedelta(minutes=15)
-"""Older products of another run are left-overs. Younger ones may be in use."""
+"""Products of another run that are older than this many seconds are left-overs. Younger ones may be in use."""
 
-# Nobody else's product or message looks so.
+# No other program's product or message matches.
 _OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
 
 _BATCH = 10
@@ -49,7 +49,7 @@ def _new_name() -> str:
 
 @dataclass
 class Run:
-    """What the checks share.
+    """One run: the state that its checks share.
 
     Attributes:
         aws: The stack.
@@ -58,15 +58,15 @@ class Run:
         orders: How many orders the hot product gets.
         patience: Most seconds to wait for the service to answer.
         metrics_patience: Most seconds to wait for CloudWatch.
-        say: Called with what is being waited for.
+        say: Called with a text that says what the run waits for.
         name: Id of the run, and prefix of all that it makes.
         began: Unix seconds.
         products: Ids of its products that may be listed.
         order_ids: Ids of its orders.
         placed: How many of them were seen to be placed.
-        held: Row of its order whose hold nobody confirms.
-        dead_letters: Message ids that will be in a dead-letter queue, by output of the queue.
-        figures: What was measured.
+        held: Row of its order that stays unconfirmed until its hold ends.
+        dead_letters: Ids of messages that will be dead-lettered, by output of the dead-letter queue.
+        figures: Measured figures, by name.
     """
 
     aws: Aws
@@ -91,11 +91,11 @@ class Run:
 
     @property
     def started_at(self) -> str:
-        """When it began, ISO 8601."""
+        """Time of its start, ISO 8601."""
         return timestamp(datetime.fromtimestamp(self.began, UTC))
 
     def client(self, service: str) -> Any:
-        """A client of another service."""
+        """Make a client of a service."""
         if service not in self._clients:
             make: Any = self.aws.session.client
             self._clients[service] = make(service)
@@ -108,16 +108,16 @@ class Run:
 
     @cached_property
     def pause(self) -> float:
-        """Seconds between two looks."""
+        """Seconds between two reads while the run waits."""
         return 0.05 if self.embedded else 0.5
 
     # ------------------------------------------------------------------ asking
 
     def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Invoke a function with a command, and get its answer.
+        """Invoke a function with a command, and return its answer.
 
         Args:
-            function: As in the stack's outputs, such as `CountStock`.
+            function: Its name in the stack's outputs, such as `CountStock`.
             command: The event.
 
         Raises:
@@ -133,7 +133,7 @@ class Run:
         return answer
 
     def command(self, function: str, command: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-        """Invoke a function with a command that has to have a certain `result`.
+        """Invoke a function with a command, and check the `result` of the answer.
 
         Raises:
             CheckFailedError: It answered something else.
@@ -146,7 +146,7 @@ class Run:
     def list_product(self, name: str, stock: int) -> str:
         """Create a product of this run. Returns its id."""
         product_id = f"{self.name}-{name}"
-        # First, so that it is delisted whatever happens.
+        # First, so that it is delisted in any case.
         self.products.append(product_id)
         create = {"action": "create", "productId": product_id, "openingStock": stock}
         self.command("ManageProducts", create, "APPLIED")
@@ -162,10 +162,10 @@ class Run:
         return None if found is None else decode(found)
 
     def stock(self, product_id: str) -> int:
-        """Read how much of a product is on hand, in its row and in lanes.
+        """Read how many units of a product are on hand, in its row and in lanes.
 
         Raises:
-            CheckFailedError: It is gone.
+            CheckFailedError: The product is gone.
         """
         level = read_stock(self.aws, product_id)
         if level is None:
@@ -197,10 +197,10 @@ class Run:
     # ------------------------------------------------------------------ waiting
 
     def wait(self, look: Callable[[], T | None], what: str, seconds: float | None = None) -> T:
-        """Look until there is something to see.
+        """Repeat a read until it returns something.
 
         Raises:
-            CheckFailedError: There was nothing in time.
+            CheckFailedError: It returned nothing in time.
         """
         seconds = self.patience if seconds is None else seconds
         until = time.monotonic() + seconds
@@ -225,12 +225,12 @@ class Run:
         """Wait for an order's row.
 
         Args:
-            order: As it was sent.
-            queue: To which queue.
-            meanwhile: Called before each look.
+            order: The order as it was sent.
+            queue: The queue that it was sent to.
+            meanwhile: Called before each read.
 
         Raises:
-            CheckFailedError: There is none in time.
+            CheckFailedError: The row did not come in time.
         """
 
         def look() -> dict[str, Any] | None:
@@ -248,7 +248,7 @@ class Run:
 
         Args:
             queue: Name of the stack output of the dead-letter queue.
-            seconds: How long to look for those that were announced in `dead_letters`.
+            seconds: How long to wait for the messages in `dead_letters`.
         """
         wanted = self.dead_letters.setdefault(queue, set())
         until = time.monotonic() + seconds
@@ -266,7 +266,7 @@ class Run:
     # ------------------------------------------------------------------ cleaning up
 
     def clean_up(self) -> list[str]:
-        """Delist all products of this run, and remove its dead letters. Returns what is left, in words."""
+        """Delist all products of this run, and remove its dead letters. Returns left-overs, in words."""
         left = [left for product_id in self.products if (left := self._delist(product_id))]
         self.products = [p for p in self.products if any(text.startswith(f"{p}:") for text in left)]
         for queue, wanted in self.dead_letters.items():
@@ -281,7 +281,7 @@ class Run:
         return left
 
     def _delist(self, product_id: str) -> str:
-        """Delist a product if it is listed. Returns why it is still listed, or nothing."""
+        """Delist a product if it is listed. Returns the reason if it is still listed, else nothing."""
         until = time.monotonic() + _CLEAN_UP_SECONDS
         while True:
             try:
@@ -302,7 +302,7 @@ class Run:
             time.sleep(min(1.0, answer.get("retryAfterSeconds", 1.0)))
 
     def leftovers(self) -> tuple[list[str], int]:
-        """Find products of other runs. Returns those of runs that are over, and how many may still be in use."""
+        """Find products of other runs. Returns the ids of left-overs, and how many products may be in use."""
         pages = self.aws.dynamodb.get_paginator("scan").paginate(
             TableName=self.aws.outputs["ProductsTableName"],
             FilterExpression="begins_with(#productId, :prefix)",
@@ -321,10 +321,10 @@ class Run:
         return old, len(others) - len(old)
 
     def remove_old_dead_letters(self) -> int:
-        """Remove what runs that are over left in the dead-letter queues. Returns how many there were.
+        """Remove dead letters of other runs that are left-overs. Returns their number.
 
-        Of a queue with many thousands of dead letters it reads a part only: before it came to the end, the first ones
-        would be visible again.
+        It reads only a part of a queue with many thousands of dead letters: the first ones would be visible again
+        before it came to the end.
         """
         limit = (time.time() - A_RUN_LASTS.total_seconds()) * 1000
         removed = 0
@@ -343,10 +343,10 @@ class Run:
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Check what a check has seen.
+    """Check a condition.
 
     Raises:
-        CheckFailedError: It does not hold.
+        CheckFailedError: The condition does not hold.
     """
     if not holds:
         raise CheckFailedError(otherwise)
@@ -357,7 +357,7 @@ def _short(answer: object) -> str:
 
 
 class _Hidden:
-    """The messages of a queue that this run looks at. In the end those that were not deleted are visible again."""
+    """The messages of a queue that this run reads. At the end, those that were not deleted become visible again."""
 
     def __init__(self, aws: Aws, queue: str) -> None:
         self._aws = aws
@@ -370,7 +370,7 @@ class _Hidden:
     def __exit__(self, *_: object) -> None:
         handles = list(self._handles.values())
         for start in range(0, len(handles), _BATCH):
-            # What fails here becomes visible by itself.
+            # Messages that this does not reach become visible by themselves.
             with suppress(BotoCoreError, ClientError):
                 self._aws.sqs.change_message_visibility_batch(
                     QueueUrl=self._url,
@@ -381,14 +381,14 @@ class _Hidden:
                 )
 
     def receive(self) -> Sequence[Mapping[str, Any]]:
-        """Receive messages; none if there was none for a second."""
+        """Receive messages; none if none comes within a second."""
         messages = self._aws.sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_BATCH,
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["SentTimestamp"],
             VisibilityTimeout=_HIDDEN_SECONDS,
-            # Asks all servers of SQS, and returns as soon as there is something.
+            # A request that waits asks all servers of SQS, and returns with the first messages.
             WaitTimeSeconds=1,
         ).get("Messages", [])
         self._handles |= {message["MessageId"]: message["ReceiptHandle"] for message in messages}
@@ -402,6 +402,6 @@ class _Hidden:
 
 
 def names(found: Collection[str]) -> str:
-    """List a few names."""
+    """List the first names, and count the others."""
     first = sorted(found)[:3]
     return ", ".join(first) + (f" and {len(found) - 3} more" if len(found) > 3 else "")

@@ -1,4 +1,4 @@
-"""Checks of what AWS says of the stack: all is as it was deployed, and monitoring works."""
+"""Checks of AWS's answers about the stack: all is as it was deployed, and monitoring works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DENIED = {
 
 
 def deployment(run: Run) -> list[Line]:
-    """The last deployment came through."""
+    """The last deployment succeeded."""
     stack = run.deployed.stack
     status = stack["StackStatus"]
     problems = []
@@ -39,7 +39,7 @@ def deployment(run: Run) -> list[Line]:
 
 
 def functions(run: Run) -> list[Line]:
-    """What callers reach of every function is active, and as it was deployed."""
+    """The alias of every function leads to an active version, as it was deployed."""
     deployed = run.deployed
     found = deployed.of_type("AWS::Lambda::Function")
     problems = []
@@ -90,7 +90,7 @@ def mappings(run: Run) -> list[Line]:
         wanted["FunctionName"] = properties["FunctionName"]
         actual = {**actual, "FunctionName": actual["FunctionArn"].split(":", 6)[-1]}
         problems += differences(f"the mapping of {source}", wanted, actual)
-    saw = f"{len(found)} Enabled; batch size, window, concurrency and what follows a failure as deployed"
+    saw = f"{len(found)} Enabled; batch size, window, concurrency and handling of failures as deployed"
     return [judged("functions are fed", problems, saw)]
 
 
@@ -112,7 +112,7 @@ def _source_of(deployed: Deployed, arn: str) -> str:
 
 
 def roles(run: Run) -> list[Line]:
-    """Every function may do what it has to, and not what it need not, by IAM's policy simulator."""
+    """Every function has the permissions that it needs and no others, by IAM's policy simulator."""
     deployed = run.deployed
     needed: dict[str, dict[str, set[str]]] = {}
     for policy in deployed.of_type("AWS::IAM::Policy").values():
@@ -147,14 +147,14 @@ def roles(run: Run) -> list[Line]:
             for action in sorted(needed[role][resource]):
                 yes += 1
                 if not answers.get(action):
-                    problems.append(f"{title} may not {action} {where}, and has to")
+                    problems.append(f"{title} may not {action} {where}, but needs it")
             for action in _denied_on(resource):
                 if action in needed[role][resource]:
                     continue
                 no += 1
                 if answers.get(action):
-                    problems.append(f"{title} may {action} {where}, and need not")
-    saw = f"{len(needed)} roles: {yes} permissions that are needed are there, {no} that are not needed are not"
+                    problems.append(f"{title} may {action} {where}, but does not need it")
+    saw = f"{len(needed)} roles: all {yes} needed permissions are there, {no} others are denied"
     return [judged("roles", problems, saw)]
 
 
@@ -168,7 +168,7 @@ def _many(value: Any) -> list[Any]:
 
 
 def queues(run: Run) -> list[Line]:
-    """Every queue is encrypted, takes TLS only, and hands what fails to its dead-letter queue."""
+    """Every queue is encrypted, takes TLS only, and moves failed messages to its dead-letter queue."""
     deployed = run.deployed
     found = deployed.of_type("AWS::SQS::Queue")
     problems, redriven = [], 0
@@ -196,7 +196,7 @@ def queues(run: Run) -> list[Line]:
 
 
 def _tls_only(policy: str) -> bool:
-    """Whether a policy denies everybody everything without TLS."""
+    """Whether a policy denies every action of every caller without TLS."""
     return any(
         statement["Effect"] == "Deny"
         and statement.get("Principal") in ("*", {"AWS": "*"})
@@ -297,12 +297,12 @@ def dashboard(run: Run) -> list[Line]:
             if value not in known
         ]
         if unknown:
-            problems.append(f"it draws what is not of this stack: {names(unknown)}")
+            problems.append(f"it draws metrics of other stacks: {names(unknown)}")
     return [judged("dashboard", problems, f"as deployed; draws {drawn} metrics, all of this stack")]
 
 
 def _known(deployed: Deployed) -> set[str]:
-    """Values that dimensions may have: names of the stack's resources, and what its functions send."""
+    """Values that dimensions may have: names of the stack's resources, and those that its functions send."""
     known = {physical.rsplit("/", 1)[-1] for physical in deployed.physical.values()}
     for properties in deployed.of_type("AWS::Lambda::Function").values():
         known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
@@ -331,7 +331,7 @@ def _drawn(body: Mapping[str, Any]) -> list[Metric]:
 
 
 def alarms(run: Run) -> list[Line]:
-    """Every alarm is as it was deployed, may act, knows its state, and is off."""
+    """Every alarm is as it was deployed, has its actions switched on, knows its state, and is off."""
     deployed = run.deployed
     found = deployed.of_type("AWS::CloudWatch::Alarm")
     title_of = {deployed.physical[logical]: deployed.title(logical) for logical in found}
@@ -366,7 +366,7 @@ def _describe_alarms(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _states(run: Run, title_of: Mapping[str, str]) -> Line:
-    """Wait until all alarms know their states, and those that this run itself has set off are off again."""
+    """Wait until all alarms know their states, and those that this run put on are off again."""
 
     def wrong() -> dict[str, str]:
         now = _describe_alarms(run, list(title_of))
@@ -377,7 +377,7 @@ def _states(run: Run, title_of: Mapping[str, str]) -> Line:
         for name, alarm in _describe_alarms(run, list(title_of)).items()
         if alarm["StateValue"] == "ALARM" and alarm["StateUpdatedTimestamp"].timestamp() < run.began
     ]
-    # What was on before this run is no matter of waiting.
+    # Do not wait for an alarm that was on before this run.
     look = wrong if was_on else partial(_wait_for_metrics, run, wrong, _alarms_to_be_off)
     left = look()
     problems = [f"{title_of[name]} {why}" for name, why in sorted(left.items())]
@@ -405,7 +405,7 @@ def _wrong_state(alarm: Mapping[str, Any]) -> str:
 def _wait_for_metrics(
     run: Run, look: Callable[[], dict[str, str]], what: Callable[[dict[str, str]], str]
 ) -> dict[str, str]:
-    """Look until nothing is wrong, as long as CloudWatch may take. Returns what is still wrong."""
+    """Repeat a look until it finds nothing wrong, as long as CloudWatch may take. Returns the last findings."""
     began = time.monotonic()
     while wrong := look():
         waited = time.monotonic() - began
@@ -429,7 +429,7 @@ def notifies(run: Run) -> list[Line]:
     if not topics:
         return [
             not_here(
-                "alarms are mailed", "the stack mails nobody: `alarmEmail` is not set in cdk.json"
+                "alarms are mailed", "the stack sends no mail: `alarmEmail` is not set in cdk.json"
             )
         ]
     problems = []
@@ -446,7 +446,7 @@ def notifies(run: Run) -> list[Line]:
             problems.append("CloudWatch may not publish to the topic, so no alarm is mailed")
         subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
         if not subscriptions:
-            problems.append("nobody has subscribed to the topic")
+            problems.append("the topic has no subscription")
         for subscription in subscriptions:
             if subscription["SubscriptionArn"].startswith("arn:"):
                 confirmed += 1
@@ -471,12 +471,12 @@ def _lets_cloudwatch_publish(policy: str) -> bool:
 
 
 def metrics(run: Run) -> list[Line]:
-    """What this run did is in CloudWatch: the handlers' metrics, and those of AWS that the alarms and the dashboard use."""
+    """CloudWatch has the metrics of this run: the handlers', and those of AWS that the alarms and the dashboard use."""
     if run.embedded:
         return [
             not_here(
                 "metrics arrive",
-                "not on the embedded AWS: it makes no metrics of what handlers log, nor of queues and tables",
+                "not on the embedded AWS: it makes no metrics of handlers' logs, queues and tables",
             )
         ]
     if not run.placed:
@@ -536,7 +536,7 @@ def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, flo
 
 
 def _missing(run: Run, wanted: Mapping[str, tuple[Metric, float]]) -> dict[str, str]:
-    """Which metrics have not reached their sums, with what is there."""
+    """The metrics that have not reached their sums, with the sums so far."""
     begin = datetime.fromtimestamp(run.began, UTC).replace(second=0, microsecond=0)
     queries = [
         {
@@ -573,4 +573,4 @@ CHECKS = {
         *(dashboard, notifies, metrics, alarms),
     )
 }
-"""By name, in the order in which they run: what waits for CloudWatch comes last."""
+"""The checks by name, in the order in which they run. Those that wait for CloudWatch come last."""

@@ -1,4 +1,4 @@
-"""Checks by traffic: what the service answers to orders, receipts, commands, counts and poison."""
+"""Checks by traffic: the service's answers to orders, receipts, commands, counts and poison."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 _EVENT_ORDERS, _LISTEN_SECONDS = 24, 5
 # Shorter than an invocation, so that the handler waits for its end and need not return the order.
 _COUNT_SECONDS = 20
-# The shortest that an order may ask for.
+# The shortest hold that an order may ask for.
 _HOLD_SECONDS = 60
 _SWEEP_SECONDS = 60
-# So long the order that waits is seen to wait.
+# Seconds for which the check watches the order wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
 _LOG_SECONDS, _LOG_SECONDS_EMBEDDED = 30.0, 3.0
 
 
 def leftovers(run: Run) -> list[Line]:
-    """Nothing of an interrupted run is left. What was left is cleaned up."""
+    """Products and dead letters of interrupted runs are removed."""
     old, young = run.leftovers()
     run.products += old
     letters = run.remove_old_dead_letters()
     if not old and not young and not letters:
-        return [passed("left-overs", "none of an earlier run")]
+        return [passed("left-overs", "none of earlier runs")]
     saw = [
         f"removed of an interrupted run: {counted(len(old), 'product')}, {counted(letters, 'dead letter')}"
         if old or letters
         else "",
-        f"left alone, of a run that may go on: {counted(young, 'product')}" if young else "",
+        f"left alone, because their run may go on: {counted(young, 'product')}" if young else "",
     ]
     left = run.clean_up()
     return [judged("left-overs", left, "; ".join(filter(None, saw)))]
@@ -90,12 +90,12 @@ def _of_user(run: Run, user: str) -> list[Any]:
 
 
 def holds(run: Run) -> list[Line]:
-    """An order with a hold takes its stock. Its end is looked at by `expires`, after the other traffic."""
+    """An order with a hold takes its stock. After the other traffic, `expires` looks at the end of the hold."""
     product = run.list_product("holds", 5)
     order = run.order("holds", {product: 2}, holdSeconds=_HOLD_SECONDS)
     run.send(queues.STANDARD, order)
     row = run.answer(order)
-    expect("expiresAt" in row, f"the order is {row['status']}, and its row has no end of its hold")
+    expect("expiresAt" in row, f"the order is {row['status']}, and its row has no expiresAt")
     stock = run.stock(product)
     expect(stock == 3, f"2 of 5 units are held, and {stock} are left, not 3")
     run.held = row
@@ -123,7 +123,7 @@ def expires(run: Run) -> list[Line]:
         row = run.row(held)
         return row if row is not None and row["status"] != "PENDING" else None
 
-    # The sweep that sends it may have been the first one after its end.
+    # The sweep that sends it may come a whole interval after its end.
     seconds = max(0.0, left()) + _SWEEP_SECONDS + run.patience
     row = run.wait(look, "a hold did not expire, see Sweep and the mapping of ExpiryQueue", seconds)
     expect(row["status"] == "EXPIRED", f"an order that was not confirmed is {row['status']}")
@@ -147,7 +147,7 @@ def _grace(run: Run) -> int:
 
 
 def confirms(run: Run) -> list[Line]:
-    """A paid order is confirmed through its queue, handed over, and returned, each once."""
+    """A paid order is confirmed through the queue, fulfilled and returned, each once."""
     product = run.list_product("confirms", 5)
     order = run.order("confirms", {product: 2}, holdSeconds=900)
     run.send(queues.STANDARD, order)
@@ -177,7 +177,7 @@ def confirms(run: Run) -> list[Line]:
 
 
 def api(run: Run) -> list[Line]:
-    """The HTTP API places, shows, lists and confirms an order for a signature of yours, and nothing without one."""
+    """The HTTP API places, shows, lists and confirms an order with your signature, and refuses requests without one."""
     name = "the HTTP API"
     routes = run.deployed.of_type("AWS::ApiGatewayV2::Route").values()
     if not routes:
@@ -185,7 +185,7 @@ def api(run: Run) -> list[Line]:
     ask = partial(_ask, HttpApi.of(run.aws))
     orders = f"/orders?limit=10&userId={run.name}-user"
     status, _ = ask("GET", orders, signed=False)
-    expect(status in (401, 403), f"the API answered {status} to somebody unknown")
+    expect(status in (401, 403), f"the API answered {status} to a request without credentials")
     if any(route["AuthorizationType"] != "AWS_IAM" for route in routes):
         why = f"it takes tokens only (`jwt` in cdk.json): {status} without one"
         return [not_here(name, f"{why}; place an order with a token of yours")]
@@ -234,7 +234,7 @@ def _found(answer: Any) -> Any:
 
 
 def rejects(run: Run) -> list[Line]:
-    """An order for too many is rejected, and so is one for what is not listed."""
+    """An order for too many units is rejected, and so is one for an unlisted product."""
     product = run.list_product("rejects", 1)
     too_many = run.order("rejects-many", {product: 2})
     unknown = run.order("rejects-unknown", {f"{run.name}-none": 1})
@@ -248,7 +248,7 @@ def rejects(run: Run) -> list[Line]:
 
 
 def replays(run: Run) -> list[Line]:
-    """The same order twice changes nothing, and another one with its id is dead-lettered."""
+    """A repeated order changes nothing, and another order with its id is dead-lettered."""
     product = run.list_product("replays", 5)
     order = run.order("replays", {product: 1})
     # Of one group of a FIFO queue, what is behind them is answered after them.
@@ -304,7 +304,7 @@ def _of(output: str) -> str:
 
 
 def cancels(run: Run) -> list[Line]:
-    """A cancellation gives stock back, and one that comes before its order keeps it from being placed."""
+    """A cancellation gives stock back; if it comes before its order, the order takes none."""
     product = run.list_product("cancels", 5)
     order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
     run.send(queues.STANDARD, order)
@@ -406,7 +406,7 @@ def counts(run: Run) -> list[Line]:
 
 
 def catalogue(run: Run) -> list[Line]:
-    """A catalogue event changes details, and an older one does not."""
+    """A catalogue event changes details; an older one does not."""
     product = run.list_product("catalogue", 0)
     early, late = (timestamp(SystemClock().now()) for _ in range(2))
     event = {"eventId": f"{run.name}-2", "eventTime": late, "productId": product}
@@ -425,7 +425,7 @@ def catalogue(run: Run) -> list[Line]:
 
 
 def events(run: Run) -> list[Line]:
-    """What becomes of an order is heard on the bus. A new rule may hear nothing in its first minute, so there are several."""
+    """An event of an order arrives through the bus. A new rule may miss its first minute, so the check sends several orders."""
     product = run.list_product("events", _EVENT_ORDERS)
     with listening(run.aws) as listen:
 
@@ -469,7 +469,7 @@ def fifo(run: Run) -> list[Line]:
 
 
 def hot(run: Run) -> list[Line]:
-    """Many orders at once for a product of which there are too few: exactly these few are placed."""
+    """Of many orders at once for one product, exactly as many are placed as there are units."""
     units = max(1, round(run.orders * _HOT_SHARE))
     product = run.list_product("hot", units)
     orders = [run.order(f"hot-{n}", {product: 1}) for n in range(run.orders)]
@@ -509,7 +509,7 @@ def hot(run: Run) -> list[Line]:
 def _wait_for_all(
     run: Run, order_ids: Sequence[str], rows: dict[str, dict[str, Any]], began: float
 ) -> float:
-    """Read the orders until all are answered, or none was for a while. Returns the seconds until the last one."""
+    """Read the orders until all are answered, or no answer comes for a while. Returns the seconds until the last one."""
     moved = began
     while len(rows) < len(order_ids):
         open_ids = [order_id for order_id in order_ids if order_id not in rows]
@@ -528,11 +528,11 @@ def _wait_for_all(
 
 @dataclass(frozen=True, slots=True)
 class Invocations:
-    """What the log says of a function's invocations.
+    """Figures of a function's invocations, from its log.
 
     Attributes:
         count: How many ended.
-        gigabyte_seconds: Billed for them.
+        gigabyte_seconds: Their billed duration times memory.
         cold: Milliseconds that each start of a worker took.
     """
 
@@ -551,8 +551,8 @@ _COLD = re.compile(r'"cold_start":\s?true.*?"function_request_id":\s?"([^"]+)"')
 def invocations_of(lines: Iterable[str]) -> Invocations:
     """Read the invocations in a function's log.
 
-    AWS says how long a worker took to start. The embedded AWS does not, and starts it within its first invocation: then
-    that counts as a whole.
+    AWS logs how long a worker took to start. The embedded AWS does not, and starts it within its first invocation, so
+    the whole invocation counts.
     """
     billed: dict[str, float] = {}
     init: list[float] = []
@@ -570,7 +570,7 @@ def invocations_of(lines: Iterable[str]) -> Invocations:
 
 
 def _measure(run: Run, since: int, answered: int) -> None:
-    """Note what the log of place_orders says of the orders: conflicts, starts of workers, what it would cost."""
+    """Note figures from the log of place_orders: conflicts, starts of workers, costs."""
     run.say("the figures in the log of place_orders")
     tail = Tail(run.aws.outputs["PlaceOrdersLogGroupName"], int(run.began * 1000))
     events: list[Event] = []
@@ -604,9 +604,10 @@ def _measure(run: Run, since: int, answered: int) -> None:
 
 
 def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
-    """Estimate what so many orders for one product cost on AWS, by what the handlers did.
+    """Estimate the cost on AWS of a number of orders for one product, from the handlers' metrics.
 
-    A transaction counts twice: each order's row, and the product's where one was placed. A lost one is charged too.
+    A transactional write takes two units: of each order's row, and of the product's if an order was placed. Lost
+    transactions are charged too.
     """
     committed = emf.values_of(samples, "OrdersPerTransaction")
     lost = sum(
@@ -628,8 +629,8 @@ def token(run: Run) -> list[Line]:
     """A cancelled transaction leaves its token free: the same request is evaluated anew, and applied once.
 
     The engine repeats a request with its token while an earlier attempt may be in flight, also after a cancellation for
-    a reason that passes. If DynamoDB remembered the cancellation, such a request could never succeed. AWS's page tells
-    what a token does after a success, and nothing of one after a cancellation:
+    a reason that passes. If DynamoDB remembered the cancellation, this request could never succeed. AWS documents the
+    effect of a token after a success, not after a cancellation:
     docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
     """
     product = run.list_product("token", 1)
@@ -659,7 +660,7 @@ def token(run: Run) -> list[Line]:
             store.write([rename], same)
         except TransactionCancelledError as cancelled:
             raise CheckFailedError(
-                f"the same request with the same token was cancelled again ({cancelled}), although its condition holds: "
+                f"the repeated request with the same token was cancelled again ({cancelled}), although its condition holds: "
                 "DynamoDB remembers a cancelled token"
             ) from cancelled
         versions.append((run.product(product) or {}).get("_version"))
@@ -711,4 +712,4 @@ CHECKS = {
         *(receives, counts, catalogue, events, fifo, hot, token, expires, books, cleans_up),
     )
 }
-"""By name, in the order in which they run."""
+"""The checks by name, in the order in which they run."""

@@ -211,7 +211,7 @@ def test_after_the_demonstration_the_page_agrees_with_tables_and_logs(
         "Orders served by the worker's own lane": {
             "of placed orders": 100 * statistics.fmean(all_of("OrdersFromLanes"))
         },
-        "Who comes to the depot, and why": {
+        "Visits of the depot, and their reasons": {
             "visits": len(all_of("DepotWait")),
             "rows drawn from": sum(all_of("Draws")),
         },

@@ -302,7 +302,7 @@ def test_what_an_interrupted_run_left_is_removed_once_it_is_old(aws, run, monkey
     (line,) = verify.run_check("leftovers", run)
     assert (line.state, line.saw) == (
         *(State.PASSED,),
-        "left alone, of a run that may go on: 1 product",
+        "left alone, because their run may go on: 1 product",
     )
     assert set(listed(aws)) == {product, "verify-lamp"}
     monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
@@ -443,7 +443,7 @@ def another_dashboard(aws):
     graph["properties"]["metrics"].append(["AWS/SQS", "NumberOfMessagesSent", "QueueName", "old"])
     cloudwatch.put_dashboard(DashboardName=name, DashboardBody=json.dumps(body))
     try:
-        yield "was changed since it was deployed; it draws what is not of this stack: NumberOfMessagesSent of old"
+        yield "was changed since it was deployed; it draws metrics of other stacks: NumberOfMessagesSent of old"
     finally:
         cloudwatch.put_dashboard(DashboardName=name, DashboardBody=own)
 
@@ -511,7 +511,7 @@ def test_an_alarm_without_its_action_is_seen(run):
         }
         policy = json.dumps({"Version": "2012-10-17", "Statement": [publish]})
         sns.set_topic_attributes(TopicArn=topic, AttributeName="Policy", AttributeValue=policy)
-        assert red("notifies", run) == "nobody has subscribed to the topic"
+        assert red("notifies", run) == "the topic has no subscription"
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:1:q")
         (line,) = verify.run_check("notifies", run)
         assert line.state is State.PASSED, line.saw

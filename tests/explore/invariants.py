@@ -216,7 +216,7 @@ _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 def _check_step(
     world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Check a change of an order: a step of its life, a confirmation in vain, a return, or a tombstone filled in."""
+    """Check a change of an order: a step of its life, a late payment, a return, or a tombstone filled in."""
     from tests.explore.world import GRACE_SECONDS
 
     name, step = after["orderId"], (before["status"], after["status"])
@@ -256,7 +256,7 @@ def _check_step(
 
 
 def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check that a confirmation was in vain for the reason that is written down."""
+    """Check that a confirmation was rejected for the reason in the row."""
     name, reason = before["orderId"], after["confirmationRejected"]["reason"]
     _require(
         before["status"] in _OVER
@@ -392,7 +392,7 @@ def _is_order(row: dict[str, Any] | None, body: dict[str, Any]) -> bool:
 
 
 def _is_carried_out(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
-    """Whether an order's row shows that a command was carried out, or came in vain where that is written down."""
+    """Whether an order's row shows that a command was carried out, or that it was a late payment."""
     if row is None:
         return False
     match command["action"]:

@@ -106,7 +106,7 @@ RELISTED_FILL = "delist and relist against fill"
 DELISTED_TWICE = "delist against delist and relist, lent again"
 DISCONTINUED = "discontinue against lane"
 LOSS = "loss against lane"
-TWO_LOSSES = "two losses that bring home"
+TWO_LOSSES = "two losses that reclaim"
 CANCELLED_RECALL = "cancellation against recall"
 
 _AS_READ = 'AS_READ = "#_version = :version AND #createdAt = :createdAt"'
@@ -414,7 +414,7 @@ MUTANTS = (
         (CONFIRM_TWICE,),
     ),
     _mutant(
-        "confirmation in vain that nobody hears of",
+        "late payment that is never published",
         *(
             "domain/order_command.py",
             "return Transition(self, order.with_sound_version(), order.status, rejected=rejection)",
@@ -681,7 +681,7 @@ MUTANTS = (
         RECALL_FILL,
     ),
     Mutant(
-        "units brought home while a lane was left out",
+        "units reclaimed while a lane was left out",
         (
             (
                 f"{_PACKAGE}/lanes/recall.py",
@@ -769,7 +769,7 @@ MUTANTS = (
         DELISTED_TWICE,
     ),
     Mutant(
-        "changed before all its units are home",
+        "changed before all its units are reclaimed",
         (
             (
                 f"{_PACKAGE}/lanes/recall.py",

@@ -827,7 +827,7 @@ def _swept(world: World, rivals: int) -> None:
 def _two_losses(world: World, rivals: int) -> None:
     world.product("p", 7)
     _lent(world, "idle", p=1)
-    # Both bring home what is in lanes. Without the units of the idle lane there is too little for A, with them there is
+    # Both reclaim units from lanes. Without the units of the idle lane there is too little for A, with them there is
     # enough for both.
     row = (world.row("Products", "p") or {})["stockCount"]
     for name, units in (("A", row + world.units_in_lane(0, "p") + 1), ("B", row)):
@@ -1139,7 +1139,7 @@ SCENARIOS = {
         _with_lanes("sweep against visit", _swept),
         _with_lanes("sweep against a lane in use", _swept_in_use),
         _with_lanes(
-            "two losses that bring home",
+            "two losses that reclaim",
             _two_losses,
             switches=2,
             check=_is_enough,

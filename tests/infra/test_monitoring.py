@@ -271,8 +271,8 @@ def test_the_dashboard_has_its_sections_in_the_order_of_an_operator(widgets):
     titles = [text.splitlines()[0] for text in headings]
     assert titles == [
         "## Are orders flowing?",
-        "## What becomes of placed orders?",
-        "## Do others hear of it?",
+        "## Are orders confirmed, or do they expire?",
+        "## Do consumers get events?",
         "## Does the API answer?",
         "## Is there contention?",
         "## Do lanes help?",

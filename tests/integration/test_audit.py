@@ -55,7 +55,7 @@ def sell_from_lanes(shop, worker, over):
 
 
 def take_home(shop, over):
-    """Bring all that lanes hold home, now and then: they are filled again."""
+    """Reclaim all units from lanes, now and then: lanes are filled again."""
     number = 0
     while not over.is_set():
         number += bool(reclaim(shop.store, "audit-lent"))

@@ -47,7 +47,7 @@ def test_a_whole_run_in_small(run, tmp_path):
     lines = (tmp_path / "bench.jsonl").read_text().splitlines()
     assert len(lines) == len(cells)
     again = run(cells)
-    assert f"{len(cells)} of {len(cells)} cells were measured before" in again[2]
+    assert f"{len(cells)} of {len(cells)} cells have results with this code" in again[2]
     assert again[2][again[2].index("\n\n") :] in printed, "the same report"
 
 

@@ -118,7 +118,7 @@ def test_kept_data_comes_back_at_the_same_port_and_is_forgotten_otherwise(data, 
             psutil.Process(first.pid).resume()
 
     assert emulator.stop(keep=True, report=keep_it_busy)
-    assert "Writing what it holds" in said[9]
+    assert "Writing its data" in said[9]
     assert emulator.is_kept()
     second = emulator.start()
     assert second.port == first.port
@@ -151,7 +151,7 @@ def test_kept_data_that_cannot_be_used_is_an_error_of_one_line(data):
     emulator.stop(keep=True)
     whole = (data / "sqs.json").read_bytes()
     for damaged, why in (
-        (whole[:-1], r"sqs.json is not as it was written"),
+        (whole[:-1], r"sqs.json was changed since"),
         (b"?" * len(whole), r"failed to load sqs: Expecting value.*"),
     ):
         (data / "sqs.json").write_bytes(damaged)

@@ -112,7 +112,7 @@ def _order_is_stored(body: str, tables: Tables) -> bool:
 
 
 def _command_is_stored(body: str, tables: Tables) -> bool:
-    """A command that comes in vain is answered; only of a confirmation the row has to tell."""
+    """Whether the row shows that a command ended. Of rejected commands only a confirmation is in the row."""
     command = parse_order_command(body)
     row = tables.orders.get((command.order_id,), {})
     is_over = row.get("status") in _OVER

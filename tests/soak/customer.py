@@ -14,7 +14,7 @@ from inventory_orders.domain.events import EventType
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# So often a customer asks for something, by what was heard. What is asked of an order that is over comes in vain.
+# How often a customer sends a command, by the event that it heard. Commands for an order that is over are rejected.
 _ASKS: Mapping[str, Mapping[str, float]] = {
     EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05},
     EventType.ORDER_CONFIRMED: {"fulfil": 0.5, "cancel": 0.1},
@@ -118,8 +118,8 @@ def differences(
         wanted = _happened(rows.get(order_id, {}))
         said = told.get(order_id, [])
         names = [name for _, name in sorted(said)]
-        # What is written in vain may stand anywhere after the end, and several in one version. Who is told to give the
-        # money back is never told that the order is confirmed.
+        # A late payment may come anywhere after the end, and several events in one version. A customer who gets a refund
+        # never hears that the order is confirmed.
         is_complete = Counter(names) == Counter(wanted) and not set(names) >= _CONTRADICTION
         first = min((version for version, _ in said), default=1)
         versions = set(range(first, rows.get(order_id, {}).get("_version", 0) + 1))

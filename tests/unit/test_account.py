@@ -82,7 +82,7 @@ def test_an_unknown_profile_is_named(monkeypatch):
             ClientError({"Error": {"Code": "ExpiredToken", "Message": "It is over"}}, "X"),
             r"does not accept these credentials \(ExpiredToken: It is over\): renew them",
         ),
-        (EndpointConnectionError(endpoint_url="https://sts"), "cannot be asked whose credentials"),
+        (EndpointConnectionError(endpoint_url="https://sts"), "does not say which account"),
     ],
 )
 def test_credentials_that_aws_refuses_are_said_before_synthesis(cdk, monkeypatch, error, says):
@@ -170,7 +170,7 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_begins(cdk, acco
     assert refused(["deploy", "--stage", "dev"]) == (
         "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
         "warmThroughput.Orders.writeUnitsPerSecond is 8,500 in cdk.json, but the index byUser of Shop-Orders has 9,000. "
-        "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, and the table keeps what it has"
+        "DynamoDB never lowers it: set it to that or more, or remove it from cdk.json, so that the table keeps its own"
     )
     with_warm_throughput(monkeypatch, 15_000, 7_999)
     assert "is 7,999 in cdk.json, but the table Shop-Orders has 8,000;" in refused(
@@ -258,8 +258,8 @@ def test_deploy_says_that_callers_who_wait_can_starve_the_workers(cdk, account, 
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1
     note = (
-        "Note: callers of the API who wait may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), the "
-        "queues 66, and 5,065 are unreserved. Such callers can starve the workers"
+        "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), the "
+        "queues 66, and 5,065 are unreserved. Waiting callers can starve the workers"
     )
     assert (note in done.stderr) is said
     assert ("Note:" in done.stderr) is said
@@ -378,7 +378,7 @@ def test_destroy_asks_first_and_says_what(cdk, account, answer, called):
     done = CliRunner().invoke(app, ["destroy", "--stage", "live"], input=answer)
     assert "Destroy InventoryOrders-live on account 123456789012, us-east-1?" in done.stdout
     assert len(cdk) == called
-    assert "What stays" not in done.stdout, "nothing was there"
+    assert "These stay" not in done.stdout, "nothing was there"
 
 
 def destroyed(monkeypatch, cloudformation):
@@ -412,7 +412,7 @@ def test_destroy_says_at_the_end_what_stays(cdk, monkeypatch, status):
     )
     done = destroyed(monkeypatch, cloudformation)
     assert done.exit_code == 0
-    said = done.stdout.partition("What stays on the account:\n")[2]
+    said = done.stdout.partition("These stay on the account:\n")[2]
     assert ("  AWS::DynamoDB::GlobalTable live-Orders\n" in said) is (status == "DELETE_SKIPPED")
     assert "live-Api:1" not in said, "it goes with its function"
     assert "  backups that DynamoDB makes of tables as they are deleted, for 35 days\n" in said
@@ -424,7 +424,7 @@ def test_a_destroy_that_fails_says_nothing_of_what_stays(monkeypatch):
     found = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [{"StackId": "arn:live"}]})
     done = destroyed(monkeypatch, found)
     assert done.exit_code == 3
-    assert "What stays" not in done.stdout
+    assert "These stay" not in done.stdout
 
 
 def test_synth_needs_no_account(cdk, monkeypatch):

@@ -45,7 +45,7 @@ def lent(product_id="p", stock=10, depot=5, lane=4, **more):
 moves = st.lists(
     st.tuples(
         st.sampled_from(
-            ["draw", "draw", "fill", "fill", "give back", "recall", "bring home", "take", "write"]
+            ["draw", "draw", "fill", "fill", "give back", "recall", "reclaim", "take", "write"]
         ),
         st.sampled_from(PRODUCT_IDS),
         st.integers(1, 3),
@@ -97,7 +97,7 @@ class Books:
                 allocation.give_back(lane, product_id)
             case "recall":
                 allocation.recall(product_id, lanes)
-            case "bring home":
+            case "reclaim":
                 allocation.reclaim(product_id)
             case "take":
                 place = None if lane == 3 else lane

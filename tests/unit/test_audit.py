@@ -287,15 +287,15 @@ def test_units_on_a_page_where_nobody_looks_for_them_are_missing():
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ([], "it is gone, but the depot, lane 3 hold units of it"),
+        ([], "its row is gone, but the depot, lane 3 hold units of it"),
         (
             [product(4, 1, lentTo=frozenset({"0"}))],
             "lane 3 holds units of it, but its lentTo does not name",
         ),
         ([product(4, 1)], "the depot, lane 3 hold units of it, but its lentTo does not name"),
         ([product(4, 1, status="LOW_STOCK", **LENT)], "but its row is LOW_STOCK with 4"),
-        ([product(4, 1, lowStockThreshold=4, **LENT)], "it has to be ACTIVE with at least 5"),
-        ([product(0, 1, lowStockThreshold=-2, **LENT)], "it has to be ACTIVE with at least 1"),
+        ([product(4, 1, lowStockThreshold=4, **LENT)], "it must be ACTIVE with at least 5"),
+        ([product(0, 1, lowStockThreshold=-2, **LENT)], "it must be ACTIVE with at least 1"),
     ],
 )
 def test_what_must_not_be_with_lanes_is_a_problem(rows, problem):

@@ -41,11 +41,13 @@ def test_a_value_that_is_given_selects_cells_or_replaces_what_they_have():
     ]
     found = chosen(engine="embedded", contender="atomic", workload="zipf", workers="3")
     assert [(cell.values["contender"], cell.values["workers"]) for cell in found] == [("atomic", 3)]
-    with pytest.raises(UserError, match="workers is int, and many is none"):
+    with pytest.raises(UserError, match="workers must be of type int, but is many"):
         chosen(workers="many")
-    with pytest.raises(UserError, match="foo is no parameter; there are engine, workload"):
+    with pytest.raises(
+        UserError, match="foo is not a parameter; the parameters are engine, workload"
+    ):
         command._choose(["contenders"], "short", {"foo": "1"})
-    with pytest.raises(UserError, match="foo is no study; there are contenders"):
+    with pytest.raises(UserError, match="foo is not a study; the studies are contenders"):
         command._choose(["foo"], "short", {})
 
 
@@ -105,7 +107,7 @@ def test_what_a_run_measured_is_there_when_it_is_interrupted_and_the_next_goes_o
     thing.faults.clear()
     failed, printed = measured(path)
     assert not failed
-    assert "2 of 4 cells were measured before, with this code. Anew: --anew" in printed
+    assert "2 of 4 cells have results with this code. --anew" in printed
     assert thing.measured == [0, 1, 2, 3]
     result = Kept(path).get(CELLS[3])
     assert result["half"] == 1.5

@@ -132,5 +132,5 @@ def test_product_rows_are_valid_and_include_the_warm_up_product():
 
 def test_a_workload_that_does_not_exist_is_a_mistake():
     assert workloads.make("hot", 3, 1).name == "hot"
-    with pytest.raises(UserError, match="nope is no workload; there are hot, zipf"):
+    with pytest.raises(UserError, match="nope is not a workload; the workloads are hot, zipf"):
         workloads.make("nope", 3, 1)

@@ -218,7 +218,7 @@ def test_a_file_of_json_lines_by_any_name(read, name):
     [
         ("productId;openingStock\np;1\n", "f.csv", "there is no column 'productId;openingStock'"),
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),
-        ("productId,productId\np,p\n", "f.csv", "the column productId stands twice"),
+        ("productId,productId\np,p\n", "f.csv", "the column productId is there twice"),
         ("", "f.csv", "the column productId is missing"),
         ('productId,openingStock\np,"1\n', "f.csv", "is not CSV"),
         (b"\x1f\x8b broken", "f.csv.gz", "cannot be read"),

@@ -176,7 +176,7 @@ def test_it_gives_up_on_messages_that_do_not_move(monkeypatch):
 
 
 def day(shop, tables, numbers=range(40)):
-    """Place orders, 5 of them for want of stock in vain, and let the shop hear, and answer, until all is quiet."""
+    """Place orders, 5 of them rejected for want of stock, and let the shop hear and answer until all is quiet."""
     tables.create("tea", len(numbers) - 5)
     tables.create("mug", 100)
     rows, worker, news = {}, tables.worker(), []
@@ -271,7 +271,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_no_success():
     assert not result.good
     screen = Console(file=io.StringIO(), width=120)
     demo.show(result, screen)
-    assert "own-unpaid-0: nobody pays it, and it has not expired" in screen.file.getvalue()
+    assert "own-unpaid-0: unpaid, and not expired" in screen.file.getvalue()
 
 
 def test_the_shop_stops_listening_when_nothing_comes_any_more(monkeypatch):

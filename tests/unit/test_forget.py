@@ -113,7 +113,7 @@ def test_nothing_is_changed_before_a_yes(shop):
     before = row(shop)
     asked = forget("u-7", input="n\n")
     assert asked.exit_code == 1
-    assert "Forget u-7 in 1 order of Orders? It cannot be undone." in asked.stdout
+    assert "Forget u-7 in 1 order of Orders? You cannot undo it." in asked.stdout
     assert row(shop) == before
     assert forget("u-7", input="y\n").exit_code == 0
     assert row(shop)["userId"] == PSEUDONYM

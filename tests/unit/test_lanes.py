@@ -1125,7 +1125,7 @@ def test_a_correction_that_needs_what_is_lent_is_written_as_it_comes_home(
     shop.opening["p"] -= 95
     assert len(sent) == writes
     stock, request = sent[-1]
-    assert stock == 10, "nothing is home before"
+    assert stock == 10, "no unit is reclaimed before"
     assert of_product("p")(request)
     assert "StockAdjustments" in json.dumps(request)
     assert (shop.row("p").stock_count, shop.row("p").lent_to, shop.held("p")) == (5, set(), {})

@@ -387,7 +387,7 @@ class TestTheCommand:
 
     def test_a_report_replaces_no_file_of_another_kind(self, shelf, run, tmp_path):
         said = run(shelf.path, "--errors", shelf.path, content=MIXED, status=2)
-        assert "is no report of a load; name another file" in said
+        assert "is not a report of a load; name another file" in said
         assert shelf.path.read_text() == MIXED
         assert "cannot be written" in run(
             shelf.path, "--errors", tmp_path / "nowhere" / "report.csv", status=2

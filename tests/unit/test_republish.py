@@ -110,5 +110,5 @@ def test_a_bus_that_takes_nothing_is_said_with_its_reason(aws, monkeypatch):
 )
 def test_a_time_is_in_utc_unless_it_says_otherwise(text, time):
     assert moment(text) == time
-    with pytest.raises(UserError, match="is no time"):
+    with pytest.raises(UserError, match="is not a time"):
         moment("yesterday")

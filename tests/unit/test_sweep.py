@@ -1,4 +1,4 @@
-"""The sweep: what nobody uses goes home, what is in use stays, and no unit is lost on the way."""
+"""The sweep empties idle lanes, leaves lanes in use alone, and loses no unit."""
 
 import pytest
 from botocore.exceptions import ReadTimeoutError

@@ -260,7 +260,7 @@ def life(world):
             details = {"productId": "tea", "details": {"price": 540}}
             at = "2026-11-20T09:30:00.000000+00:00"
             world.send("Catalogue", {"eventId": "e-1", "eventTime": at, **details})
-    # By then the receipt for it has been looked at, in vain.
+    # By then the receipt for it was returned once.
     world.sleep(world.end + LONGEST_DELAY_SECONDS + TIMEOUT - world.scheduler.now)
     world.create("cup", 1)
     fulfil = {"action": "fulfil", "orderId": "o-0-1"}
