@@ -96,7 +96,7 @@ class AnyQueue(StrEnum):
 
 @app.command(rich_help_panel=PANEL)
 def status(as_json: AsJson = False, account: OnAccount = None) -> None:
-    """Count the rows of the tables and the messages of the queues, and show why messages were dead-lettered."""
+    """Count the rows of the tables and the messages of the queues, and list the causes of dead letters."""
     aws = aws_of(account, aside if as_json else screen)
     items = {
         kind.value: aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
@@ -163,14 +163,14 @@ def audit(
 
 
 def _audit(aws: Aws, product: str | None = None, *, as_json: bool = False) -> bool:
-    """Show what the books say. Returns whether nothing is wrong."""
+    """Show the books. Returns whether they balance and all rows keep their contract."""
     from operations.audit import history, read_books  # noqa: PLC0415
 
     with aside.status("Reading all tables"):
         books = read_books(aws)
     chosen = [a for a in books.accounts if product is None or a.product_id == product]
     if product is not None and not chosen:
-        raise UserError(f"there is no product {product}, and no row speaks of one")
+        raise UserError(f"there is no product {product}, and no order or adjustment names it")
     histories = [] if product is None else [history(books, entry) for entry in chosen]
     balanced = not books.corrupt_pages and not any(entry.is_wrong for entry in chosen)
     if as_json:
@@ -263,7 +263,7 @@ def lanes(
     units are left.
     """
     if empty and product is not None:
-        raise typer.BadParameter("it empties all lanes, so name no product", param_hint="--empty")
+        raise typer.BadParameter("empties all lanes; leave out the product", param_hint="--empty")
     if empty and as_json:
         raise typer.BadParameter("it empties lanes, and lists none", param_hint="--json")
     aws = aws_of(account, aside if as_json else screen)
@@ -589,7 +589,7 @@ def redrive(
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
-            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+            f"{back:,} sent back. [dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
             soft_wrap=True,
         )
     else:
@@ -637,7 +637,7 @@ def _read_dead_letters(
         aside.status("Reading the dead letters") as spinner,
         ThreadPoolExecutor(len(chosen)) as pool,
     ):
-        # Whoever only looks waits for all queues at once. Sending is at one rate for all, and Ctrl-C ends it at once.
+        # A preview reads all queues side by side. Sending keeps one rate for all, and ends with Ctrl-C at once.
         found = (pool.map if rate is None else map)(read, chosen)
         findings = {name: each for (name, _), each in zip(chosen, found, strict=True)}
     for name, each in findings.items():
@@ -718,7 +718,7 @@ def send(
     seconds = time.monotonic() - began
     screen.print(
         f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        f"[dim]`.venv/bin/inventory-orders status` shows what happens to them.[/]",
+        f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]",
         soft_wrap=True,
     )
 

@@ -54,11 +54,11 @@ class Alarm:
     """An alarm for each source of its metric.
 
     Attributes:
-        name: `{name}` in it, and in `text`, is the name of the thing.
-        metric: What it watches.
-        when: What puts it on.
-        text: What it means, and what to do first.
-        then: What `{then}` in the text is, by the name of the thing.
+        name: Its name; `{name}` in it, and in `text`, stands for the name of the source.
+        metric: The metric that it watches.
+        when: The condition that puts it on.
+        text: Its meaning, and the first step.
+        then: The words for `{then}` in the text, by the name of the source.
         basic: The things that have it also with the setting `monitoring: basic`: where orders may be lost, or work is
             stuck.
     """
@@ -252,7 +252,7 @@ ALARMS = (
         # docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html
         When(0.05, periods=3),
         "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
-        "what could not be done (code and error of its function's log, integrationError of the access log).",
+        "the cause (code and error in its function's log, integrationError in the access log).",
         basic=("Api",),
     ),
     Alarm(
@@ -265,7 +265,7 @@ ALARMS = (
             comparison=ComparisonOperator.LESS_THAN_THRESHOLD,
         ),
         "The sweep has not run for a quarter of an hour, so no hold ends, and units stay in idle lanes. "
-        "First: look whether its schedule is enabled.",
+        "First: check whether its schedule is enabled.",
         basic=("Sweep",),
     ),
     # An alarm on DynamoDB's metrics keeps its state in silence all the same; the runbook says how to reset it.

@@ -276,8 +276,8 @@ def replays(run: Run) -> list[Line]:
 
 
 def poison(run: Run) -> list[Line]:
-    """What is no JSON leaves each queue for its dead-letter queue, with its cause."""
-    body = f"{run.name} is no JSON"
+    """A message that is not JSON is dead-lettered from each queue, with its cause."""
+    body = f"{run.name} is not JSON"
     sent, pairs = {}, queues.pairs(run.aws)
     for source, target in pairs:
         (sent[target],) = run.send(source, body, group=run.name)
