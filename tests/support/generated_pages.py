@@ -139,7 +139,7 @@ def all_codes() -> str:
     """List the codes of dead letters, rejections, returned messages, parked events and bad lines."""
     subject = "X"
     rejections = [
-        (_code(reason), Rejection(reason, subject, Shortage(subject, 3, 2)).words)
+        (_code(reason), Rejection(reason, subject, (Shortage(subject, 3, 2),)).words)
         for reason in RejectionReason
     ]
     return (

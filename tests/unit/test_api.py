@@ -532,7 +532,7 @@ def test_a_rejection_is_an_answer_and_stays_one(api):
         said = place(api, quantity=61)
         assert said.code == (409, "INSUFFICIENT_STOCK")
         assert said.document["order"]["status"] == "REJECTED"
-        assert said.document["order"]["shortage"]["available"] == 60
+        assert said.document["order"]["shortages"][0]["available"] == 60
         assert "not enough of tea-earl-grey" in said.document["detail"]
         assert said.headers["Preference-Applied"] == "wait=5"
 
@@ -1153,7 +1153,7 @@ def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
         said = customers("POST", "/orders", order, wait, claims=claims).document
         shown = customers("GET", "/orders/o-1", claims=claims).document
         assert "60" not in said["detail"]
-        return ["available" in each["shortage"] for each in (said["order"], shown)]
+        return ["available" in each["shortages"][0] for each in (said["order"], shown)]
 
     monkeypatch.setenv("SHOW_STOCK", "availability")
     new_process()

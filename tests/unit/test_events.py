@@ -50,7 +50,7 @@ EXPIRED = changed(PLACED, "EXPIRED")
 REJECTED = order_row(
     status="REJECTED",
     reason="INSUFFICIENT_STOCK",
-    shortage={"productId": "tea", "wanted": 2, "available": 1},
+    shortages=[{"productId": "tea", "wanted": 2, "available": 1}],
 )
 LATE = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
 TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED")

@@ -386,7 +386,7 @@ TOMBSTONE = order(1, "CANCELLED", userId=None, items=[])
 CHANGES = {
     "Orders": [
         (None, order(2, "PENDING", holdSeconds=900, expiresAt=SOON, attributes={"vip": True})),
-        (None, order(2, "REJECTED", reason="INSUFFICIENT_STOCK", shortage=SHORTAGE)),
+        (None, order(2, "REJECTED", reason="INSUFFICIENT_STOCK", shortages=[SHORTAGE])),
         (None, TOMBSTONE),
         (TOMBSTONE, order(2, "CANCELLED")),
         (order(1, "PENDING"), order(2, "CONFIRMED", confirmedAt=SOON)),

@@ -176,15 +176,15 @@ def _answer_of(
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """A rejection in words. The row names the product only where stock was short."""
+    """A rejection in words. The row names products only where stock was short."""
     what = "the order is rejected"
     match record.reason:
         case RejectionReason.UNKNOWN_PRODUCT if rejection is not None:
             what = f"there is no product {rejection.subject}"
         case RejectionReason.DISCONTINUED_PRODUCT if rejection is not None:
             what = f"{rejection.subject} is discontinued"
-        case RejectionReason.INSUFFICIENT_STOCK if record.shortage is not None:
-            what = f"there is not enough of {record.shortage.product_id}"
+        case RejectionReason.INSUFFICIENT_STOCK if record.shortages:
+            what = f"there is not enough of {', '.join(s.product_id for s in record.shortages)}"
         case RejectionReason.UNKNOWN_PRODUCT:
             what = "a product of the order does not exist; GET /products says which"
         case RejectionReason.DISCONTINUED_PRODUCT:
@@ -282,8 +282,9 @@ def change_order(
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     shown = public_order(record_row(record))
-    if "shortage" in shown and not caller.sees_numbers:
-        del shown["shortage"]["available"]
+    if not caller.sees_numbers:
+        for shortage in shown.get("shortages", ()):
+            del shortage["available"]
     return shown
 
 

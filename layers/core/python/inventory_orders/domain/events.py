@@ -194,7 +194,7 @@ _OPTIONAL_OF_ORDER = {
     "fulfilledAt": str,
     "confirmationRejected": dict,
     "reason": str,
-    "shortage": dict,
+    "shortages": list,
     "attributes": dict,
 }
 _OPTIONAL_OF_PRODUCT = {

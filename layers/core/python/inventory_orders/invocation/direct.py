@@ -12,6 +12,7 @@ from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, o
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.store.rows import record_row
 
 Answer = dict[str, Any]
 
@@ -74,8 +75,9 @@ def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
 
 def of_order(order: OrderRecord) -> Answer:
     """Where an order stands, as the answers show it."""
+    row = record_row(order)
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
-    return shown if order.expires_at is None else shown | {"expiresAt": order.expires_at}
+    return shown | {name: row[name] for name in ("expiresAt", "shortages") if name in row}
 
 
 def of_product(product: Product) -> Answer:
