@@ -189,7 +189,7 @@ def with_tokens(aws, api, issuer):
             gateway.update_route(ApiId=api.id, RouteId=route["RouteId"], **how)
 
     let(AuthorizationType="JWT", AuthorizerId=authorizer)
-    variables = before | claim | {"CALLERS": "jwt"}
+    variables = before | claim | {"USER_ID_CLAIM": "sub"}
     with configured(aws, "Api", Environment={"Variables": variables}):
         yield api
     let(AuthorizationType="AWS_IAM")
