@@ -151,11 +151,11 @@ def all_codes() -> str:
                 for code, cause in codes.DEAD_LETTERS.items()
             ],
         )
-        + "\n## Rejections\n\nThe `reason` of an order, and of the answer `REFUSED`. X is the product or the order.\n\n"
-        + _table("`reason`, message", rejections)
+        + "\n## Rejections\n\nThe `reason` of an order, and the `code` of the answer `REFUSED`. X is the product or the order.\n\n"
+        + _table("code, message", rejections)
         + "\n## Refusals of direct commands\n\n"
-        + _simple("`reason`", codes.REFUSED)
-        + "\n## Later\n\nThe `cause` of a returned message, and the `reason` of the answer `RETRY_LATER`.\n\n"
+        + _simple("code", codes.REFUSED)
+        + "\n## Later\n\nThe `code` of a returned message, and of the answer `RETRY_LATER`.\n\n"
         + _simple("code", codes.LATER)
         + "\n## Undeliverable events\n\n"
         + _simple("`errorCode`", codes.UNDELIVERABLE)
