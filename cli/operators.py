@@ -106,7 +106,7 @@ def status(account: OnAccount = None) -> None:
         example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
         table = Table("dead letters", "", "for example", box=None)
         for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(code, f"{count:,}", example[code])
+            table.add_row(code, f"{count:,}", escape(example[code]))
         screen.print("", table)
 
 
@@ -143,19 +143,21 @@ def _audit(aws: Aws, product: str | None = None) -> bool:
     unsettled = [entry for entry in chosen if not entry.settled]
     for entry in unsettled:
         screen.print(
-            f"[yellow]{entry.product_id}[/] is not settled: it changed at every look. Run the audit again"
+            f"[yellow]{escape(entry.product_id)}[/] is not settled: it changed at every look. Run the audit again"
         )
     wrong = [entry for entry in chosen if entry.is_wrong]
     for entry in wrong:
         if entry.unexplained:
             where = f" ({_places(entry)})" if entry.in_lanes else ""
             screen.print(
-                f"[bold red]{entry.product_id}[/] has {entry.on_hand:,}{where}, but its rows say "
+                f"[bold red]{escape(entry.product_id)}[/] has {entry.on_hand:,}{where}, but its rows say "
                 f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
                 soft_wrap=True,
             )
         for problem in entry.problems:
-            screen.print(f"[bold red]{entry.product_id}[/]: {problem}", soft_wrap=True)
+            screen.print(
+                f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}", soft_wrap=True
+            )
     _show_corrupt(books.corrupt_pages)
     if wrong or books.corrupt_pages:
         return False
@@ -179,7 +181,7 @@ def _places(account: Account) -> str:
 
 def _show_history(account: Account, entries: list[Entry]) -> None:
     table = Table(
-        title=f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.on_hand:,}?",
+        title=f"Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?",
         title_justify="left",
         box=None,
     )
@@ -191,7 +193,9 @@ def _show_history(account: Account, entries: list[Entry]) -> None:
         version = "" if entry.version is None else str(entry.version)
         change = f"{entry.delta:+,}" if entry.at else ""
         style = "" if entry.at else "dim"
-        table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:26], style=style)
+        table.add_row(
+            version, change, f"{entry.stock:,}", escape(entry.what), entry.at[:26], style=style
+        )
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
@@ -531,7 +535,7 @@ def _show_dead_letters(findings: Mapping[str, redrives.Findings]) -> None:
     for name, found in findings.items():
         for _, group in sorted(found.groups.items()):
             for decision, count in group.decisions.items():
-                table.add_row(name, group.code, f"{count:,}", decision.value, group.example)
+                table.add_row(name, group.code, f"{count:,}", decision.value, escape(group.example))
         if found.crowded:
             aside.print(
                 f"[dim]{counted(len(found.crowded), 'group')} of {name} may hold more dead letters than SQS shows at "

@@ -80,7 +80,10 @@ class Order(Change):
                 return Rejection(
                     RejectionReason.INSUFFICIENT_STOCK,
                     product_id,
-                    (Shortage.of(product, quantity), *self._further_shortages(product_id, products)),
+                    (
+                        Shortage.of(product, quantity),
+                        *self._further_shortages(product_id, products),
+                    ),
                 )
         return None
 
