@@ -13,12 +13,13 @@ from typing import Any
 
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
+from inventory_orders.messages.parse import json_schema
 from local import ROOT
 from operations import asyncapi, codes
 from tests.support import assumptions, runbook
 
 FOLDER = ROOT / "docs" / "generated"
-_SCHEMAS = ROOT / "layers/core/python/inventory_orders/messages/schemas"
+_MESSAGES = ("adjustment", "catalogue_event", "expiry", "order")
 
 Row = tuple[str, ...]
 
@@ -112,11 +113,10 @@ def _settings(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 def messages() -> str:
     """Show the fields of each message and each direct command, from its JSON Schema."""
     page = "## Messages\n"
-    for path in sorted(_SCHEMAS.glob("*.json")):
-        if path.stem != "commands":
-            page += f"\n### {path.stem}\n\n" + _fields(json.loads(path.read_text("utf-8")))
+    for name in _MESSAGES:
+        page += f"\n### {name}\n\n" + _fields(json_schema(name))
     page += "\n## Direct commands\n"
-    for function, actions in json.loads((_SCHEMAS / "commands.json").read_text("utf-8")).items():
+    for function, actions in json_schema("commands").items():
         for action, schema in actions.items():
             page += f"\n### {function}: {action}\n\n" + _fields(schema)
     return page
