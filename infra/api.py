@@ -40,7 +40,6 @@ ROUTES = {
 
 # Nothing that tells of a person: no path, which has ids in it, no address, no caller.
 LOGGED = {
-    "apiId": "$context.apiId",
     "requestId": "$context.requestId",
     "requestTime": "$context.requestTime",
     "routeKey": "$context.routeKey",
