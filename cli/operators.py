@@ -193,19 +193,21 @@ def _show_books(books: Books, chosen: Sequence[Account]) -> None:
     unsettled = [entry for entry in chosen if not entry.settled]
     for entry in unsettled:
         screen.print(
-            f"[yellow]{entry.product_id}[/] changed during every read, so its books are open. Run the audit again"
+            f"[yellow]{escape(entry.product_id)}[/] changed during every read, so its books are open. Run the audit again"
         )
     wrong = [entry for entry in chosen if entry.is_wrong]
     for entry in wrong:
         if entry.unexplained:
             where = f" ({_places(entry)})" if entry.in_lanes else ""
             screen.print(
-                f"[bold red]{entry.product_id}[/] has {entry.on_hand:,}{where}, but its rows say "
+                f"[bold red]{escape(entry.product_id)}[/] has {entry.on_hand:,}{where}, but its rows say "
                 f"{entry.adjusted - entry.sold:,}: {entry.unexplained:+,} unexplained",
                 soft_wrap=True,
             )
         for problem in entry.problems:
-            screen.print(f"[bold red]{entry.product_id}[/]: {problem}", soft_wrap=True)
+            screen.print(
+                f"[bold red]{escape(entry.product_id)}[/]: {escape(problem)}", soft_wrap=True
+            )
     _show_corrupt(books.corrupt_pages)
     if wrong or books.corrupt_pages:
         return
@@ -229,15 +231,15 @@ def _places(account: Account) -> str:
 def _show_history(account: Account, entries: list[Entry]) -> None:
     numbers = ("version", "change", "stock")
     table = table_of(*numbers, "what", "when", right=numbers, times={"when"})
-    table.title = (
-        f"Why is {account.product_id} (since {account.created_at[:19]}) at {account.on_hand:,}?"
-    )
+    table.title = f"Why is {escape(account.product_id)} (since {account.created_at[:19]}) at {account.on_hand:,}?"
     table.title_justify = "left"
     for entry in entries:
         version = "" if entry.version is None else str(entry.version)
         change = f"{entry.delta:+,}" if entry.at else ""
         style = "" if entry.at else "dim"
-        table.add_row(version, change, f"{entry.stock:,}", entry.what, entry.at[:19], style=style)
+        table.add_row(
+            version, change, f"{entry.stock:,}", escape(entry.what), entry.at[:19], style=style
+        )
     screen.print(table)
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"

@@ -1,4 +1,4 @@
-"""The HTTP API: its routes, its callers, its limits and its access log."""
+"""The HTTP APIs: their routes, callers, limits and access log."""
 
 from __future__ import annotations
 
@@ -53,8 +53,30 @@ LOGGED = {
 }
 
 
+def access_log(
+    scope: Construct, settings: Settings, log_retention: logs.RetentionDays
+) -> logs.LogGroup:
+    """Make the log group for all requests."""
+    return logs.LogGroup(
+        scope,
+        "ApiAccessLog",
+        # Logs delivered to other names share an account's policy of 5,120 characters, and it may be full:
+        # docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end is the stack's own, since a group may stay
+        # when its stack goes.
+        log_group_name=Fn.join(
+            "/",
+            [
+                f"/aws/vendedlogs/{settings.stack_name}",
+                Fn.select(2, Fn.split("/", Aws.STACK_ID)),
+            ],
+        ),
+        retention=log_retention,
+        removal_policy=kept_in_production(settings),
+    )
+
+
 class Api(Construct):
-    """The HTTP API of one stage. Callers need a signature, or a token where the settings say so."""
+    """An HTTP API of one stage. Callers need a token of the issuer, or without one (`jwt`) a signature."""
 
     def __init__(
         self,
@@ -62,24 +84,26 @@ class Api(Construct):
         construct_id: str,
         settings: Settings,
         live: Mapping[str, lambda_.Alias],
-        log_retention: logs.RetentionDays,
+        access_log: logs.LogGroup,
+        jwt: Jwt | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        self.access_log = access_log
         self.http_api = apigatewayv2.CfnApi(
             self,
             "HttpApi",
             # A label only: callers need the API's id.
-            name=settings.stack_name,
+            name=settings.stack_name if jwt is None else f"{settings.stack_name}-customers",
             description=f"Inventory and orders, stage {settings.stage}",
             protocol_type="HTTP",
-            cors_configuration=_cors(settings) if settings.cors else None,
+            cors_configuration=_cors(settings) if jwt is not None and settings.cors else None,
         )
         integrations = {
             name: self._integration(name, live[name]) for name in dict.fromkeys(ROUTES.values())
         }
         kind, authorizer = "AWS_IAM", None
-        if settings.jwt is not None:
-            kind, authorizer = "JWT", self._authorizer(settings.jwt)
+        if jwt is not None:
+            kind, authorizer = "JWT", self._authorizer(jwt)
         for route, name in ROUTES.items():
             apigatewayv2.CfnRoute(
                 self,
@@ -90,22 +114,6 @@ class Api(Construct):
                 authorization_type=kind,
                 authorizer_id=authorizer,
             )
-        self.access_log = logs.LogGroup(
-            self,
-            "AccessLog",
-            # Logs delivered to other names share an account's policy of 5,120 characters, and it may be full:
-            # docs.aws.amazon.com/step-functions/latest/dg/bp-cwl.html. The end is the stack's own, since a group may stay
-            # when its stack goes.
-            log_group_name=Fn.join(
-                "/",
-                [
-                    f"/aws/vendedlogs/{settings.stack_name}",
-                    Fn.select(2, Fn.split("/", Aws.STACK_ID)),
-                ],
-            ),
-            retention=log_retention,
-            removal_policy=kept_in_production(settings),
-        )
         apigatewayv2.CfnStage(
             self,
             "Stage",
@@ -117,13 +125,13 @@ class Api(Construct):
                 throttling_burst_limit=settings.api_limits.burst,
             ),
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
-                destination_arn=self.access_log.log_group_arn, format=json.dumps(LOGGED)
+                destination_arn=access_log.log_group_arn, format=json.dumps(LOGGED)
             ),
         )
 
     def _integration(self, name: str, live: lambda_.Alias) -> apigatewayv2.CfnIntegration:
         live.add_permission(
-            "HttpApi",
+            self.node.id,
             principal=iam.ServicePrincipal("apigateway.amazonaws.com"),
             source_arn=Stack.of(self).format_arn(
                 service="execute-api",

@@ -55,7 +55,7 @@ class _Function:
 
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
 
-_CALLERS = ("CALLERS", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
+_CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
 """Variables of the functions that answer the HTTP API: the callers that it serves."""
 
 _FUNCTIONS = {
@@ -155,7 +155,7 @@ VARIABLES = {
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",
-    "CALLERS": "`iam`, or `jwt` with the setting `jwt`, for the functions that answer the API",
+    "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
@@ -401,14 +401,15 @@ class Functions(Construct):
 
 def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
     """The environment variables that not every function of every stage has."""
-    claim = settings.jwt.operators_claim if settings.jwt is not None else None
+    jwt = settings.jwt
+    claim = jwt.operators_claim if jwt is not None else None
     values = {
         "METRICS": " ".join(BASIC_METRICS) if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
-        "CALLERS": "iam" if settings.jwt is None else "jwt",
+        "USER_ID_CLAIM": jwt.user_id_claim if jwt is not None else None,
         "SHOW_STOCK": settings.show_stock,
         "OPERATORS_CLAIM_NAME": claim[0] if claim is not None else None,
         "OPERATORS_CLAIM_VALUE": claim[1] if claim is not None else None,

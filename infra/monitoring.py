@@ -35,7 +35,11 @@ _COLUMNS = 24
 
 
 def list_things(
-    settings: Settings, tables: Tables, queues: Queues, functions: Functions, api: Api | None
+    settings: Settings,
+    tables: Tables,
+    queues: Queues,
+    functions: Functions,
+    apis: Mapping[str, Api],
 ) -> Things:
     """List the sources of metrics. The handlers report theirs with the dimension `service`."""
     service = {"service": settings.service_name}
@@ -62,7 +66,9 @@ def list_things(
             for index in ("byUser", "byExpiry", "byToFulfil")
         },
         # docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html
-        "api": {} if api is None else {"Api": ("AWS/ApiGateway", {"ApiId": api.http_api.ref})},
+        "api": {
+            name: ("AWS/ApiGateway", {"ApiId": api.http_api.ref}) for name, api in apis.items()
+        },
     }
 
 

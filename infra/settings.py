@@ -72,11 +72,13 @@ class Jwt:
     Attributes:
         issuer: Its address, as in the tokens' `iss`.
         audience: Allowed values of the tokens' `aud` or `client_id`.
+        user_id_claim: Name of the claim that holds the user's id.
         operators_claim: Name and value of the claim that makes an operator of the bearer; None if no claim does.
     """
 
     issuer: str
     audience: tuple[str, ...]
+    user_id_claim: str
     operators_claim: tuple[str, str] | None = None
 
 
@@ -190,7 +192,10 @@ class Settings:
             api_limits=ApiLimits(**chosen["apiLimits"]),
             jwt=jwt
             and Jwt(
-                jwt["issuer"], tuple(jwt["audience"]), claim and (claim["name"], claim["value"])
+                jwt["issuer"],
+                tuple(jwt["audience"]),
+                jwt["userIdClaim"],
+                claim and (claim["name"], claim["value"]),
             ),
             cors=tuple(chosen["cors"]),
             show_stock=chosen["showStock"],
@@ -249,6 +254,8 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
             f"{_named('cors', sources)} needs jwt: without tokens callers sign with keys that open every route, and these "
             "do not belong in a web page"
         )
+    for path, _ in _leaves(chosen):
+        sources.setdefault(path, DEFAULT)
 
 
 def _leaves(chosen: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:

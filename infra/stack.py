@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Stack, Tags
 from constructs import Construct
 
-from infra.api import Api
+from infra.api import Api, access_log
 from infra.events import Events
 from infra.functions import RETENTION, Functions
 from infra.monitoring import Monitoring, list_things
@@ -33,8 +33,9 @@ OUTPUTS = {
     "StockAdjustmentsTableName": "Table of the adjustments of stock",
     "AllotmentsTableName": "Table of the lanes: their leases, and pages with their units",
     "OrdersStreamArn": "Stream of the orders, with old and new images",
-    "ApiUrl": "Address of the HTTP API; absent if there is none",
-    "ApiAccessLogGroupName": "Access log of the HTTP API; absent if there is none",
+    "ApiUrl": "Address of the HTTP API, for signed requests; absent if there is none",
+    "CustomerApiUrl": "Address of the HTTP API for requests with a token; absent without the setting `jwt`",
+    "ApiAccessLogGroupName": "Access log of the HTTP APIs; absent if there is none",
     "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
     "{name}FunctionName": "A function; invoke its alias, `live`",
@@ -57,15 +58,15 @@ class InventoryOrdersStack(Stack):
         queues = Queues(self, "Queues", settings)
         events = Events(self, "Events", settings)
         functions = Functions(self, "Functions", settings, tables, queues, events)
-        api = (
-            None
-            if not settings.api
-            else Api(
-                *(self, "Api", settings, functions.live),
-                RETENTION[settings.log_retention_days],
-            )
-        )
-        watched = list_things(settings, tables, queues, functions, api)
+        apis: dict[str, Api] = {}
+        if settings.api:
+            log = access_log(self, settings, RETENTION[settings.log_retention_days])
+            apis["Api"] = Api(self, "Api", settings, functions.live, log)
+            if settings.jwt is not None:
+                apis["CustomerApi"] = Api(
+                    *(self, "CustomerApi", settings, functions.live, log), settings.jwt
+                )
+        watched = list_things(settings, tables, queues, functions, apis)
         monitoring = Monitoring(self, "Monitoring", settings, watched)
         Tags.of(self).add("service", settings.service_name)
 
@@ -78,8 +79,8 @@ class InventoryOrdersStack(Stack):
             "AllotmentsTableName": tables.allotments.table_name,
             "OrdersStreamArn": tables.orders.table_stream_arn,
         }
-        if api is not None:
-            outputs["ApiUrl"] = api.http_api.attr_api_endpoint
+        for name, api in apis.items():
+            outputs[f"{name}Url"] = api.http_api.attr_api_endpoint
             outputs["ApiAccessLogGroupName"] = api.access_log.log_group_name
         if monitoring.dashboard is not None:
             outputs["DashboardName"] = monitoring.dashboard.dashboard_name

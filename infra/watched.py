@@ -162,7 +162,7 @@ ALARMS = (
         # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
         When(_OLDEST_MESSAGE_SECONDS, periods=3),
         "A message of {name} has been waiting for more than 20 minutes, longer than any lease. First: check whether the "
-        "function runs (errors, throttles), then why messages are returned (cause in its log).",
+        "function runs (errors, throttles), then why messages are returned (code in its log).",
         basic=("OrderQueue",),
     ),
     Alarm(
@@ -180,7 +180,7 @@ ALARMS = (
         # A returned message comes back every 15 minutes, so of two periods in a row none may have a value, but one of four has.
         When(_OLDEST_MESSAGE_SECONDS, periods=4, breaching=1),
         "A message was first received more than 20 minutes ago, longer than any lease, and has come back again. First: "
-        "read why messages are returned (cause in the function's log).",
+        "read why messages are returned (code in the function's log).",
         basic=_THE_SERVICE,
     ),
     Alarm(
@@ -244,7 +244,7 @@ ALARMS = (
         "{name} reached the account's concurrency limit. First: compare that limit with maximumConcurrency in cdk.json.",
     ),
     Alarm(
-        "Api5xx",
+        "{name}5xx",
         # ApiErrors is for a single exception. This one is for errors that go on, also answers of the function without an
         # exception, and requests that never reach it.
         Metric("5xx", "Average", "api"),

@@ -57,7 +57,7 @@ def is_good(answer: Any) -> bool:
         return int(answer["statusCode"]) < 400
     if "batchItemFailures" in answer:
         return not answer["batchItemFailures"]
-    return "errorCode" not in answer and answer.get("result") not in ("REFUSED", "RETRY_LATER")
+    return "code" not in answer
 
 
 def read_event(path: Path, function: str) -> Any:
@@ -227,7 +227,6 @@ def make_queues() -> Mapping[str, str]:
     environment = {
         **{f"{table.name}_TABLE_NAME": table.value for table in Table},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
-        "CALLERS": "iam",
         "SHOW_STOCK": "numbers",
         "HOLD_GRACE_SECONDS": "60",
     }

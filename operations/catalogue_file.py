@@ -26,7 +26,7 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.errors import PoisonMessageError
-from inventory_orders.messages.parse import catalogue_event, parse_command
+from inventory_orders.messages.parse import catalogue_event, checked_id, parse_command
 from inventory_orders.messages.strict_json import strict_json
 from operations.errors import UserError
 
@@ -46,7 +46,6 @@ COLUMNS = (
 _NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta"}
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _DETAILS = {"name", "price"}
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 T = TypeVar("T", NewProduct, CatalogueEvent, Adjustment)
 
@@ -320,8 +319,10 @@ def _check_utf8(texts: Iterable[str]) -> None:
 
 
 def _product_id(document: Any) -> str:
-    product_id = document.get("productId") if isinstance(document, dict) else None
-    return product_id if isinstance(product_id, str) and _ID.fullmatch(product_id) else ""
+    try:
+        return checked_id("productId", document["productId"])
+    except (TypeError, LookupError, PoisonMessageError):
+        return ""
 
 
 REPORT_HEADER = ("line", "productId", "code", "message")

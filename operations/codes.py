@@ -74,7 +74,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         may_succeed_now=True,
     ),
 }
-"""`errorCode` of dead letters. Direct commands have them too."""
+"""`errorCode` of dead letters, `code` of direct commands."""
 
 REFUSED: Mapping[str, str] = {
     "PRODUCT_EXISTS": "`create`: the product is listed already",

@@ -132,7 +132,6 @@ class Callers(Simulation):
         environment = super()._environment()
         return environment | {
             "ORDER_QUEUE_URL": environment["QUEUE_URL"],
-            "CALLERS": "iam",
             "SHOW_STOCK": "availability",
         }
 

@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from inventory_orders.api import orders, products
 from inventory_orders.api.access import Caller
-from inventory_orders.api.problems import ProblemError
+from inventory_orders.api.problems import unknown_route
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.serving import serve
 from inventory_orders.api.settings import ApiSettings
-from inventory_orders.invocation import runtime
+from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools.event_handler.exceptions import NotFoundError
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from inventory_orders.engine.retrying_client import RetryingClient
 
 runtime.prepare("committer", "impatient_committer", "order_queue")
 
-app = APIGatewayHttpResolver()
+_Answer = Callable[[Request, Caller, Any], HttpAnswer]
+
+
+def _change(action: str) -> _Answer:
+    return lambda request, caller, context: orders.change_order(
+        request, caller, request.path["orderId"], action, context
+    )
+
+
+def _client() -> RetryingClient:
+    return runtime.process().committer.client
+
+
+_ROUTES: Mapping[str, _Answer] = {
+    "POST /orders": orders.place_order,
+    "GET /orders": lambda request, caller, _: orders.list_orders(request, caller),
+    "GET /orders/{orderId}": lambda request, caller, _: orders.get_order(
+        request, caller, request.path["orderId"]
+    ),
+    "POST /orders/{orderId}/confirm": _change("confirm"),
+    "POST /orders/{orderId}/fulfil": _change("fulfil"),
+    "POST /orders/{orderId}/cancel": _change("cancel"),
+    "POST /orders/{orderId}/returns": _change("return"),
+    "GET /products": lambda request, *_: products.get_products(
+        request, _client(), ApiSettings.from_environment()
+    ),
+    "GET /products/{productId}": lambda request, *_: products.get_product(
+        request, request.path["productId"], _client(), ApiSettings.from_environment()
+    ),
+    "GET /products/{productId}/adjustments": lambda request, caller, _: products.list_adjustments(
+        request, caller, request.path["productId"], _client()
+    ),
+    "GET /stock": lambda request, caller, _: products.list_stock(request, caller, _client()),
+    "GET /stock/{productId}": lambda request, caller, _: products.get_stock(
+        request, caller, request.path["productId"], _client()
+    ),
+}
+"""The answer to each request of the HTTP API."""
 
 
 @logger.inject_lambda_context
@@ -42,100 +78,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not is_request(event):
         what = "the event must be a request of the HTTP API; see events/api.json"
-        return {"errorCode": "UNSUPPORTED_EVENT", "errorMessage": what, "field": ""}
-    return app.resolve(event, context)
+        return direct.invalid("UNSUPPORTED_EVENT", what)
 
+    def work(request: Request, caller: Caller) -> HttpAnswer:
+        if request.route not in _ROUTES:
+            raise unknown_route()
+        return _ROUTES[request.route](request, caller, context)
 
-@app.post("/orders")
-def _post_orders() -> Response[str]:
-    return _serve(lambda request, caller: orders.place_order(request, caller, app.lambda_context))
-
-
-@app.get("/orders")
-def _get_orders() -> Response[str]:
-    return _serve(orders.list_orders)
-
-
-@app.get("/orders/<order_id>")
-def _get_order(order_id: str) -> Response[str]:
-    return _serve(lambda request, caller: orders.get_order(request, caller, order_id))
-
-
-@app.post("/orders/<order_id>/confirm")
-def _confirm(order_id: str) -> Response[str]:
-    return _change(order_id, "confirm")
-
-
-@app.post("/orders/<order_id>/fulfil")
-def _fulfil(order_id: str) -> Response[str]:
-    return _change(order_id, "fulfil")
-
-
-@app.post("/orders/<order_id>/cancel")
-def _cancel(order_id: str) -> Response[str]:
-    return _change(order_id, "cancel")
-
-
-@app.post("/orders/<order_id>/returns")
-def _take_back(order_id: str) -> Response[str]:
-    return _change(order_id, "return")
-
-
-@app.get("/products")
-def _get_products() -> Response[str]:
-    return _serve(
-        lambda request, _: products.get_products(
-            request, runtime.process().committer.client, ApiSettings.from_environment()
-        )
-    )
-
-
-@app.get("/products/<product_id>")
-def _get_product(product_id: str) -> Response[str]:
-    return _serve(
-        lambda request, _: products.get_product(
-            request, product_id, runtime.process().committer.client, ApiSettings.from_environment()
-        )
-    )
-
-
-@app.get("/products/<product_id>/adjustments")
-def _get_adjustments(product_id: str) -> Response[str]:
-    client = runtime.process().committer.client
-    return _serve(
-        lambda request, caller: products.list_adjustments(request, caller, product_id, client)
-    )
-
-
-@app.get("/stock")
-def _get_stock() -> Response[str]:
-    client = runtime.process().committer.client
-    return _serve(lambda request, caller: products.list_stock(request, caller, client))
-
-
-@app.get("/stock/<product_id>")
-def _get_stock_of(product_id: str) -> Response[str]:
-    client = runtime.process().committer.client
-    return _serve(lambda request, caller: products.get_stock(request, caller, product_id, client))
-
-
-@app.not_found
-def _not_found(_: NotFoundError) -> Response[str]:
-    problem = ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
-    return _response(HttpAnswer.of_problem(problem))
-
-
-def _change(order_id: str, action: str) -> Response[str]:
-    return _serve(
-        lambda request, caller: orders.change_order(
-            request, caller, order_id, action, app.lambda_context
-        )
-    )
-
-
-def _serve(work: Callable[[Request, Caller], HttpAnswer]) -> Response[str]:
-    return _response(serve(app.current_event.raw_event, work))
-
-
-def _response(answer: HttpAnswer) -> Response[str]:
-    return Response(answer.status, body=answer.text, headers=dict(answer.all_headers))
+    return serve(event, work).for_gateway()

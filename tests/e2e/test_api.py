@@ -61,11 +61,12 @@ def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
     assert api("GET", f"/products/{new_id}").document["availability"] == "IN_STOCK"
 
 
-def test_an_order_through_the_queue_is_there_soon(aws, api, new_id):
+def test_an_order_through_the_queue_is_there_soon_whatever_its_id(aws, api, new_id):
     create(aws, new_id, 10)
-    accepted = api("POST", "/orders", order(new_id, new_id))
+    accepted = api("POST", "/orders", order(f"{new_id}/1?a=b|c%", new_id))
     assert accepted.status == 202
     wait_until(aws, lambda: api("GET", accepted.headers["location"]).status == 200)
+    assert api("POST", f"{accepted.headers['location']}/confirm").status == 200
 
 
 def test_who_waits_for_a_product_that_is_leased_is_told_where_to_ask(aws, api, new_id):
@@ -189,7 +190,7 @@ def with_tokens(aws, api, issuer):
             gateway.update_route(ApiId=api.id, RouteId=route["RouteId"], **how)
 
     let(AuthorizationType="JWT", AuthorizerId=authorizer)
-    variables = before | claim | {"CALLERS": "jwt"}
+    variables = before | claim | {"USER_ID_CLAIM": "sub"}
     with configured(aws, "Api", Environment={"Variables": variables}):
         yield api
     let(AuthorizationType="AWS_IAM")

@@ -531,7 +531,8 @@ def _product_news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str
     if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:
         is_better = ranks.index(steps[1]) > ranks.index(steps[0])
         worse = "ProductOutOfStock" if steps[1] == "OUT_OF_STOCK" else "ProductLowOnStock"
-        yield "ProductBackInStock" if is_better else worse
+        better = "ProductBackInStock" if steps[0] == "OUT_OF_STOCK" else "ProductStockRecovered"
+        yield better if is_better else worse
 
 
 def check_end(world: World) -> None:
@@ -587,14 +588,14 @@ def _check_answer(
     world: World, function: str, command: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     """Check that the answer to a command is true."""
-    result = answer.get("result", answer.get("errorCode"))
+    result = answer.get("result")
     _require(result is not None, f"{command} was answered {answer}")
     if function == "adjust_stock":
         row = world.row("StockAdjustments", command["productId"], command["adjustmentId"])
         done = row is not None and _is_adjustment(row, command)
         if result in {"APPLIED", "REPLAYED"}:
             _require(done, f"{command} was answered {result}, and is not booked")
-        elif result in {"REFUSED", "ADJUSTMENT_ID_REUSED"}:
+        elif result in {"REFUSED", "INVALID"}:
             _require(not done, f"{command} was answered {answer}, but is booked")
     elif function == "place_orders":
         row = world.row("Orders", command["orderId"])
@@ -606,7 +607,7 @@ def _check_answer(
             done = _is_carried_out(row, command)
             _require(done, f"{command} was answered {answer}, and is not carried out")
         elif result == "REFUSED" and command["action"] == "confirm" and row is not None:
-            in_vain = "confirmationRejected" in row or answer["reason"] == "UNKNOWN_ORDER"
+            in_vain = "confirmationRejected" in row or answer["code"] == "UNKNOWN_ORDER"
             _require(in_vain, f"{command} was answered {answer}, which is not written down")
     elif function == "count_stock" and command["action"] == "commit":
         product_id = command["lease"]["productId"]

@@ -100,7 +100,7 @@ def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, Done]]:
 
 def _preload() -> None:
     """Import the libraries, and read the descriptions of AWS, once: every process forked from here has them."""
-    for library in ("metrics", "event_handler", "utilities.data_classes"):
+    for library in ("metrics", "utilities.data_classes"):
         importlib.import_module(f"aws_lambda_powertools.{library}")
     for service in ("dynamodb", "sqs", "events"):
         boto3.client(service)

@@ -1153,7 +1153,7 @@ class Client:
             self.world.answers.append((function, command, answer))
             self.world.trace.append(
                 f"{self.process.name:4} {command.get('action', function)} answered "
-                f"{answer.get('result', answer.get('errorCode'))} {answer.get('reason', '')}".rstrip()
+                f"{answer.get('result')} {answer.get('code', '')}".rstrip()
             )
             return answer
         return {}

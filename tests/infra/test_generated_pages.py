@@ -14,7 +14,7 @@ def test_a_generated_page_says_what_the_code_says(page):
 
 
 def test_every_output_and_every_environment_variable_has_its_meaning():
-    template = synthesise("dev")
+    template = synthesise("dev", jwt={"issuer": "https://id.example/", "audience": ["shop"]})
     outputs = template.to_json()["Outputs"]
     assert {output["Description"] for output in outputs.values()} == set(OUTPUTS.values())
     functions = resources(template, "AWS::Lambda::Function").values()

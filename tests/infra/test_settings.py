@@ -72,6 +72,9 @@ def test_the_error_of_a_stage_names_the_stage():
     assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55
     jwt = {"issuer": "https://a.example", "audience": ["a"]}
     assert Settings.from_context("dev", {"jwt": jwt}, {"dev": {"jwt": None}}).jwt is None
+    found = Settings.from_context("dev", {"jwt": jwt})
+    assert found.values["jwt.userIdClaim"] == "sub"
+    assert found.sources["jwt.userIdClaim"] == "default"
 
 
 def test_a_command_shows_what_each_setting_is_and_where_it_comes_from(monkeypatch):

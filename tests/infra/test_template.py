@@ -454,8 +454,8 @@ def test_the_api_is_limited_and_lets_in_only_who_has_a_signature(dev):
     (api,) = only("Api")
     assert "CorsConfiguration" not in api
     variables = api_variables(dev)
-    assert (variables["CALLERS"], variables["SHOW_STOCK"]) == ("iam", "availability")
-    assert not [name for name in variables if name.startswith("OPERATORS")]
+    assert variables["SHOW_STOCK"] == "availability"
+    assert not [name for name in variables if "CLAIM" in name]
     assert SETTINGS.functions["api"].timeoutSeconds == 30, "the most that API Gateway waits"
 
 
@@ -482,12 +482,13 @@ def test_what_the_api_logs_tells_nothing_of_a_person(dev):
     assert not [name for name in logged if any(part in name for part in personal)]
 
 
-def test_with_the_setting_jwt_customers_and_operators_come_with_a_token():
+def test_with_the_setting_jwt_a_second_api_takes_tokens():
     template = synthesise(
         "dev",
         jwt={
             "issuer": "https://id.example.com/",
             "audience": ["shop"],
+            "userIdClaim": "customer",
             "operatorsClaim": {"name": "cognito:groups", "value": "operators"},
         },
         cors=["https://shop.example.com"],
@@ -501,18 +502,27 @@ def test_with_the_setting_jwt_customers_and_operators_come_with_a_token():
         "Audience": ["shop"],
         "Issuer": "https://id.example.com/",
     }
-    assert {route["AuthorizationType"] for route in only("Route")} == {"JWT"}
-    assert len({json.dumps(route["AuthorizerId"]) for route in only("Route")}) == 1
+    outputs = template.to_json()["Outputs"]
+    servers, shoppers = (
+        outputs[name]["Value"]["Fn::GetAtt"][0] for name in ("ApiUrl", "CustomerApiUrl")
+    )
+    opened = {
+        (route["ApiId"]["Ref"], route["AuthorizationType"], "AuthorizerId" in route)
+        for route in only("Route")
+    }
+    assert opened == {(servers, "AWS_IAM", False), (shoppers, "JWT", True)}
+    assert len(only("Route")) == 2 * len(ROUTES)
     variables = api_variables(template)
-    assert (variables["CALLERS"], variables["SHOW_STOCK"]) == ("jwt", "numbers")
+    assert (variables["USER_ID_CLAIM"], variables["SHOW_STOCK"]) == ("customer", "numbers")
     assert variables["OPERATORS_CLAIM_NAME"] == "cognito:groups"
     assert variables["OPERATORS_CLAIM_VALUE"] == "operators"
     assert variables["HOLD_SECONDS"] == "900"
-    (stage,) = only("Stage")
     limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 400}
-    assert stage["DefaultRouteSettings"] == limits
-    (api,) = only("Api")
-    assert api["CorsConfiguration"]["AllowOrigins"] == ["https://shop.example.com"]
+    assert [stage["DefaultRouteSettings"] for stage in only("Stage")] == [limits] * 2
+    apis = resources(template, "AWS::ApiGatewayV2::Api")
+    cors = {name: api["Properties"].get("CorsConfiguration") for name, api in apis.items()}
+    assert cors[servers] is None
+    assert cors[shoppers]["AllowOrigins"] == ["https://shop.example.com"]
     functions = resources(template, "AWS::Lambda::Function").values()
     reserved = [f["Properties"].get("ReservedConcurrentExecutions") for f in functions]
     assert [number for number in reserved if number] == [20], "the API's own"

@@ -84,7 +84,7 @@ def test_an_outcome_is_heard_and_nothing_is_left_of_the_listener(aws, new_id):
         assert set(next_of(follower, new_id, 2)) == {"OrderPlaced", "ProductLowOnStock"}
         send(aws, queues.COMMANDS, {"action": "cancel", "orderId": new_id})
         heard = next_of(follower, new_id, 2)
-        assert set(heard) == {"OrderCancelled", "ProductBackInStock"}
+        assert set(heard) == {"OrderCancelled", "ProductStockRecovered"}
         assert published(aws, new_id, send=False).events == 1
         assert " published." in cli("announce", "--since", since, "--send").stdout
         again = next_of(follower, new_id)

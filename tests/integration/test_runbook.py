@@ -151,7 +151,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
 
     def returned():
         lines = [json.loads(line) for line in log(aws, "OldestMessage", instead=other)]
-        return {line["cause"] for line in lines if line.get("productId") == "rb-early"}
+        return {line["code"] for line in lines if line.get("productId") == "rb-early"}
 
     wait_until(aws, returned)
     assert returned() == {"UNKNOWN_PRODUCT"}
@@ -207,7 +207,7 @@ def test_retries_exhausted_by_endless_conflicts_end_with_them(aws, embedded_aws)
 
         def causes():
             lines = [json.loads(line) for line in log(aws, "RetriesExhausted")]
-            return {line["cause"] for line in lines if line.get("orderId") == "rb-tired-1"}
+            return {line["code"] for line in lines if line.get("orderId") == "rb-tired-1"}
 
         # On a busy machine a request may time out in between.
         wait_until(aws, lambda: causes() & {"CONTENTION", "OUT_OF_TIME"})

@@ -13,12 +13,13 @@ from typing import Any
 
 from infra.settings import SCHEMA, must_be
 from inventory_orders.domain.change import Rejection, RejectionReason, Shortage
+from inventory_orders.messages.parse import json_schema
 from local import ROOT
 from operations import asyncapi, codes
 from tests.support import assumptions, runbook
 
 FOLDER = ROOT / "docs" / "generated"
-_SCHEMAS = ROOT / "layers/core/python/inventory_orders/messages/schemas"
+_MESSAGES = ("adjustment", "catalogue_event", "expiry", "order")
 
 Row = tuple[str, ...]
 
@@ -112,11 +113,10 @@ def _settings(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 def messages() -> str:
     """Show the fields of each message and each direct command, from its JSON Schema."""
     page = "## Messages\n"
-    for path in sorted(_SCHEMAS.glob("*.json")):
-        if path.stem != "commands":
-            page += f"\n### {path.stem}\n\n" + _fields(json.loads(path.read_text("utf-8")))
+    for name in _MESSAGES:
+        page += f"\n### {name}\n\n" + _fields(json_schema(name))
     page += "\n## Direct commands\n"
-    for function, actions in json.loads((_SCHEMAS / "commands.json").read_text("utf-8")).items():
+    for function, actions in json_schema("commands").items():
         for action, schema in actions.items():
             page += f"\n### {function}: {action}\n\n" + _fields(schema)
     return page
@@ -139,7 +139,7 @@ def all_codes() -> str:
     """List the codes of dead letters, rejections, returned messages, parked events and bad lines."""
     subject = "X"
     rejections = [
-        (_code(reason), Rejection(reason, subject, Shortage(subject, 3, 2)).words)
+        (_code(reason), Rejection(reason, subject, (Shortage(subject, 3, 2),)).words)
         for reason in RejectionReason
     ]
     return (
@@ -151,11 +151,11 @@ def all_codes() -> str:
                 for code, cause in codes.DEAD_LETTERS.items()
             ],
         )
-        + "\n## Rejections\n\nThe `reason` of an order, and of the answer `REFUSED`. X is the product or the order.\n\n"
-        + _table("`reason`, message", rejections)
+        + "\n## Rejections\n\nThe `reason` of an order, and the `code` of the answer `REFUSED`. X is the product or the order.\n\n"
+        + _table("code, message", rejections)
         + "\n## Refusals of direct commands\n\n"
-        + _simple("`reason`", codes.REFUSED)
-        + "\n## Later\n\nThe `cause` of a returned message, and the `reason` of the answer `RETRY_LATER`.\n\n"
+        + _simple("code", codes.REFUSED)
+        + "\n## Later\n\nThe `code` of a returned message, and of the answer `RETRY_LATER`.\n\n"
         + _simple("code", codes.LATER)
         + "\n## Undeliverable events\n\n"
         + _simple("`errorCode`", codes.UNDELIVERABLE)

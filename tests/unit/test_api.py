@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import time
+from urllib.parse import quote
 
 import boto3
 import jsonschema
@@ -35,6 +36,7 @@ from tests.support.bench import product
 from tests.support.clock import FakeClock
 from tests.support.lanes import lend
 from tests.support.messages import sqs_event
+from tests.support.schemas import closed, is_open
 from tests.support.tea_shop import new_process, tea_shop
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets of it
@@ -89,7 +91,7 @@ def check_contract(method, path, said):
     kind = said.headers["Content-Type"]
     key = (*routes[0], said.status, kind)
     if key not in VALIDATORS:
-        VALIDATORS[key] = jsonschema.Draft202012Validator(answer["content"][kind]["schema"])
+        VALIDATORS[key] = jsonschema.Draft202012Validator(closed(answer["content"][kind]["schema"]))
     VALIDATORS[key].validate(said.document)
 
 
@@ -113,7 +115,7 @@ class Api:
     def __init__(self):
         self.functions = {
             route: name
-            for name in ("manage_products", "adjust_stock", "count_stock")
+            for name in ("api", "manage_products", "adjust_stock", "count_stock")
             for route in load_handler(name)._ROUTES
         }
 
@@ -185,7 +187,7 @@ def api(shop):
 @pytest.fixture
 def customers(api, monkeypatch):
     """The API as customers with a token reach it."""
-    monkeypatch.setenv("CALLERS", "jwt")
+    monkeypatch.setenv("USER_ID_CLAIM", "sub")
     monkeypatch.setenv("OPERATORS_CLAIM_NAME", "cognito:groups")
     monkeypatch.setenv("OPERATORS_CLAIM_VALUE", "operators")
     new_process()
@@ -251,17 +253,8 @@ def test_the_contract_lists_only_headers_that_its_answers_have():
     assert listed == REQUIRED_HEADERS
 
 
-def test_the_contract_and_the_handler_have_the_same_routes(api):
-    app = load_handler("api").app
-    handled = {(route.method, route.path) for route in (*app._static_routes, *app._dynamic_routes)}
-    in_python = re.compile("(?<!^)(?=[A-Z])")
-    expected = {
-        (method, re.sub(r"{(\w+)}", lambda m: f"<{in_python.sub('_', m[1]).lower()}>", path))
-        for method, path in OPERATIONS
-        if f"{method} {path}" not in api.functions
-    }
-    assert handled == expected
-    assert {tuple(route.split()) for route in api.functions} <= OPERATIONS.keys()
+def test_the_contract_and_the_handlers_have_the_same_routes(api):
+    assert {tuple(route.split()) for route in api.functions} == OPERATIONS.keys()
 
 
 def without_words(schema):
@@ -303,6 +296,10 @@ def without(command, names):
     properties = {n: inner for n, inner in command["properties"].items() if n not in names}
     whole = {**command, "required": required, "properties": properties, **least}
     return whole if required else {k: v for k, v in whole.items() if k != "required"}
+
+
+def test_answers_may_get_further_fields():
+    assert all(is_open(operation["responses"]) for operation in OPERATIONS.values())
 
 
 def test_every_example_of_the_contract_gets_a_good_answer(api):
@@ -532,7 +529,7 @@ def test_a_rejection_is_an_answer_and_stays_one(api):
         said = place(api, quantity=61)
         assert said.code == (409, "INSUFFICIENT_STOCK")
         assert said.document["order"]["status"] == "REJECTED"
-        assert said.document["order"]["shortage"]["available"] == 60
+        assert said.document["order"]["shortages"][0]["available"] == 60
         assert "not enough of tea-earl-grey" in said.document["detail"]
         assert said.headers["Preference-Applied"] == "wait=5"
 
@@ -717,6 +714,22 @@ def test_what_can_be_no_order_id_is_refused_or_leads_nowhere(api):
     for order_id in ("o 1", "x" * 129, "o';--", "o-1\n", "%00", "ö", "$where", "#"):
         assert api("GET", f"/orders/{order_id}").status in (400, 404)
         assert api("POST", f"/orders/{order_id}/cancel").status in (400, 404)
+
+
+@pytest.mark.aws(
+    "API Gateway decodes a path before it looks for the route, so an id with a slash comes encoded "
+    "twice. The pages do not say how often it decodes what is encoded twice.",
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-routes.html",
+)
+def test_an_id_in_a_path_may_have_every_character(api):
+    order_id = """auth0|5/c?d=e&f+g%"'\\`^{}[]<>!~@;:*()$"""
+    said = place(api, order_id)
+    assert said.headers["Location"] == f"/orders/{quote(quote(order_id, safe=''), safe='')}"
+    for arrived in (quote(quote(order_id, safe="")), quote(order_id, safe=""), order_id):
+        shown = api("GET", "/orders/x", pathParameters={"orderId": arrived})
+        assert shown.document["orderId"] == order_id
+    confirm = {"orderId": quote(order_id, safe="")}
+    assert api("POST", "/orders/x/confirm", pathParameters=confirm).status == 200
 
 
 def test_an_order_that_cannot_be_read_is_an_error_of_the_service(api):
@@ -1153,7 +1166,7 @@ def test_customers_learn_from_a_rejection_how_much_there_is_only_if_they_may(
         said = customers("POST", "/orders", order, wait, claims=claims).document
         shown = customers("GET", "/orders/o-1", claims=claims).document
         assert "60" not in said["detail"]
-        return ["available" in each["shortage"] for each in (said["order"], shown)]
+        return ["available" in each["shortages"][0] for each in (said["order"], shown)]
 
     monkeypatch.setenv("SHOW_STOCK", "availability")
     new_process()
@@ -1217,14 +1230,23 @@ def test_a_request_without_what_the_authorizer_says_opens_nothing(customers):
     ],
 )
 def test_an_operator_is_who_has_the_claim(claim, is_operator):
-    settings = ApiSettings(True, ("groups", "operators"), shows_numbers=False)
+    settings = ApiSettings("sub", ("groups", "operators"), shows_numbers=False)
     caller = Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, settings)
     assert (caller.customer is None) is is_operator
-    nobody = ApiSettings(True, None, shows_numbers=False)
+    nobody = ApiSettings("sub", None, shows_numbers=False)
     assert Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, nobody).customer == "u"
 
 
-@pytest.mark.parametrize("wrong", [{"CALLERS": None}, {"CALLERS": "all"}, {"SHOW_STOCK": "yes"}])
+def test_a_claim_of_the_shops_choice_says_whose_a_token_is(customers, monkeypatch):
+    monkeypatch.setenv("USER_ID_CLAIM", "https://shop.example/customer")
+    new_process()
+    claims = {"sub": "auth0|5f7c", "https://shop.example/customer": "u-7"}
+    assert place(customers, claims=claims).status == 201
+    assert customers("GET", "/orders/o-1", claims={"sub": "u-7"}).code == (403, "NO_SUBJECT")
+    assert customers("GET", "/orders/o-1").status == 200, "a signature opens all beside tokens"
+
+
+@pytest.mark.parametrize("wrong", [{"SHOW_STOCK": None}, {"SHOW_STOCK": "yes"}])
 def test_nobody_is_let_in_on_a_guess(api, monkeypatch, wrong):
     ((name, value),) = wrong.items()
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)

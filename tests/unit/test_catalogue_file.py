@@ -117,7 +117,7 @@ def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
     assert [line.content.product_id for line in file.creations] == ["p-6"]
     assert reasons(file) == [
         (2, "SCHEMA_VIOLATION",
-         'productId: must be 1 to 64 characters of A-Z a-z 0-9 . _ : -, but is "p 1"'),
+         'productId: must be 1 to 64 printable ASCII characters other than space, comma and #, but is "p 1"'),
         (3, "SCHEMA_VIOLATION",
          'openingStock: must be a whole number from 0 to 1,000,000,000, but is "2.0"'),
         (4, "SCHEMA_VIOLATION",

@@ -311,9 +311,9 @@ def test_the_help_of_redrive_cuts_nothing_that_one_has_to_type_on_a_narrow_scree
         ({"result": "STALE"}, True),
         ({"batchItemFailures": []}, True),
         ({"batchItemFailures": [{"itemIdentifier": "m"}]}, False),
-        ({"result": "REFUSED", "reason": "BELOW_FLOOR"}, False),
-        ({"result": "RETRY_LATER", "reason": "LEASED"}, False),
-        ({"errorCode": "SCHEMA_VIOLATION"}, False),
+        ({"result": "REFUSED", "code": "BELOW_FLOOR"}, False),
+        ({"result": "RETRY_LATER", "code": "LEASED"}, False),
+        ({"result": "INVALID", "code": "SCHEMA_VIOLATION"}, False),
         (None, False),
     ],
 )

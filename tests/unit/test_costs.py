@@ -205,7 +205,7 @@ def test_what_the_api_costs(shop, monkeypatch):
     assert float(placed) == round(costs.asking_dollars(10**6, *units), 2)
     assert float(looked) == round(costs.asking_dollars(10**6, read_units=1.0), 2)
     assert float(queued) == round(costs.asking_dollars(10**6) + 10**6 * prices.SQS_REQUEST, 2)
-    for name, value in {"CALLERS": "iam", "SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
+    for name, value in {"SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
         monkeypatch.setenv(name, value)
     new_process()
     shop.create(TEAS[0])
@@ -225,13 +225,13 @@ def test_what_the_logs_of_the_api_cost(shop, monkeypatch, capsys):
     assert int(logged) == costs.LOG_BYTES_OF_A_REQUEST
     assert int(of_access) == costs.ACCESS_LOG_BYTES
     assert float(dollars) == round(costs.log_dollars(10**6 * costs.LOG_BYTES_OF_A_REQUEST), 2)
-    for name, value in {"CALLERS": "iam", "SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
+    for name, value in {"SHOW_STOCK": "numbers", "ORDER_QUEUE_URL": "u"}.items():
         monkeypatch.setenv(name, value)
     new_process()
     shop.create(TEAS[0])
     event = json.loads((ROOT / "events" / "api.json").read_text())
-    event["rawPath"] = f"/products/{TEAS[0]}"
-    event["requestContext"]["http"] |= {"method": "GET", "path": event["rawPath"]}
+    event["routeKey"] = "GET /products/{productId}"
+    event["pathParameters"] = {"productId": TEAS[0]}
     handler = load_handler("api")
     handler.logger.registered_handler.stream = sys.stdout
     before = consumed(shop)

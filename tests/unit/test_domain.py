@@ -54,8 +54,22 @@ def test_an_order_is_rejected_for_a_product_that_cannot_be_sold(value, reason):
 
 def test_a_rejection_for_want_of_stock_says_how_much_was_missing():
     shelf = {"p": product("p", 1, backorder_limit=2)}
-    assert Order("o", "u", {"p": 5}).rejection(shelf).shortage == Shortage("p", 5, 3)
-    assert Adjustment("p", "a", -4, "LOSS").rejection(shelf).shortage == Shortage("p", 4, 3)
+    assert Order("o", "u", {"p": 5}).rejection(shelf).shortages == (Shortage("p", 5, 3),)
+    assert Adjustment("p", "a", -4, "LOSS").rejection(shelf).shortages == (Shortage("p", 4, 3),)
+
+
+def test_a_rejection_lists_all_shortages_that_are_certain():
+    shelf = {
+        "enough": product("enough", 5),
+        "first": product("first", 1),
+        "second": product("second", 0),
+        "in lanes": product("in lanes", 1, lent_to=frozenset({0})),
+        "gone": product("gone", 0, status="DISCONTINUED"),
+        "unknown": None,
+    }
+    rejection = Order("o", "u", dict.fromkeys(shelf, 2)).rejection(shelf)
+    assert rejection.shortages == (Shortage("first", 2, 1), Shortage("second", 2, 0))
+    assert "first: 2 wanted, 1 available; there is not enough of second" in rejection.words
 
 
 def test_an_adjustment_is_rejected_below_the_floor_or_without_its_product():

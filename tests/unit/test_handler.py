@@ -126,8 +126,8 @@ def test_the_poison_sample_of_the_fifo_queue_does_not_stop_its_group(handle, sho
 def test_an_event_of_another_source_is_an_error_and_does_nothing(handle):
     answer = handle({"detail-type": "Scheduled Event"})
     assert "batchItemFailures" not in answer
-    assert answer["errorCode"] == "UNSUPPORTED_EVENT"
-    assert "a batch of SQS messages" in answer["errorMessage"]
+    assert answer["code"] == "UNSUPPORTED_EVENT"
+    assert "a batch of SQS messages" in answer["message"]
 
 
 @pytest.mark.aws(
@@ -272,7 +272,7 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
     handle(sqs_event('{"orderId": "o-1", "userId": "secret-person"}', order_body("o-2", {"no": 1})))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     dead = next(line for line in lines if line.get("message") == "dead-lettered")
-    assert (dead["correlation_id"], dead["errorCode"]) == ("m-0", "SCHEMA_VIOLATION")
+    assert (dead["correlation_id"], dead["code"]) == ("m-0", "SCHEMA_VIOLATION")
     rejected = next(line for line in lines if line.get("message") == "rejected")
     assert (rejected["correlation_id"], rejected["orderId"]) == ("m-1", "o-2")
     assert "secret-person" not in json.dumps(lines)

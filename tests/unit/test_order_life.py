@@ -712,7 +712,7 @@ def test_each_copy_of_a_confirmation_of_an_expired_order_is_answered_as_the_firs
     desk.wait(60 + GRACE)
     desk.send("Expiry", {"orderId": "o"})
     assert desk.deliver("Expiry") == 0
-    assert desk.ask("confirm")["reason"] == "ORDER_EXPIRED"
+    assert desk.ask("confirm")["code"] == "ORDER_EXPIRED"
     row = order_row(desk.tables)
     assert row["confirmationRejected"].keys() == {"at", "reason"}
     assert (row["status"], row["confirmationRejected"]["reason"]) == ("EXPIRED", "ORDER_EXPIRED")
@@ -907,27 +907,27 @@ def test_a_hold_does_not_expire_while_nobody_knows_what_waits_and_the_log_says_s
 def test_commands_are_answered_directly_at_once(desk):
     unknown = {name: desk.ask(name) for name in ("confirm", "fulfil", "cancel")}
     unknown["return"] = desk.ask("return", **CAME)
-    assert {(a["result"], a["reason"]) for a in unknown.values()} == {("REFUSED", "UNKNOWN_ORDER")}
+    assert {(a["result"], a["code"]) for a in unknown.values()} == {("REFUSED", "UNKNOWN_ORDER")}
     desk.place(holdSeconds=60)
     done = {"orderId": "o", "result": "APPLIED"}
     nothing = {"stockReturned": {}}
-    assert desk.ask("fulfil")["reason"] == "NOT_CONFIRMED"
+    assert desk.ask("fulfil")["code"] == "NOT_CONFIRMED"
     assert desk.ask("confirm") == done | nothing | {"status": "CONFIRMED"}
     assert desk.ask("confirm") == {"orderId": "o", "result": "REPLAYED"}
     assert desk.ask("fulfil") == done | nothing | {"status": "FULFILLED"}
-    assert desk.ask("cancel")["reason"] == "ORDER_FULFILLED"
+    assert desk.ask("cancel")["code"] == "ORDER_FULFILLED"
     back = done | {"status": "FULFILLED"}
     assert desk.ask("return", **CAME) == back | {"stockReturned": {"q": 2}}
     damaged = CAME | {"returnId": "rt-2", "restock": False, "items": CAME["items"][:1]}
     assert desk.ask("return", **damaged) == back | nothing
     assert desk.ask("return", **CAME)["result"] == "REPLAYED"
-    assert desk.ask("return", **CAME | {"restock": False})["errorCode"] == "RETURN_ID_REUSED"
-    assert desk.ask("return", **CAME | {"returnId": "rt-3"})["reason"] == "NOT_DELIVERED"
+    assert desk.ask("return", **CAME | {"restock": False})["code"] == "RETURN_ID_REUSED"
+    assert desk.ask("return", **CAME | {"returnId": "rt-3"})["code"] == "NOT_DELIVERED"
     desk.place("late", holdSeconds=60)
     both = {"status": "CANCELLED", "stockReturned": {"p": 2, "q": 3}}
     assert desk.ask("cancel", "late") == done | both | {"orderId": "late"}
     for action in ("expire", "place", None):
-        assert desk.ask(action)["errorCode"] == "UNSUPPORTED_EVENT"
+        assert desk.ask(action)["code"] == "UNSUPPORTED_EVENT"
     assert desk.tables.unexplained() == {"p": 0, "q": 0}
 
 
@@ -948,13 +948,13 @@ def test_an_order_is_answered_directly_at_once(desk):
     assert "holdSeconds" not in order_row(desk.tables), "the setting's hold is not the sender's"
     replayed = desk.place(attributes={"channel": "phone"})
     assert replayed == placed | {"result": "REPLAYED"}
-    assert desk.place(attributes={"channel": "web"})["errorCode"] == "ORDER_ID_REUSED"
+    assert desk.place(attributes={"channel": "web"})["code"] == "ORDER_ID_REUSED"
     short = desk.place("short", items=[{"productId": "p", "quantity": 9}])
-    assert (short["result"], short["reason"]) == ("REFUSED", "INSUFFICIENT_STOCK")
+    assert (short["result"], short["code"]) == ("REFUSED", "INSUFFICIENT_STOCK")
     assert (short["status"], short["version"]) == ("REJECTED", 1)
     wrong = desk.place("wrong", holdSeconds=59)
-    assert (wrong["errorCode"], wrong["field"]) == ("SCHEMA_VIOLATION", "holdSeconds")
-    assert desk.invoke("place_orders", {"action": "place"})["errorCode"] == "UNSUPPORTED_EVENT"
+    assert (wrong["code"], wrong["field"]) == ("SCHEMA_VIOLATION", "holdSeconds")
+    assert desk.invoke("place_orders", {"action": "place"})["code"] == "UNSUPPORTED_EVENT"
 
     def throttle(operation, _):
         if operation == "TransactWriteItems":

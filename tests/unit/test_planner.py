@@ -487,7 +487,7 @@ def test_nothing_is_rejected_for_want_of_stock_while_there_may_be_more_elsewhere
     planned = plan(batch, stock.supply(), (), limit)
     for transaction in planned.transactions:
         for decision in transaction.decisions:
-            if decision.rejection is not None and decision.rejection.shortage is not None:
+            if decision.rejection is not None and decision.rejection.shortages:
                 assert spec[decision.rejection.subject][0] == "row"
     for product_id in planned.short:
         assert spec[product_id][0] in ("lent row", "lane", "depot")

@@ -591,7 +591,7 @@ def test_what_a_lane_sells_before_an_order_is_rejected_is_not_promised(lanes):
     lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
     report = lanes.tables.apply(lanes.engine, Order("o", "u", {"p": 100}))
     (outcome,) = report.outcomes
-    assert (outcome.verdict, outcome.rejection.shortage.available) == (REJECTED, 99)
+    assert (outcome.verdict, outcome.rejection.shortages[0].available) == (REJECTED, 99)
     assert lanes.total() == 100
 
 

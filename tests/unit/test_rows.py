@@ -51,7 +51,7 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
     rejected = record_row(order.record(rejection, {}, "now").record)
     assert rejected["status"] == "REJECTED"
     assert rejected["reason"] == "INSUFFICIENT_STOCK"
-    assert rejected["shortage"] == {"productId": "p", "wanted": 2, "available": 0}
+    assert rejected["shortages"] == [{"productId": "p", "wanted": 2, "available": 0}]
     assert rejected["items"] == [{"productId": "p", "quantity": 2}]
 
 

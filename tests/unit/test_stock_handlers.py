@@ -113,10 +113,10 @@ class TestAdjustStock:
 
     def test_a_direct_command_is_rejected_at_once(self, call):
         answer = call("adjust_stock", sample("adjust_stock_direct_bad"))
-        assert (answer["result"], answer["reason"]) == ("REFUSED", "BELOW_FLOOR")
+        assert (answer["result"], answer["code"]) == ("REFUSED", "BELOW_FLOOR")
         assert answer["stockCount"] == TEA_STOCK
         unknown = {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"}
-        assert call("adjust_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
+        assert call("adjust_stock", unknown)["code"] == "UNKNOWN_PRODUCT"
 
     def test_an_adjustment_below_the_floor_is_rejected(self, call):
         create = {"action": "create", "productId": "n", "openingStock": 1, "backorderLimit": 3}
@@ -130,7 +130,7 @@ class TestAdjustStock:
 
         assert take(1, 4)["status"] == "OUT_OF_STOCK"
         assert stock("n") == -3
-        assert take(2, 1)["reason"] == "BELOW_FLOOR"
+        assert take(2, 1)["code"] == "BELOW_FLOOR"
         assert stock("n") == -3
 
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
@@ -152,14 +152,14 @@ class TestAdjustStock:
 
     def test_an_error_names_the_field(self, call):
         answer = call("adjust_stock", {"action": "decrement", "productId": TEA, "quantity": 2.0})
-        assert answer["errorCode"] == "INVALID_JSON"
+        assert answer["code"] == "INVALID_JSON"
         answer = call(
             "adjust_stock",
             {"adjustmentId": "a", "productId": TEA, "delta": 0, "reason": "RECEIPT"},
         )
-        assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "delta")
+        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "delta")
         for event in (None, [], "x", {"action": "fly"}):
-            assert call("adjust_stock", event)["errorCode"]
+            assert call("adjust_stock", event)["code"]
 
 
 class TestChangeOrders:
@@ -184,7 +184,7 @@ class TestManageProducts:
     def test_a_product_is_created_only_if_it_is_absent(self, call):
         assert call("manage_products", sample("manage_products_create"))["result"] == "APPLIED"
         again = call("manage_products", sample("manage_products_create"))
-        assert (again["result"], again["reason"]) == ("REFUSED", "PRODUCT_EXISTS")
+        assert (again["result"], again["code"]) == ("REFUSED", "PRODUCT_EXISTS")
         assert "exists since" in again["message"]
 
     def test_an_older_catalogue_event_is_ignored(self, call, capsys):
@@ -226,11 +226,11 @@ class TestManageProducts:
         price = call("manage_products", sample("manage_products_price"))
         assert (price["result"], price["price"]) == ("APPLIED", 720)
         recent = {"action": "changePrice", "productId": TEA, "price": 730}
-        assert call("manage_products", recent)["reason"] == "PRICE_CHANGED_RECENTLY"
+        assert call("manage_products", recent)["code"] == "PRICE_CHANGED_RECENTLY"
         done = call("manage_products", sample("manage_products_discontinue"))
         assert (done["result"], done["status"]) == ("APPLIED", "DISCONTINUED")
         no_more = {"action": "changePrice", "productId": done["productId"], "price": 730}
-        assert call("manage_products", no_more)["reason"] == "DISCONTINUED_PRODUCT"
+        assert call("manage_products", no_more)["code"] == "DISCONTINUED_PRODUCT"
         capsys.readouterr()
         stale = call("manage_products", sample("manage_products_delist_stale"))
         assert stale["result"] == "STALE"
@@ -243,8 +243,8 @@ class TestManageProducts:
 
     def test_an_error_names_the_field(self, call):
         answer = call("manage_products", sample("manage_products_bad"))
-        assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "price")
-        assert "must be one of create, changeDetails" in call("manage_products", {})["errorMessage"]
+        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "price")
+        assert "must be one of create, changeDetails" in call("manage_products", {})["message"]
 
 
 class TestCountStock:
@@ -252,7 +252,7 @@ class TestCountStock:
         acquired = call("count_stock", sample("count_stock_acquire"))
         assert (acquired["result"], acquired["stockCount"]) == ("ACQUIRED", stock(COUNTED))
         held = call("count_stock", sample("count_stock_acquire"))
-        assert (held["result"], held["reason"]) == ("RETRY_LATER", "LEASED")
+        assert (held["result"], held["code"]) == ("RETRY_LATER", "LEASED")
         assert 290 < held["retryAfterSeconds"] <= 300
         renewed = call(
             "count_stock", {"action": "renew", "lease": acquired["lease"], "seconds": 600}
@@ -293,14 +293,14 @@ class TestCountStock:
     def test_an_expired_lease_commits_nothing(self, call):
         before = stock(COUNTED)
         answer = call("count_stock", sample("count_stock_commit_expired"))
-        assert (answer["result"], answer["reason"]) == ("REFUSED", "LEASE_LOST")
+        assert (answer["result"], answer["code"]) == ("REFUSED", "LEASE_LOST")
         assert stock(COUNTED) == before
 
     def test_an_error_names_the_field(self, call):
         answer = call("count_stock", sample("count_stock_bad"))
-        assert (answer["errorCode"], answer["field"]) == ("SCHEMA_VIOLATION", "seconds")
+        assert (answer["code"], answer["field"]) == ("SCHEMA_VIOLATION", "seconds")
         unknown = {"action": "acquire", "productId": "new", "seconds": 10}
-        assert call("count_stock", unknown)["reason"] == "UNKNOWN_PRODUCT"
+        assert call("count_stock", unknown)["code"] == "UNKNOWN_PRODUCT"
 
 
 @pytest.mark.aws(

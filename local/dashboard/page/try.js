@@ -127,9 +127,9 @@ function titleOf(order) {
 }
 
 function statusOf(order) {
-  const { status, reason, shortage } = order;
+  const { status, reason, shortages = [] } = order;
   if (status !== "REJECTED") return `${status}: ${STATUS[status]}`;
-  return `${status}: ${reason}` + (shortage ? `, ${shortage.wanted.toLocaleString("en")} wanted and ${shortage.available.toLocaleString("en")} there` : "");
+  return `${status}: ${reason}` + shortages.map(({ wanted, available }) => `, ${wanted.toLocaleString("en")} wanted and ${available.toLocaleString("en")} there`).join("");
 }
 
 function holdOf(order) {

@@ -29,19 +29,22 @@ class Caller:
         """The caller, from what API Gateway has verified.
 
         Raises:
-            ProblemError: The token names no user.
+            ProblemError: There is neither a signature nor a token that names a user.
         """
-        if not settings.customers:
+        if authorizer.get("iam"):
             return cls(None)
         claims = authorizer.get("jwt", {}).get("claims", {})
         if settings.operators_claim is not None:
             name, value = settings.operators_claim
             if _says(claims.get(name), value):
                 return cls(None)
-        subject = claims.get("sub")
-        if not isinstance(subject, str) or not subject:
-            raise ProblemError(403, "NO_SUBJECT", "the token does not say whose it is (sub)")
-        return cls(subject, settings.shows_numbers)
+        says_whose = settings.user_id_claim
+        user_id = claims.get(says_whose)
+        if not isinstance(user_id, str) or not user_id:
+            raise ProblemError(
+                403, "NO_SUBJECT", f"the token does not say whose it is ({says_whose})"
+            )
+        return cls(user_id, settings.shows_numbers)
 
     def check_is(self, user_id: str, what: str) -> None:
         """Check that the caller may act for a user.

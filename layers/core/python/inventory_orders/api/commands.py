@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from inventory_orders.api.access import Caller
-from inventory_orders.api.problems import ProblemError, malformed
+from inventory_orders.api.problems import malformed, unknown_route
 from inventory_orders.api.requests import HttpAnswer, Request, is_request
 from inventory_orders.api.serving import serve
 from inventory_orders.clock import Deadline
@@ -35,15 +35,14 @@ def answer_command(
         return direct.answer(lambda: carry_out(event, deadline))
     soon = Deadline.after(_PATIENCE_SECONDS, deadline.clock)
     deadline = min(deadline, soon, key=Deadline.remaining)
-    route, named = event.get("routeKey", ""), event.get("pathParameters") or {}
 
     def work(request: Request, caller: Caller) -> HttpAnswer:
         caller.check_may_operate()
-        if route not in routes:
-            raise ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
-        action = routes[route]
+        if request.route not in routes:
+            raise unknown_route()
+        action = routes[request.route]
         query = request.parameters(("createdAt",) if action == "delist" else ())
-        answer = carry_out(command_of(request, action, {**query, **named}), deadline)
+        answer = carry_out(command_of(request, action, {**query, **request.path}), deadline)
         return HttpAnswer(201 if action == "create" else 200, answer)
 
     return serve(event, work).for_gateway()

@@ -16,7 +16,13 @@ from inventory_orders.api.problems import (
     retry_later,
     unknown_order,
 )
-from inventory_orders.api.requests import HttpAnswer, Request, checked_id, limit_of, read_deadline
+from inventory_orders.api.requests import (
+    HttpAnswer,
+    Request,
+    limit_of,
+    path_of_order,
+    read_deadline,
+)
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import (
     IdempotencyMatch,
@@ -41,7 +47,12 @@ from inventory_orders.errors import (
 from inventory_orders.invocation import direct, order_commands, runtime
 from inventory_orders.invocation.sqs import QueueSender
 from inventory_orders.invocation.telemetry import emit_orders, logger
-from inventory_orders.messages.parse import order_command, parse_command, parse_order_event
+from inventory_orders.messages.parse import (
+    checked_id,
+    order_command,
+    parse_command,
+    parse_order_event,
+)
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import record_row
 
@@ -150,7 +161,7 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
 
 
 def _accepted(order: Order, headers: dict[str, str]) -> HttpAnswer:
-    where = f"/orders/{order.order_id}"
+    where = path_of_order(order.order_id)
     shown = {"orderId": order.order_id, "status": "ACCEPTED", "location": where}
     return HttpAnswer(202, shown, {"Location": where, **headers})
 
@@ -170,21 +181,21 @@ def _answer_of(
     if record.status == OrderStatus.REJECTED:
         problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
         return HttpAnswer.of_problem(problem)
-    headers = {"Location": f"/orders/{record.order_id}", "ETag": _etag(record)}
+    headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return HttpAnswer(status, shown, headers)
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """A rejection in words. The row names the product only where stock was short."""
+    """A rejection in words. The row names products only where stock was short."""
     what = "the order is rejected"
     match record.reason:
         case RejectionReason.UNKNOWN_PRODUCT if rejection is not None:
             what = f"there is no product {rejection.subject}"
         case RejectionReason.DISCONTINUED_PRODUCT if rejection is not None:
             what = f"{rejection.subject} is discontinued"
-        case RejectionReason.INSUFFICIENT_STOCK if record.shortage is not None:
-            what = f"there is not enough of {record.shortage.product_id}"
+        case RejectionReason.INSUFFICIENT_STOCK if record.shortages:
+            what = f"there is not enough of {', '.join(s.product_id for s in record.shortages)}"
         case RejectionReason.UNKNOWN_PRODUCT:
             what = "a product of the order does not exist; GET /products says which"
         case RejectionReason.DISCONTINUED_PRODUCT:
@@ -282,8 +293,9 @@ def change_order(
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     shown = public_order(record_row(record))
-    if "shortage" in shown and not caller.sees_numbers:
-        del shown["shortage"]["available"]
+    if not caller.sees_numbers:
+        for shortage in shown.get("shortages", ()):
+            del shortage["available"]
     return shown
 
 

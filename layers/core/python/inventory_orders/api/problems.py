@@ -58,6 +58,11 @@ def malformed(detail: str, field: str = "", code: str = "SCHEMA_VIOLATION") -> P
     return ProblemError(400, code, detail, {"field": field} if field else None)
 
 
+def unknown_route() -> ProblemError:
+    """No function answers this route."""
+    return ProblemError(404, "UNKNOWN_ROUTE", "there is nothing here; see docs/api.md")
+
+
 def unknown_order(order_id: str) -> ProblemError:
     """There is none, or it is not the caller's: both look the same."""
     return ProblemError(404, "UNKNOWN_ORDER", f"there is no order {order_id}")

@@ -8,7 +8,7 @@ from typing import Any
 from inventory_orders.api.access import Caller
 from inventory_orders.api.cursor import encode_cursor, place_after
 from inventory_orders.api.problems import ProblemError, malformed
-from inventory_orders.api.requests import HttpAnswer, Request, checked_id, limit_of, read_deadline
+from inventory_orders.api.requests import HttpAnswer, Request, limit_of, read_deadline
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.reader import read_all
@@ -18,6 +18,7 @@ from inventory_orders.errors import CorruptItemError
 from inventory_orders.invocation import direct
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
+from inventory_orders.messages.parse import checked_id
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, Snapshot
 
 Shown = dict[str, Any]

@@ -8,11 +8,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
+from urllib.parse import quote, unquote
 
 from inventory_orders.api.problems import ProblemError, malformed
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.events import plain_number
-from inventory_orders.messages.parse import json_schema
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
 MAX_BODY_BYTES = 262_144
@@ -32,6 +32,8 @@ class Request:
     """A request as API Gateway hands it over.
 
     Attributes:
+        route: The route that API Gateway has found, such as `GET /orders/{orderId}`.
+        path: What stands in its path, by name.
         headers: By name in lower case.
         query: By name; several of one name are joined by commas.
         body: As it was sent, or in Base64.
@@ -39,6 +41,8 @@ class Request:
         authorizer: What API Gateway knows of the caller.
     """
 
+    route: str = ""
+    path: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: str = ""
@@ -49,7 +53,10 @@ class Request:
     def of_event(cls, event: Mapping[str, Any]) -> Request:
         """Read an event of an HTTP API, payload format 2.0."""
         headers = event.get("headers") or {}
+        named = event.get("pathParameters") or {}
         return cls(
+            route=event["routeKey"],
+            path={name: _decoded(value) for name, value in named.items()},
             headers={name.lower(): value for name, value in headers.items()},
             query=event.get("queryStringParameters") or {},
             body=event.get("body") or "",
@@ -177,29 +184,19 @@ def is_request(event: object) -> TypeGuard[dict[str, Any]]:
     """Whether an event is a request of an HTTP API, payload format 2.0."""
     if not isinstance(event, dict) or event.get("version") != "2.0":
         return False
-    context = event.get("requestContext")
-    if not isinstance(context, dict) or not isinstance(context.get("http"), dict):
-        return False
-    texts = (
-        event.get("rawPath"),
-        context.get("stage"),
-        context["http"].get("method"),
-        context["http"].get("path"),
-    )
-    return all(isinstance(text, str) for text in texts)
+    return isinstance(event.get("routeKey"), str) and isinstance(event.get("requestContext"), dict)
 
 
-def checked_id(name: str, value: str) -> str:
-    """An id of the order's schema: `orderId`, `userId` or `productId`.
+def path_of_order(order_id: str) -> str:
+    """The path of an order, whose id is encoded twice: API Gateway decodes a path before it looks for the route."""
+    return f"/orders/{quote(quote(order_id, safe=''), safe='')}"
 
-    Raises:
-        ProblemError: It cannot be one.
-    """
-    properties = json_schema("order")["properties"]
-    wanted = properties.get(name) or properties["items"]["items"]["properties"][name]
-    if not re.fullmatch(wanted["pattern"].removesuffix("$"), value):
-        raise malformed(f"{name}: must be {wanted['description']}", name)
-    return value
+
+def _decoded(text: str) -> str:
+    """A part of a path, however often it was encoded and API Gateway has decoded it."""
+    while (decoded := unquote(text)) != text:
+        text = decoded
+    return text
 
 
 def limit_of(query: Mapping[str, str]) -> int:

@@ -14,15 +14,14 @@ class ApiSettings:
     """The environment variables that the stack gives to the API's function, beside those of all functions.
 
     Attributes:
-        customers: `CALLERS`: whether callers are customers with a token (`jwt`), and not callers with a signature
-            (`iam`), who may do all.
+        user_id_claim: `USER_ID_CLAIM`: the claim of a token that says whose it is; None where no token is taken.
         operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: the claim of a token that may call
             every route; None where no token may.
         shows_numbers: `SHOW_STOCK`: whether products are shown with their units (`numbers`), and not only whether
             they are to be had (`availability`).
     """
 
-    customers: bool
+    user_id_claim: str | None
     operators_claim: tuple[str, str] | None
     shows_numbers: bool
 
@@ -34,20 +33,15 @@ class ApiSettings:
         Raises:
             ConfigurationError: One is missing or wrong.
         """
-
-        def one_of(name: str, *known: str) -> str:
-            value = os.environ.get(name)
-            if value is None:
-                raise ConfigurationError(f"the environment variable {name} is not set")
-            if value not in known:
-                raise ConfigurationError(
-                    f"the environment variable {name} is {value!r}; it must be {' or '.join(known)}"
-                )
-            return value
-
+        shown = os.environ.get("SHOW_STOCK")
+        if shown not in ("numbers", "availability"):
+            what = "not set" if shown is None else repr(shown)
+            raise ConfigurationError(
+                f"the environment variable SHOW_STOCK is {what}; it must be numbers or availability"
+            )
         name, value = (os.environ.get(f"OPERATORS_CLAIM_{part}", "") for part in ("NAME", "VALUE"))
         return cls(
-            customers=one_of("CALLERS", "iam", "jwt") == "jwt",
+            user_id_claim=os.environ.get("USER_ID_CLAIM"),
             operators_claim=(name, value) if name and value else None,
-            shows_numbers=one_of("SHOW_STOCK", "numbers", "availability") == "numbers",
+            shows_numbers=shown == "numbers",
         )

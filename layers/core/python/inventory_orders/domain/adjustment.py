@@ -15,6 +15,7 @@ from inventory_orders.domain.change import (
     Record,
     Rejection,
     RejectionReason,
+    Shortage,
 )
 from inventory_orders.domain.product import StockById
 
@@ -50,7 +51,8 @@ class Adjustment(Change):
         if product is None:
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
         if self.delta < 0 and product.available + self.delta < 0:
-            return Rejection.for_want_of_stock(RejectionReason.BELOW_FLOOR, product, -self.delta)
+            shortage = Shortage.of(product, -self.delta)
+            return Rejection(RejectionReason.BELOW_FLOOR, self.product_id, (shortage,))
         return None
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002

@@ -85,6 +85,11 @@ class Shortage:
     wanted: int
     available: int
 
+    @classmethod
+    def of(cls, product: Stock, wanted: int) -> Shortage:
+        """The want of so many units of a product that has fewer."""
+        return cls(product.product_id, wanted, max(0, product.available))
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -93,28 +98,22 @@ class Rejection:
     Attributes:
         reason: Why.
         subject: The product or the order that it is about, or the status that stands in its way.
-        shortage: What was missing, if it was rejected for want of stock.
+        shortages: What is known to be missing, if it was rejected for want of stock.
     """
 
     reason: RejectionReason
     subject: str = ""
-    shortage: Shortage | None = None
+    shortages: tuple[Shortage, ...] = ()
 
     @property
     def words(self) -> str:
         """The rejection in words, for its sender."""
-        shortage = self.shortage
-        return _REJECTIONS[self.reason].format(
-            subject=self.subject,
-            wanted=shortage.wanted if shortage is not None else 0,
-            available=shortage.available if shortage is not None else 0,
+        return "; ".join(
+            _REJECTIONS[self.reason].format(
+                subject=short.product_id, wanted=short.wanted, available=short.available
+            )
+            for short in self.shortages or (Shortage(self.subject, 0, 0),)
         )
-
-    @classmethod
-    def for_want_of_stock(cls, reason: RejectionReason, product: Stock, wanted: int) -> Rejection:
-        """The rejection of a change that asks for more units than there are."""
-        shortage = Shortage(product.product_id, wanted, max(0, product.available))
-        return cls(reason, product.product_id, shortage)
 
 
 MAX_ATTRIBUTES_SIZE = 2_048
@@ -216,7 +215,7 @@ class OrderRecord:
         created_at: When the row was written.
         last_updated_at: When it was last changed.
         reason: Why the order was rejected; None if it was not.
-        shortage: What was missing, if it was rejected for want of stock.
+        shortages: What was missing, if it was rejected for want of stock.
         hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
         expires_at: When its hold ends, while it is `PENDING` under one.
         confirmed_at: When it was confirmed.
@@ -234,7 +233,7 @@ class OrderRecord:
     created_at: str
     last_updated_at: str
     reason: str | None = None
-    shortage: Shortage | None = None
+    shortages: tuple[Shortage, ...] = ()
     hold_seconds: int | None = None
     expires_at: str | None = None
     confirmed_at: str | None = None

@@ -37,6 +37,7 @@ class EventType(StrEnum):
     PRODUCT_LOW_ON_STOCK = "ProductLowOnStock"
     PRODUCT_OUT_OF_STOCK = "ProductOutOfStock"
     PRODUCT_BACK_IN_STOCK = "ProductBackInStock"
+    PRODUCT_STOCK_RECOVERED = "ProductStockRecovered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ _OF_PRODUCT_STATUSES = {
     (ProductStatus.LOW_STOCK, ProductStatus.OUT_OF_STOCK): EventType.PRODUCT_OUT_OF_STOCK,
     (ProductStatus.OUT_OF_STOCK, ProductStatus.LOW_STOCK): EventType.PRODUCT_BACK_IN_STOCK,
     (ProductStatus.OUT_OF_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
-    (ProductStatus.LOW_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_BACK_IN_STOCK,
+    (ProductStatus.LOW_STOCK, ProductStatus.ACTIVE): EventType.PRODUCT_STOCK_RECOVERED,
 }
 """By status before and after. What begins or ends as DISCONTINUED is the shop's own doing, and no news to it."""
 
@@ -194,7 +195,7 @@ _OPTIONAL_OF_ORDER = {
     "fulfilledAt": str,
     "confirmationRejected": dict,
     "reason": str,
-    "shortage": dict,
+    "shortages": list,
     "attributes": dict,
 }
 _OPTIONAL_OF_PRODUCT = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from inventory_orders.domain.change import (
     Record,
     Rejection,
     RejectionReason,
+    Shortage,
 )
 from inventory_orders.domain.product import PageStock, Stock, StockById
 
@@ -63,8 +64,9 @@ class Order(Change):
 
     @property
     def record_size(self) -> int:
-        # Ids are ASCII; 800 and 120 cover the attribute names, times and numbers of a row and of a line.
-        lines = sum(120 + len(product_id) for product_id in self.quantities)
+        # Ids are ASCII; 800 and 140 cover the attribute names, times and numbers of a row and of a line with its shortage,
+        # which repeats the id in the place of times.
+        lines = sum(140 + len(product_id) for product_id in self.quantities)
         return 800 + lines + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
@@ -75,10 +77,24 @@ class Order(Change):
             if product.is_discontinued:
                 return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
             if product.available < quantity:
-                return Rejection.for_want_of_stock(
-                    RejectionReason.INSUFFICIENT_STOCK, product, quantity
+                return Rejection(
+                    RejectionReason.INSUFFICIENT_STOCK,
+                    product_id,
+                    (
+                        Shortage.of(product, quantity),
+                        *self._further_shortages(product_id, products),
+                    ),
                 )
         return None
+
+    def _further_shortages(self, first: str, products: StockById) -> Iterator[Shortage]:
+        """What else is short, as far as it is known: lanes may hold more of a partial product."""
+        for product_id, quantity in self.quantities.items():
+            product = products[product_id]
+            if product_id == first or product is None or product.is_partial:
+                continue
+            if not product.is_discontinued and product.available < quantity:
+                yield Shortage.of(product, quantity)
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {product_id: -quantity for product_id, quantity in self.quantities.items()}
@@ -97,7 +113,7 @@ class Order(Change):
                 created_at=at,
                 last_updated_at=at,
                 reason=None if rejection is None else rejection.reason,
-                shortage=None if rejection is None else rejection.shortage,
+                shortages=() if rejection is None else rejection.shortages,
                 hold_seconds=self.hold_seconds,
                 expires_at=self._end_of_hold(at) if rejection is None else None,
                 attributes=self.attributes,

@@ -299,7 +299,7 @@ def _short(rejection: Rejection | None, deltas: Mapping[str, int], working: Stoc
     """
     if rejection is not None:
         product = working.get(rejection.subject)
-        is_short = rejection.shortage is not None and product is not None and product.is_partial
+        is_short = bool(rejection.shortages) and product is not None and product.is_partial
         return {rejection.subject} if is_short else set()
     return {
         product_id

@@ -12,6 +12,7 @@ from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, o
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Verdict, VerdictError
 from inventory_orders.invocation.telemetry import logger
+from inventory_orders.store.rows import record_row
 
 Answer = dict[str, Any]
 
@@ -25,9 +26,8 @@ def answer(work: Callable[[], Answer]) -> Answer:
     """Carry out a command; an error becomes an answer.
 
     Returns:
-        What the command answers, with a `result` (`APPLIED`, `REPLAYED`, ...). Else `result` is `REFUSED` with a
-        `reason` and a `message`, or `RETRY_LATER` with the same; or, for a command that cannot be carried out as it
-        is, there are `errorCode` and `errorMessage`.
+        What the command answers, with a `result` (`APPLIED`, `REPLAYED`, ...). Else `result` is `REFUSED`,
+        `RETRY_LATER`, `INVALID` or `UNAVAILABLE`, with a `code` and a `message`.
     """
     try:
         return work()
@@ -38,28 +38,28 @@ def answer(work: Callable[[], Answer]) -> Answer:
         return {**of_outcome(outcome_of(error)), **facts}
 
 
-def rejected(reason: str, message: str) -> Answer:
-    """The answer to a command that the business rejects."""
-    return {"result": "REFUSED", "reason": reason, "message": message}
+def invalid(code: str, message: str, field: str = "") -> Answer:
+    """The answer to an event that can never succeed as it is."""
+    return {"result": "INVALID", "code": code, "message": message, "field": field}
+
+
+_FAILURES = {
+    Verdict.REJECTED: "REFUSED",
+    Verdict.RETURNED: "RETRY_LATER",
+    Verdict.UNAVAILABLE: "UNAVAILABLE",
+}
 
 
 def of_outcome(outcome: ChangeOutcome) -> Answer:
     """The answer to a command, from its outcome."""
-    match outcome.verdict:
-        case Verdict.APPLIED | Verdict.REPLAYED:
-            return {"result": outcome.verdict.name}
-        case Verdict.REJECTED:
-            return rejected(outcome.cause, outcome.detail)
-        case Verdict.RETURNED:
-            later = {"result": "RETRY_LATER", "reason": outcome.cause, "message": outcome.detail}
-            wait = round(outcome.retry_after, 3)
-            return later | ({"retryAfterSeconds": wait} if outcome.retry_after else {})
-        case Verdict.POISON | Verdict.UNAVAILABLE:
-            return {
-                "errorCode": outcome.cause,
-                "errorMessage": outcome.detail,
-                "field": outcome.field_path,
-            }
+    code, message = outcome.cause, outcome.detail
+    if outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED):
+        return {"result": outcome.verdict.name}
+    if outcome.verdict is Verdict.POISON:
+        return invalid(code, message, outcome.field_path)
+    answer = {"result": _FAILURES[outcome.verdict], "code": code, "message": message}
+    wait = round(outcome.retry_after, 3)
+    return answer | ({"retryAfterSeconds": wait} if wait else {})
 
 
 def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
@@ -74,8 +74,9 @@ def of_row(order_id: str, client: RetryingClient, deadline: Deadline) -> Answer:
 
 def of_order(order: OrderRecord) -> Answer:
     """Where an order stands, as the answers show it."""
+    row = record_row(order)
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
-    return shown if order.expires_at is None else shown | {"expiresAt": order.expires_at}
+    return shown | {name: row[name] for name in ("expiresAt", "shortages") if name in row}
 
 
 def of_product(product: Product) -> Answer:

@@ -373,7 +373,11 @@ def refuse_unsupported_events(handler: Handler) -> Handler:
         try:
             return handler(event, context)
         except UnsupportedEventError as error:
-            answer: dict[str, Any] = {"errorCode": "UNSUPPORTED_EVENT", "errorMessage": str(error)}
+            answer: dict[str, Any] = {
+                "result": "INVALID",
+                "code": "UNSUPPORTED_EVENT",
+                "message": str(error),
+            }
             if isinstance(event, dict) and "Records" in event:
                 answer["batchItemFailures"] = [{"itemIdentifier": ""}]
             return answer

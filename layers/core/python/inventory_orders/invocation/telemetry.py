@@ -305,7 +305,7 @@ def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
         _add("EventDelay", seconds * 1000)
     for parked in report.undeliverable:
         # The message quotes the row, so it stays out of the log.
-        logger.error("event parked", extra={"eventId": parked.id, "errorCode": parked.code})
+        logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
     if queue_errors:
         errors = list(dict.fromkeys(queue_errors))
         logger.error("SQS did not carry out requests", extra={"errors": errors})
@@ -323,6 +323,7 @@ def _log_message(result: MessageResult[T]) -> None:
     fields: dict[str, object] = {
         "correlation_id": result.message.message_id,
         "receiveCount": result.message.receive_count,
+        "code": result.outcome.cause,
     }
     for attribute in ("order_id", "adjustment_id", "event_id", "product_id"):
         value = getattr(result.content, attribute, None)
@@ -331,16 +332,15 @@ def _log_message(result: MessageResult[T]) -> None:
             fields[first + "".join(word.capitalize() for word in rest)] = value
     outcome = result.outcome
     if result.verdict is Verdict.REJECTED:
-        fields["reason"] = outcome.cause
         if outcome.rejection is not None:
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
     if Verdict.POISON in (result.verdict, outcome.verdict):
         # The detail quotes the body, so it stays out of the log.
-        fields |= {"errorCode": outcome.cause, "field": outcome.field_path}
+        fields["field"] = outcome.field_path
     else:
-        fields |= {"cause": outcome.cause, "detail": outcome.detail}
+        fields["detail"] = outcome.detail
     if result.verdict is Verdict.POISON:
         logger.warning("dead-lettered", extra=fields)
     else:

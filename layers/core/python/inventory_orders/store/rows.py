@@ -255,7 +255,7 @@ def record_row(record: Record) -> Row:
                 "items": [_line_row(line) for line in record.lines],
                 "status": record.status,
                 "reason": record.reason,
-                "shortage": None if record.shortage is None else _shortage_row(record.shortage),
+                "shortages": [_shortage_row(each) for each in record.shortages] or None,
                 "createdAt": record.created_at,
                 "lastUpdatedAt": record.last_updated_at,
                 "_version": record.version,
@@ -314,7 +314,7 @@ def read_order(row: Row) -> OrderRecord:
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
         reason=row.get("reason"),
-        shortage=_read_shortage(row.get("shortage")),
+        shortages=tuple(_read_shortage(each) for each in row.get("shortages", ())),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -372,8 +372,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _read_shortage(row: Row | None) -> Shortage | None:
-    return None if row is None else Shortage(row["productId"], row["wanted"], row["available"])
+def _read_shortage(row: Row) -> Shortage:
+    return Shortage(row["productId"], row["wanted"], row["available"])
 
 
 def _line_row(line: OrderLine) -> Row:

@@ -1,0 +1,26 @@
+"""Checks of JSON Schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def closed(schema: Any) -> Any:
+    """A schema that takes no fields but those it names: what others may ignore, we do not send unsaid."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: closed(inner) for name, inner in schema.items()}
+    if found.get("type") == "object" and "properties" in found:
+        return {"additionalProperties": False, **found}
+    return found
+
+
+def is_open(schema: Any) -> bool:
+    """Whether a schema takes fields that it does not name, everywhere."""
+    if isinstance(schema, list):
+        return all(is_open(each) for each in schema)
+    if not isinstance(schema, dict):
+        return True
+    return schema.get("additionalProperties") is not False and is_open([*schema.values()])
