@@ -66,6 +66,11 @@ def _confirm(order_id: str) -> Response[str]:
     return _change(order_id, "confirm")
 
 
+@app.post("/orders/<order_id>/extend")
+def _extend(order_id: str) -> Response[str]:
+    return _change(order_id, "extend")
+
+
 @app.post("/orders/<order_id>/fulfil")
 def _fulfil(order_id: str) -> Response[str]:
     return _change(order_id, "fulfil")

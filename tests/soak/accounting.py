@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.order_command import OrderAction
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,
@@ -122,10 +122,8 @@ def _command_is_stored(body: str, tables: Tables) -> bool:
         case OrderAction.FULFIL:
             return "fulfilledAt" in row or is_over
         case OrderAction.RETURN:
-            came = (line.get("returned", {}) for line in row.get("items", ()))
-            return command.returned is not None and any(
-                command.returned.return_id in entry for entry in came
-            )
+            ids = {step.get("stepId") for step in row.get("steps", ())}
+            return command.part is not None and command.part.step_id in ids
         case _:
             return is_over or row.get("status") == "FULFILLED"
 

@@ -16,8 +16,13 @@ from operations.orders_file import OrderMessage
 
 # So often a customer asks for something, by what was heard. What is asked of an order that is over comes in vain.
 _ASKS: Mapping[str, Mapping[str, float]] = {
-    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05},
-    EventType.ORDER_CONFIRMED: {"fulfil": 0.5, "cancel": 0.1},
+    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05, "cancel one": 0.05},
+    EventType.ORDER_CONFIRMED: {
+        "fulfil": 0.5,
+        "cancel": 0.1,
+        "fulfil one": 0.2,
+        "cancel one": 0.1,
+    },
     EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
     EventType.ORDER_REJECTED: {"confirm": 0.05},
     EventType.ORDER_CANCELLED: {"confirm": 0.2},
@@ -91,11 +96,15 @@ class Customers:
 
 def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
     command = {"action": action, "orderId": order["orderId"]}
+    line = order["items"][0]
     if action == "return":
-        line = order["items"][0]
         items = [{"productId": line["productId"], "quantity": line["quantity"]}]
         restock = line["quantity"] > 1
-        command |= {"returnId": "rt-1", "items": items, "restock": restock}
+        command |= {"stepId": "rt-1", "items": items, "restock": restock}
+    elif action.endswith(" one"):
+        command["action"] = action.removesuffix(" one")
+        items = [{"productId": line["productId"], "quantity": 1}]
+        command |= {"stepId": action.replace(" ", "-"), "items": items}
     return OrderMessage(json.dumps(command), None, "", "")
 
 
@@ -138,7 +147,7 @@ def _happened(row: Mapping[str, Any]) -> list[str]:
     names += [kind for kind, attribute in _STAMPS.items() if attribute in row]
     if status in _ENDS:
         names.append(_ENDS[status])
-    returns = {return_id for line in row["items"] for return_id in line.get("returned", {})}
+    returns = [step for step in row.get("steps", ()) if step["action"] == "return"]
     names += [EventType.ORDER_RETURNED] * len(returns)
     return [str(name) for name in names]
 

@@ -16,8 +16,9 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE
 from inventory_orders.domain.order import Order, added_up
-from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
+from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent
+from inventory_orders.domain.steps import NOTES, NOTES_OF_ADJUSTMENT, OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
@@ -126,10 +127,23 @@ def parse_adjustment(body: str) -> Adjustment:
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    document = _validated(body, "adjustment")
+    return adjustment(_validated(body, "adjustment"))
+
+
+def adjustment(document: Mapping[str, Any]) -> Adjustment:
+    """A validated document as an adjustment."""
     return Adjustment(
-        document["productId"], document["adjustmentId"], document["delta"], document["reason"]
+        document["productId"],
+        document["adjustmentId"],
+        document["delta"],
+        document["reason"],
+        notes_in(document, NOTES_OF_ADJUSTMENT),
     )
+
+
+def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
+    """Who gave a command, and what for."""
+    return {name: document[name] for name in names if name in document}
 
 
 def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
@@ -161,13 +175,40 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     Raises:
         PoisonMessageError: Its lines add up to more than a message may hold.
     """
-    order_id, action = document["orderId"], OrderAction(document["action"])
-    returned = None
-    if action is OrderAction.RETURN:
+    part = None
+    if ("items" in document) != ("stepId" in document):
+        missing = "stepId" if "items" in document else "items"
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION",
+            f"{missing}: is missing; a command that names items needs a stepId of its own, and only such a one has it",
+            missing,
+        )
+    if "items" in document:
         quantities = added_up(_lines(document))
         _check_sums(quantities)
-        returned = Return(document["returnId"], quantities, document["restock"])
-    return OrderCommand(order_id, action, returned=returned)
+        part = Part(document["stepId"], quantities, document.get("restock"))
+    until = _time(document, "until") if "until" in document else ""
+    return OrderCommand(
+        document["orderId"],
+        OrderAction(document["action"]),
+        part=part,
+        until=until,
+        notes=notes_in(document),
+    )
+
+
+def _time(document: Mapping[str, Any], name: str) -> str:
+    """A time of a document, as the service writes times.
+
+    Raises:
+        PoisonMessageError: There is no such time.
+    """
+    try:
+        return timestamp(datetime.fromisoformat(document[name]))
+    except (ValueError, OverflowError):
+        raise PoisonMessageError(
+            "SCHEMA_VIOLATION", f"{name}: there is no such time as {document[name]}", name
+        ) from None
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
