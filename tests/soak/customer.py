@@ -23,6 +23,8 @@ _ASKS: Mapping[str, Mapping[str, float]] = {
         "fulfil one": 0.2,
         "cancel one": 0.1,
     },
+    EventType.ORDER_PARTLY_FULFILLED: {"fulfil": 0.5, "cancel": 0.3},
+    EventType.ORDER_PARTLY_CANCELLED: {"fulfil": 0.2},
     EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
     EventType.ORDER_REJECTED: {"confirm": 0.05},
     EventType.ORDER_CANCELLED: {"confirm": 0.2},
@@ -147,11 +149,19 @@ def _happened(row: Mapping[str, Any]) -> list[str]:
     names += [kind for kind, attribute in _STAMPS.items() if attribute in row]
     if status in _ENDS:
         names.append(_ENDS[status])
-    returns = [step for step in row.get("steps", ()) if step["action"] == "return"]
-    names += [EventType.ORDER_RETURNED] * len(returns)
+    actions = [step["action"] for step in row.get("steps", ())]
+    names += [EventType.ORDER_RETURNED] * actions.count("return")
+    moves = [action for action in actions if action in _PARTLY]
+    if moves and _PARTLY[moves[-1]][1] == status:
+        moves.pop()
+    names += [_PARTLY[action][0] for action in moves]
     return [str(name) for name in names]
 
 
+_PARTLY = {
+    "fulfil": (EventType.ORDER_PARTLY_FULFILLED, "FULFILLED"),
+    "cancel": (EventType.ORDER_PARTLY_CANCELLED, "CANCELLED"),
+}
 _STAMPS = {
     EventType.ORDER_CONFIRMED: "confirmedAt",
     EventType.ORDER_FULFILLED: "fulfilledAt",

@@ -282,7 +282,7 @@ def change_order(
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
-    shown = public_order(record_row(record))
+    shown = public_order(record_row(record), with_notes=caller.customer is None)
     if "shortage" in shown and not caller.sees_numbers:
         del shown["shortage"]["available"]
     return shown

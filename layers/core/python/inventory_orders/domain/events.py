@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.domain.steps import OrderAction, units_by_line
+from inventory_orders.domain.steps import NOTES, OrderAction, units_by_line
 from inventory_orders.errors import UnpublishableError
 
 Row = Mapping[str, Any]
@@ -238,8 +238,12 @@ _OPTIONAL_OF_PRODUCT = {
 }
 
 
-def public_order(row: Row) -> dict[str, Any]:
+def public_order(row: Row, *, with_notes: bool = False) -> dict[str, Any]:
     """An order as others may see it: without what only the books need.
+
+    Args:
+        row: As stored.
+        with_notes: Whether steps say who did them, and what for.
 
     Raises:
         UnpublishableError: The row is not readable.
@@ -255,7 +259,9 @@ def public_order(row: Row) -> dict[str, Any]:
         **_optional(row, _OPTIONAL_OF_ORDER),
     }
     if "steps" in row:
-        order["steps"] = [_step(step) for step in _take(row, "steps", list)]
+        order["steps"] = [
+            _step(step, NOTES if with_notes else ()) for step in _take(row, "steps", list)
+        ]
         _count(order["items"], order["steps"])
     return order
 
@@ -264,10 +270,11 @@ def _item(item: object) -> dict[str, Any]:
     return {"productId": _take(item, "productId", str), "quantity": _take(item, "quantity", int)}
 
 
-def _step(step: object) -> dict[str, Any]:
+def _step(step: object, notes: Sequence[str]) -> dict[str, Any]:
     shown = {"action": _take(step, "action", str), "at": _take(step, "at", str)}
     if isinstance(step, Mapping):
-        shown |= _optional(step, {"stepId": str, "restock": bool, "items": list})
+        kinds = {"stepId": str, "restock": bool, "items": list} | dict.fromkeys(notes, str)
+        shown |= _optional(step, kinds)
     if "items" in shown:
         shown["items"] = [_item(item) for item in shown["items"]]
     return shown

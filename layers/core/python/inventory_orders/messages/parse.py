@@ -176,13 +176,6 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
         PoisonMessageError: Its lines add up to more than a message may hold.
     """
     part = None
-    if ("items" in document) != ("stepId" in document):
-        missing = "stepId" if "items" in document else "items"
-        raise PoisonMessageError(
-            "SCHEMA_VIOLATION",
-            f"{missing}: is missing; a command that names items needs a stepId of its own, and only such a one has it",
-            missing,
-        )
     if "items" in document:
         quantities = added_up(_lines(document))
         _check_sums(quantities)
