@@ -98,7 +98,7 @@ class Customers:
 
 def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
     command = {"action": action, "orderId": order["orderId"]}
-    line = order["items"][0]
+    line = order["items"][0] if action == "return" or action.endswith(" one") else {}
     if action == "return":
         items = [{"productId": line["productId"], "quantity": line["quantity"]}]
         restock = line["quantity"] > 1

@@ -57,7 +57,10 @@ IN_PART = with_steps(CONFIRMED, "CONFIRMED", step("fulfil", "f-1"))
 ALL_BY_PARTS = with_steps(IN_PART, "FULFILLED", step("fulfil", "f-2"), fulfilledAt=LATER)
 LESS = with_steps(CONFIRMED, "CONFIRMED", step("cancel", "c-1"))
 NO_REST = with_steps(
-    IN_PART, "FULFILLED", step("cancel", items=[{"productId": "tea", "quantity": 1}])
+    IN_PART,
+    "FULFILLED",
+    step("cancel", items=[{"productId": "tea", "quantity": 1}]),
+    fulfilledAt=LATER,
 )
 EXPIRED = changed(PLACED, "EXPIRED")
 REJECTED = order_row(
@@ -284,13 +287,13 @@ def validator():
 
 
 def all_events():
-    returned = with_returns(ONE_BACK, rt_1=1, rt_2=1)
+    returned = with_returns(ONE_BACK, "rt-2")
     held = PLACED | {"holdSeconds": 60, "expiresAt": LATER, "attributes": {"channel": "web"}}
     yield from of_order(None, held)
     yield from of_order(None, REJECTED)
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
-        *((EXPIRED, LATE), (ONE_BACK, returned)),
+        *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
     ):
         yield from of_order(before, after)
     for before, after in NEWS:
@@ -330,7 +333,7 @@ def test_there_is_an_example_of_every_event_as_a_consumer_receives_it(validator,
         ("OrderPlaced", "status", "CONFIRMED"),
         ("OrderPlaced", "email", "x@example.com"),
         ("OrderConfirmed", "confirmedAt", None),
-        ("OrderReturned", "return", None),
+        ("OrderReturned", "step", None),
         ("OrderCancelled", "version", 0),
         ("ProductLowOnStock", "previousStatus", "OUT_OF_STOCK"),
         ("OrderFulfilled", "lastUpdatedAt", "2026-01-01"),

@@ -490,7 +490,7 @@ def test_an_order_whose_lines_are_all_cancelled_is_cancelled():
     assert (stored(bench).status, stocks(bench)) == ("CANCELLED", (10, 10))
 
 
-def test_the_cancelled_rest_of_a_shipped_order_is_answered_as_before_and_a_new_one_refused():
+def test_a_cancelled_rest_is_answered_as_before_and_a_new_cancellation_refused():
     bench = shop(ROWS["shipping"])
     assert statuses(bench.apply(command("cancel"), command("cancel"))) == [APPLIED, REPLAYED]
     assert (stored(bench).status, stocks(bench)) == ("FULFILLED", (9, 8))

@@ -194,7 +194,8 @@ def test_what_became_of_a_command_is_read_from_its_row(message, row, is_there):
 
 
 def told(version, kind, order_id="o-1"):
-    data = {"orderId": order_id, "version": version}
+    line = {"productId": "tea", "quantity": 2}
+    data = {"orderId": order_id, "version": version, "items": [line]}
     event_id = f"{order_id}#{version}#{kind}"
     return {"detail-type": kind, "detail": {"metadata": {"eventId": event_id}, "data": data}}
 

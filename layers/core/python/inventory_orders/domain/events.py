@@ -253,7 +253,7 @@ def public_order(row: Row, *, with_notes: bool = False) -> dict[str, Any]:
         "userId": _take(row, "userId", str),
         "status": _take(row, "status", str),
         "version": _version(row),
-        "items": [_item(item) for item in _take(row, "items", list)],
+        "items": _lines(row),
         "createdAt": _take(row, "createdAt", str),
         "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
         **_optional(row, _OPTIONAL_OF_ORDER),
@@ -266,17 +266,22 @@ def public_order(row: Row, *, with_notes: bool = False) -> dict[str, Any]:
     return order
 
 
-def _item(item: object) -> dict[str, Any]:
-    return {"productId": _take(item, "productId", str), "quantity": _take(item, "quantity", int)}
+def _lines(row: object) -> list[dict[str, Any]]:
+    """The lines of an order, or the units of a step."""
+    lines = _take(row, "items", list)
+    if not all(isinstance(line, Mapping) for line in lines):
+        raise UnpublishableError("UNREADABLE_ROW", f"items are {lines!r}, which are no lines")
+    return [
+        {"productId": _take(line, "productId", str), "quantity": _take(line, "quantity", int)}
+        for line in lines
+    ]
 
 
 def _step(step: object, notes: Sequence[str]) -> dict[str, Any]:
     shown = {"action": _take(step, "action", str), "at": _take(step, "at", str)}
     if isinstance(step, Mapping):
-        kinds = {"stepId": str, "restock": bool, "items": list} | dict.fromkeys(notes, str)
-        shown |= _optional(step, kinds)
-    if "items" in shown:
-        shown["items"] = [_item(item) for item in shown["items"]]
+        shown |= _optional(step, {"stepId": str, "restock": bool} | dict.fromkeys(notes, str))
+        shown |= {"items": _lines(step)} if "items" in step else {}
     return shown
 
 

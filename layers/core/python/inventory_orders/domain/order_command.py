@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from inventory_orders.clock import timestamp
 from inventory_orders.domain.change import (
     Change,
     ConfirmationRejection,
@@ -204,7 +203,7 @@ class OrderCommand(Change):
         if order.expires_at is None:
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
         latest = datetime.fromisoformat(_time(order, "createdAt", order.created_at)) + MAX_HOLD
-        end = min(self.until, timestamp(latest))
+        end = min(self.until, latest.isoformat(timespec="microseconds"))
         if end <= _time(order, "expiresAt", order.expires_at):
             return IdempotencyMatch.SAME_REQUEST
         return self._to(order.status, order, extended_to=end)
@@ -417,7 +416,8 @@ def _time(order: OrderRecord, name: str, value: str) -> str:
         CorruptItemError: It is no time, or written so that it cannot be compared as text.
     """
     try:
-        written = timestamp(datetime.fromisoformat(value).astimezone(UTC))
+        moment = datetime.fromisoformat(value).astimezone(UTC)
+        written = moment.isoformat(timespec="microseconds")
     except (TypeError, ValueError, OverflowError):
         written = ""
     if value != written:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class OrderAction(StrEnum):
@@ -28,6 +29,8 @@ class OrderAction(StrEnum):
 NOTES_OF_ADJUSTMENT = ("actor", "reference")
 NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
 """Who gave a command, and what for: kept as sent, and no part of what makes two commands the same."""
+
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 MAX_NAMED_STEPS = 100
 """Steps of an order that may name items."""

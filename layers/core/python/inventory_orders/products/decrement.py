@@ -9,6 +9,7 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
@@ -63,7 +64,7 @@ class AtomicDecrement:
         adjustment_id: str,
         quantity: int,
         deadline: Deadline,
-        notes: Mapping[str, str],
+        notes: Mapping[str, str] = NO_NOTES,
     ) -> Decrement:
         """Take units away, exactly once.
 

@@ -26,6 +26,7 @@ from types import TracebackType
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -237,7 +238,11 @@ class Lease:
             self.granted = self.seconds_left()
 
     def commit(
-        self, counted: int, adjustment_id: str, deadline: Deadline, notes: Mapping[str, str]
+        self,
+        counted: int,
+        adjustment_id: str,
+        deadline: Deadline,
+        notes: Mapping[str, str] = NO_NOTES,
     ) -> AdjustmentRecord:
         """Write the counted stock with its adjustment and release the lease, in one verified transaction.
 
