@@ -20,6 +20,7 @@ ROUTES = {
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
     "POST /orders/{orderId}/confirm": "Api",
+    "POST /orders/{orderId}/extend": "Api",
     "POST /orders/{orderId}/fulfil": "Api",
     "POST /orders/{orderId}/cancel": "Api",
     "POST /orders/{orderId}/returns": "Api",

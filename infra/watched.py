@@ -1,4 +1,4 @@
-"""The alarms, each with its meaning and the first step, and the dashboard. `monitoring.py` builds both.
+"""The alarms, each with its meaning and the first step, and the dashboard: `monitoring.py` builds both.
 
 No alarm needs metric math: the handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale
 events and replays are successes: the dashboard shows them, and no alarm counts them.

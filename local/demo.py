@@ -143,9 +143,18 @@ class DemoResult:
         """Units that the orders of this run took, by product and incarnation."""
         units: Counter[tuple[str, str]] = Counter()
         for row in self.rows.values():
-            for line in read_order(row).lines:
-                if line.product_created_at is not None:
-                    units[line.product_id, line.product_created_at] += line.units_taken
+            order = read_order(row)
+            incarnations = {
+                line.product_id: (line.product_id, line.product_created_at)
+                for line in order.lines
+                if line.product_created_at is not None
+            }
+            for line in order.lines:
+                if line.product_id in incarnations:
+                    units[incarnations[line.product_id]] += line.quantity
+            for step in order.steps:
+                for product_id in step.returned_versions:
+                    units[incarnations[product_id]] -= (step.quantities or {})[product_id]
         return units
 
     @property
@@ -537,6 +546,8 @@ def _show_outcomes(result: DemoResult, console: Console) -> None:
     table.add_column(style="dim")
     words = {
         EventType.ORDER_CONFIRMED: "paid",
+        EventType.ORDER_PARTLY_FULFILLED: "shipped in part",
+        EventType.ORDER_PARTLY_CANCELLED: "cancelled in part",
         EventType.ORDER_FULFILLED: "shipped",
         EventType.ORDER_RETURNED: "returned",
         EventType.ORDER_EXPIRED: "expired",

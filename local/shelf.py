@@ -1,4 +1,4 @@
-"""The sample products of a fresh stack on this machine. Examples and sample events need them."""
+"""The sample products of a fresh stack on this machine, for examples and sample events."""
 
 from __future__ import annotations
 

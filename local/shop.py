@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inventory_orders.domain.events import EventType
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
@@ -72,15 +73,29 @@ class Shop:
             # One customer pays for a rejected order.
             case EventType.ORDER_REJECTED if self._is_first(kind):
                 return {"action": "confirm", "orderId": order_id}
+            # A large order ships in two parcels, or loses a line that the shelf does not have.
+            case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0 and len(order["items"]) > 1:
+                action = "fulfil" if chance % (2 * _SHIPPED) == 0 else "cancel"
+                (first, *_) = order["items"]
+                items = [{"productId": first["productId"], "quantity": first["quantity"]}]
+                return {
+                    "action": action,
+                    "orderId": order_id,
+                    "stepId": "first-line",
+                    "items": items,
+                }
             case EventType.ORDER_CONFIRMED if chance % _SHIPPED == 0:
+                return {"action": "fulfil", "orderId": order_id}
+            case EventType.ORDER_PARTLY_FULFILLED | EventType.ORDER_PARTLY_CANCELLED:
                 return {"action": "fulfil", "orderId": order_id}
             # And one sends several products back.
             case EventType.ORDER_FULFILLED if len(order["items"]) > 1 and self._is_first(kind):
                 items = [
-                    {"productId": item["productId"], "quantity": item["quantity"]}
+                    {"productId": item["productId"], "quantity": item["fulfilled"]}
                     for item in order["items"]
+                    if "fulfilled" in item
                 ]
-                returned = {"returnId": "all-of-it", "items": items, "restock": True}
+                returned = {"stepId": "all-of-it", "items": items, "restock": True}
                 return {"action": "return", "orderId": order_id, **returned}
         return None
 
@@ -129,20 +144,33 @@ def _steps(row: Row) -> list[_Step]:
         steps.append((EventType.ORDER_PLACED, "PENDING"))
     else:
         steps.append((EventType.ORDER_REJECTED, "REJECTED"))
-    if order.confirmed_at is not None:
-        steps.append((EventType.ORDER_CONFIRMED, "CONFIRMED"))
-    if order.fulfilled_at is not None:
-        steps.append((EventType.ORDER_FULFILLED, "FULFILLED"))
-    returns = {return_id for line in order.lines for return_id in line.returned}
-    steps += [(EventType.ORDER_RETURNED, "FULFILLED")] * len(returns)
-    if order.status == "EXPIRED":
-        steps.append((EventType.ORDER_EXPIRED, "EXPIRED"))
+    for number, step in enumerate(order.steps):
+        rest = {taken.action for taken in order.steps[number + 1 :]} & _MOVES
+        if step.action in _PARTLY and rest:
+            steps.append((_PARTLY[OrderAction(step.action)], "CONFIRMED"))
+        else:
+            kind, status = _TOLD[OrderAction(step.action)]
+            steps.append((kind, status or str(order.status)))
     if order.confirmation_rejected is not None:
         steps.append((EventType.CONFIRMATION_REJECTED, str(order.status)))
     found = [(str(kind), number, status) for number, (kind, status) in enumerate(steps, 1)]
     if (order.status, order.version) != (found[-1][2], len(found)):
         found.append(("?", order.version, str(order.status)))
     return found
+
+
+_MOVES = {"fulfil", "cancel"}
+_PARTLY = {
+    OrderAction.FULFIL: EventType.ORDER_PARTLY_FULFILLED,
+    OrderAction.CANCEL: EventType.ORDER_PARTLY_CANCELLED,
+}
+_TOLD = {
+    OrderAction.CONFIRM: (EventType.ORDER_CONFIRMED, "CONFIRMED"),
+    OrderAction.FULFIL: (EventType.ORDER_FULFILLED, "FULFILLED"),
+    OrderAction.CANCEL: (EventType.ORDER_CANCELLED, "CANCELLED"),
+    OrderAction.EXPIRE: (EventType.ORDER_EXPIRED, "EXPIRED"),
+    OrderAction.RETURN: (EventType.ORDER_RETURNED, None),
+}
 
 
 def _in_words(steps: Sequence[_Step]) -> str:

@@ -1,4 +1,4 @@
-"""The AWS account of the environment. Commands look for it before they begin anything slow."""
+"""The AWS account of the environment, which commands look up before they begin anything slow."""
 
 from __future__ import annotations
 

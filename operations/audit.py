@@ -459,7 +459,7 @@ def _adjustment(row: Row) -> _Movement:
         row.get("productVersion"),
         row["appliedAt"],
         row["delta"],
-        f"{row['reason']} {row['adjustmentId']}",
+        " ".join([row["reason"], row["adjustmentId"], *_notes(row)]),
     )
 
 
@@ -479,23 +479,26 @@ def _sales(order: Row) -> Iterator[_Movement]:
             yield _Movement(key, line["laneVersion"], at, -quantity, taken, page)
         else:
             yield _Movement(key, line.get("productVersion"), at, -quantity, name)
-        if "returnedVersion" in line:
-            yield _Movement(
-                key,
-                line["returnedVersion"],
-                order["lastUpdatedAt"],
-                quantity,
-                f"{name} {order['status'].lower()}",
-            )
-        for return_id, came in line.get("returned", {}).items():
-            if "returnedVersion" in came:
-                yield _Movement(
-                    key,
-                    came["returnedVersion"],
-                    order["lastUpdatedAt"],
-                    came["quantity"],
-                    f"{name}, return {return_id}",
-                )
+        for step in order.get("steps", ()):
+            for item in step.get("items", ()):
+                if item["productId"] == line["productId"] and "returnedVersion" in item:
+                    yield _Movement(
+                        key,
+                        item["returnedVersion"],
+                        step["at"],
+                        item["quantity"],
+                        f"{name}, {_said(step)}",
+                    )
+
+
+def _said(step: Row) -> str:
+    """A step in words: what was done, under which id, by whom and what for."""
+    return " ".join([step["action"], *filter(None, [step.get("stepId")]), *_notes(step)])
+
+
+def _notes(row: Row) -> list[str]:
+    by, reference = row.get("actor"), row.get("reference")
+    return [*([f"by {by}"] if by else []), *([f"({reference})"] if reference else [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
     "EVENT_ID_REUSED": Cause(
         "the id and the time belong to another event of this product", _OWN_ID
     ),
-    "RETURN_ID_REUSED": Cause("the id belongs to another return of this order", _OWN_ID),
+    "STEP_ID_REUSED": Cause("the id belongs to another step of this order", _OWN_ID),
     "EVENT_FROM_THE_FUTURE": Cause(
         "the time of an event is more than 15 minutes ahead", "the sender corrects its clock"
     ),
@@ -55,9 +55,14 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         "once the order was answered, redrive",
         may_succeed_now=True,
     ),
-    "HOLD_NOT_ENDED": Cause(
-        "an expiry came long before the end of its hold",
-        "nothing: the sweep sends its own expiries",
+    "NOT_CONFIRMED": Cause(
+        "the order was not confirmed before its fulfilment came, nor in time after it",
+        "once it is paid, confirm it, then redrive",
+        may_succeed_now=True,
+    ),
+    "NOT_FULFILLED": Cause(
+        "the order was not handed over before its return came, nor in time after it",
+        "once it is handed over, fulfil it, then redrive",
         may_succeed_now=True,
     ),
     "UNKNOWN_ORDER_STATUS": Cause(
@@ -93,7 +98,8 @@ LATER: Mapping[str, str] = {
     "UNKNOWN_PRODUCT": "the message may be early: `StockQueue`, `CatalogueQueue`",
     "BELOW_FLOOR": "the message may be early: `StockQueue`",
     "UNKNOWN_ORDER": "the message may be early: `OrderCommandQueue`",
-    "HOLD_NOT_ENDED": "the message may be early: `ExpiryQueue`",
+    "NOT_CONFIRMED": "the message may be early: `OrderCommandQueue`",
+    "NOT_FULFILLED": "the message may be early: `OrderCommandQueue`",
     "COMMANDS_WAITING": "many commands wait, and one of them may confirm the order that would expire",
     "BEHIND_A_RETURNED_MESSAGE": "an earlier message of its FIFO group, or an earlier command for its order, was returned",
     "BEHIND_A_DUPLICATE": "another message of the batch has the same id, and must be durable first",

@@ -169,6 +169,7 @@ class Forgetting:
             order,
             user_id=self.pseudonym,
             attributes={},
+            steps=tuple(replace(step, notes={}) for step in order.steps),
             pseudonymised_at=at,
             last_updated_at=at,
             version=order.version + 1,

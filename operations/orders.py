@@ -31,7 +31,7 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
     # A cancellation that came before its order leaves a row without a user.
     if not isinstance(record, OrderRecord) or record.user_id is None:
         return None
-    return public_order(record_row(record))
+    return public_order(record_row(record), with_notes=True)
 
 
 def orders_to_ship(aws: Aws, limit: int) -> list[dict[str, Any]]:
@@ -68,6 +68,10 @@ def _listed(
             raise CorruptItemError(
                 f"orders that break the table's contract: {', '.join(unreadable)}"
             )
-        found += (public_order(record_row(o)) for o in orders if not only or o.status in only)
+        found += (
+            public_order(record_row(order), with_notes=True)
+            for order in orders
+            if not only or order.status in only
+        )
         after = places[-1] if places else None
     return found[:limit]

@@ -37,8 +37,8 @@ _NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
 _OF_A_PLACED_LINE = {
     *("productCreatedAt", "productVersion", "lanePage", "laneVersion"),
-    *("returnedVersion", "returned"),
 }
+_OF_A_LIFE = {"expiresAt", "expiryShard", "fulfilShard", "steps"}
 _NO_UNITS = zlib.compress(b"[]")
 
 _DONE = "inventory-orders:rows-are-back"
@@ -98,7 +98,7 @@ def _unknown_then(table: Table, live: Item, moment: Moment) -> Item | None:
     lines = live.get("items", {}).get("L", [])
     if not any("productCreatedAt" in line["M"] for line in lines):
         return live
-    item = {name: live[name] for name in live if name not in ("expiresAt", "expiryShard")}
+    item = {name: live[name] for name in live if name not in _OF_A_LIFE}
     item["items"] = {"L": [{"M": _as_sent(line["M"])} for line in lines]}
     if _status(live) in _HOLDS_STOCK:
         item["status"] = {"S": "CANCELLED"}

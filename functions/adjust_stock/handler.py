@@ -9,6 +9,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import RejectionReason
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
@@ -24,7 +25,7 @@ from inventory_orders.invocation.telemetry import (
     logger,
     metrics,
 )
-from inventory_orders.messages.parse import parse_adjustment, parse_command
+from inventory_orders.messages.parse import notes_in, parse_adjustment, parse_command
 from inventory_orders.products.decrement import REASON
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         it reads nothing), or with what to do.
     """
     if not direct.is_queue_event(event):
-        return answer_command(event, context, _ROUTES, _command)
+        return answer_command(event, context, _ROUTES, _command, {"adjust"})
     batch: SqsBatch[Adjustment] = SqsBatch.read(
         event, runtime.process().queues, runtime.time_left(context)
     )
@@ -67,10 +68,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _command(event: object, deadline: Deadline) -> direct.Answer:
     command = parse_command(event, "adjust_stock", default="adjust")
-    product_id = command["productId"]
+    product_id, notes = command["productId"], notes_in(command, NOTES_OF_ADJUSTMENT)
     if command.get("mode") == "atomic":
         done = runtime.process().atomic_decrement.apply(
-            product_id, command["adjustmentId"], command["quantity"], deadline
+            product_id, command["adjustmentId"], command["quantity"], deadline, notes
         )
         emit_stats(done.stats, (done.retries,) if done.report is None else ())
         if done.report is None:
@@ -79,7 +80,7 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
     else:
         delta = command["delta"] if "delta" in command else -command["quantity"]
         change = Adjustment(
-            product_id, command["adjustmentId"], delta, command.get("reason", REASON)
+            product_id, command["adjustmentId"], delta, command.get("reason", REASON), notes
         )
         report = runtime.process().committer.apply([change], deadline)
     emit_report(report)

@@ -41,6 +41,7 @@ _ROUTES: Mapping[str, _Answer] = {
         request, caller, request.path["orderId"]
     ),
     "POST /orders/{orderId}/confirm": _change("confirm"),
+    "POST /orders/{orderId}/extend": _change("extend"),
     "POST /orders/{orderId}/fulfil": _change("fulfil"),
     "POST /orders/{orderId}/cancel": _change("cancel"),
     "POST /orders/{orderId}/returns": _change("return"),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.commands import answer_command
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
-from inventory_orders.messages.parse import parse_command
+from inventory_orders.messages.parse import notes_in, parse_command
 from inventory_orders.products.lease import Lease
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     Returns:
         An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
     """
-    return answer_command(event, context, _ROUTES, _command)
+    return answer_command(event, context, _ROUTES, _command, {"commit"})
 
 
 def _command(event: object, deadline: Deadline) -> direct.Answer:
@@ -66,7 +67,12 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
             return {"result": "RENEWED"} | _granted(lease, command["seconds"])
         if command["action"] == "release":
             return {"result": "RELEASED" if lease.release(deadline) else "LEASE_WAS_OVER"}
-        count = lease.commit(command["counted"], command["adjustmentId"], deadline)
+        count = lease.commit(
+            command["counted"],
+            command["adjustmentId"],
+            deadline,
+            notes_in(command, NOTES_OF_ADJUSTMENT),
+        )
         return {
             "result": "COMMITTED",
             "productId": lease.product_id,

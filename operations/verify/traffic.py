@@ -160,7 +160,7 @@ def confirms(run: Run) -> list[Line]:
     )
     run.command("ChangeOrders", confirm, "REPLAYED")
     run.command("ChangeOrders", confirm | {"action": "fulfil"}, "APPLIED")
-    back = {"action": "return", "orderId": order["orderId"], "returnId": f"{run.name}-return"}
+    back = {"action": "return", "orderId": order["orderId"], "stepId": f"{run.name}-return"}
     back |= {"items": [{"productId": product, "quantity": 1}], "restock": True}
     for wanted in ("APPLIED", "REPLAYED"):
         run.command("ChangeOrders", back, wanted)

@@ -6,6 +6,7 @@ They are checked on rows and answers, never on calls.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +209,13 @@ _STEPS = {
     ("CONFIRMED", "FULFILLED"),
     ("CONFIRMED", "CANCELLED"),
 }
+_MAY_BE = {
+    "extend": {"PENDING"},
+    "cancel": {"PENDING", "CONFIRMED"},
+    "fulfil": {"CONFIRMED"},
+    "return": {"CONFIRMED", "FULFILLED"},
+}
+"""Where an order may stand that a step leaves where it is."""
 _OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
 # What a step writes beside the status, the lines, and the end of the hold.
 _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
@@ -227,7 +235,7 @@ def _check_step(
         return
     if step[0] != step[1]:
         _require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
-        allowed = {"status", "items", "expiresAt", "expiryShard", "fulfilShard"}
+        allowed = {"status", "steps", "expiresAt", "expiryShard", "fulfilShard"}
         allowed.add(_STAMPS.get(step[1], "status"))
         _require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
         _require(
@@ -247,10 +255,13 @@ def _check_step(
         )
     elif written == {"confirmationRejected"}:
         _check_rejection(before, after)
+        return
     else:
+        action = after.get("steps", [{}])[-1].get("action")
+        allowed = {"steps", "expiresAt"} if action == "extend" else {"steps"}
         _require(
-            written == {"items"} and step[1] == "FULFILLED",
-            f"order {name}, which is {step[1]}, was given {sorted(written)}",
+            {"steps"} <= written <= allowed and step[1] in _MAY_BE[action],
+            f"order {name}, which is {step[1]}, was given {sorted(written)} by {action}",
         )
     _check_units(world, before, after)
 
@@ -267,29 +278,56 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check what an order's lines say of units that went back. Whether they did, the books tell."""
+    """Check that a change of an order adds one step that moves no more than there is, and that its status says so.
+
+    Whether units went back, the books tell.
+    """
     name, status = after["orderId"], after["status"]
-    for was, line in zip(before["items"], after["items"], strict=True):
-        product = world.row("Products", line["productId"]) or {}
-        stands = product.get("createdAt") == line.get("productCreatedAt")
-        if (before["status"], status) != (status, status):
-            is_over = status in {"CANCELLED", "EXPIRED"}
-            _require(
-                ("returnedVersion" in line) == (is_over and stands),
-                f"order {name} is {status}, and its line is {line}",
-            )
-        came, came_before = line.get("returned", {}), was.get("returned", {})
+    steps, step = before.get("steps", []), after.get("steps", [{}])[-1]
+    if step["action"] == "extend":
+        steps = [one for one in steps if one["action"] != "extend"]
+    _require(
+        after["steps"] == [*steps, step], f"order {name} went from {steps} to {after['steps']}"
+    )
+    open_, delivered = units_of(before)
+    moved = _named(step)
+    room = delivered if step["action"] == "return" else open_
+    _require(moved <= room, f"{step} of order {name} moves more than {room}")
+    goes_back = step["action"] in {"cancel", "expire"} or step.get("restock", False)
+    born = {line["productId"]: line.get("productCreatedAt") for line in before["items"]}
+    for item in step.get("items", ()):
+        product = world.row("Products", item["productId"]) or {}
+        stands = product.get("createdAt") == born[item["productId"]]
         _require(
-            came.items() >= came_before.items()
-            and sum(entry["quantity"] for entry in came.values()) <= line["quantity"],
-            f"of the line {line} of order {name}, {came} was returned",
+            ("returnedVersion" in item) == (goes_back and stands),
+            f"{step} of order {name} says {item}",
         )
-        for return_id in came.keys() - came_before.keys():
-            entry = came[return_id]
-            _require(
-                ("returnedVersion" in entry) == (entry["restock"] and stands),
-                f"the return {return_id} of order {name} is {entry}",
-            )
+    open_, _ = units_of(after)
+    is_settled = status in {"FULFILLED", "CANCELLED"}
+    _require(
+        is_settled == (not open_) or status == "EXPIRED",
+        f"order {name} is {status}, and {open_} is neither handed over nor cancelled",
+    )
+
+
+def units_of(order: dict[str, Any]) -> tuple[Counter[str], Counter[str]]:
+    """Units of an order by product that are neither handed over nor cancelled, and those with the customer."""
+    open_, delivered = Counter(_lines(order)), Counter[str]()
+    for step in order.get("steps", ()):
+        match step["action"]:
+            case "fulfil":
+                moved = _named(step) if "items" in step else Counter(open_)
+                open_ -= moved
+                delivered += moved
+            case "cancel" | "expire":
+                open_ -= _named(step)
+            case "return":
+                delivered -= _named(step)
+    return open_, delivered
+
+
+def _named(step: dict[str, Any]) -> Counter[str]:
+    return Counter({item["productId"]: item["quantity"] for item in step.get("items", ())})
 
 
 def _seen(
@@ -395,22 +433,25 @@ def _is_carried_out(row: dict[str, Any] | None, command: dict[str, Any]) -> bool
     """Whether an order's row shows that a command was carried out, or that it was a late payment."""
     if row is None:
         return False
+    if "stepId" in command:
+        made = next((s for s in row.get("steps", ()) if s.get("stepId") == command["stepId"]), {})
+        same = (made.get("action"), made.get("restock")) == (
+            command["action"],
+            command.get("restock"),
+        )
+        return same and _named(made) == _named(command)
     match command["action"]:
         case "confirm":
             return "confirmedAt" in row or "confirmationRejected" in row
         case "fulfil":
             return "fulfilledAt" in row
         case "cancel":
-            return bool(row["status"] == "CANCELLED")
-        case "expire":
+            ends = (s for s in row.get("steps", ()) if s["action"] == "cancel")
+            return row["status"] == "CANCELLED" or any("stepId" not in step for step in ends)
+        case "extend":
+            return bool(row.get("expiresAt", "") >= command["until"])
+        case _:
             return bool(row["status"] == "EXPIRED")
-    came = {
-        line["productId"]: entry["quantity"]
-        for line in row["items"]
-        for return_id, entry in line.get("returned", {}).items()
-        if return_id == command["returnId"] and entry["restock"] == command["restock"]
-    }
-    return came == {item["productId"]: item["quantity"] for item in command["items"]}
 
 
 def _answers(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
@@ -419,31 +460,24 @@ def _answers(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
     if row is None:
         return bool(action == "expire")
     status = row["status"]
+    open_, delivered = units_of(row)
+    ids = {step.get("stepId") for step in row.get("steps", ())}
+    is_new = command.get("stepId") not in ids
     match action:
         case "fulfil":
-            return status in {"PENDING", *_OVER}
+            is_too_much = status == "CONFIRMED" and is_new and not _named(command) <= open_
+            return status in _OVER or is_too_much
         case "cancel":
-            return status in {"FULFILLED", *_OVER}
+            is_too_much = "stepId" in command and is_new and not _named(command) <= open_
+            return status in {"FULFILLED", *_OVER} or is_too_much
         case "expire":
-            return status in {"CONFIRMED", "FULFILLED", *_OVER}
+            # An early one is acknowledged: the sweeper finds the order again.
+            return True
+        case "extend":
+            return status != "PENDING" or "expiresAt" not in row
         case "return":
-            lines = {line["productId"]: line for line in row["items"]}
-            ids = {return_id for line in lines.values() for return_id in line.get("returned", ())}
-            wanted = {item["productId"]: item["quantity"] for item in command["items"]}
-            return status in {"PENDING", "CONFIRMED", *_OVER} or (
-                status == "FULFILLED"
-                and command["returnId"] not in ids
-                and any(units > _left(lines.get(p)) for p, units in wanted.items())
-            )
+            return status in _OVER or (is_new and not _named(command) <= open_ + delivered)
     return False
-
-
-def _left(line: dict[str, Any] | None) -> int:
-    """Units of a line that were delivered and did not come back."""
-    if line is None:
-        return 0
-    came = line.get("returned", {}).values()
-    return int(line["quantity"] - sum(entry["quantity"] for entry in came))
 
 
 def _lines(row: dict[str, Any]) -> dict[str, int]:
@@ -513,16 +547,21 @@ def _news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         return
     # An order that fills its tombstone in is new.
     before = before if "userId" in before else {}
-    if before.get("status") != after["status"]:
-        yield _EVENTS[after["status"]]
+    status, steps = after["status"], after.get("steps", [])
+    is_step = len(steps) > len(before.get("steps", ()))
+    action = steps[-1]["action"] if is_step else ""
+    if action in _PARTLY and status != _ENDS_AS[action]:
+        yield _PARTLY[action]
+    if before.get("status") != status:
+        yield _EVENTS[status]
     if before.get("confirmationRejected") != after.get("confirmationRejected"):
         yield "ConfirmationRejected"
-    if _return_ids(before) != _return_ids(after):
+    if action == "return":
         yield "OrderReturned"
 
 
-def _return_ids(order: dict[str, Any]) -> set[str]:
-    return {return_id for line in order.get("items", ()) for return_id in line.get("returned", ())}
+_PARTLY = {"fulfil": "OrderPartlyFulfilled", "cancel": "OrderPartlyCancelled"}
+_ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED"}
 
 
 def _product_news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:

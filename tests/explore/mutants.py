@@ -78,6 +78,7 @@ ENDS = "ends of holds, sent twice"
 FULFIL_CANCEL = "fulfilment against cancellation"
 RETURNS = "return against return"
 ONE_RETURN_ID = "two returns under one id"
+LINES = "lines of one order"
 EARLY = "order against its early commands"
 ONE_BATCH = "commands of one order in one batch"
 LIFE_TOLD = "announcing an order's life"
@@ -433,8 +434,8 @@ MUTANTS = (
     ),
     _mutant(
         "hold that outlives what it held",
-        *("domain/order_command.py", '            changed["expires_at"] = None\n'),
-        "",
+        *("domain/order_command.py", '                changed["expires_at"] = None\n'),
+        "                pass\n",
         CONFIRM_CANCEL,
     ),
     _mutant(
@@ -467,45 +468,70 @@ MUTANTS = (
         ENDS,
     ),
     _mutant(
-        "end of a hold forgotten because it came early",
-        *(
-            "invocation/order_commands.py",
-            "frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED})",
-        ),
-        "frozenset({RejectionReason.UNKNOWN_ORDER})",
-        ENDS,
-    ),
-    _mutant(
         "early confirmation forgotten",
         *(
             "invocation/order_commands.py",
-            "frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED})",
+            "            RejectionReason.UNKNOWN_ORDER,\n",
         ),
-        "frozenset({RejectionReason.HOLD_NOT_ENDED})",
+        "",
         EARLY,
     ),
     _mutant(
         "expired without giving its units back",
         *(
             "domain/order_command.py",
-            "return self._to(OrderStatus.EXPIRED, order, _units_held(order))",
+            "return self._to(OrderStatus.EXPIRED, order, _open(_units(order)))",
         ),
         "return self._to(OrderStatus.EXPIRED, order)",
         CANCEL_END,
     ),
-    _mutant(
+    Mutant(
         "cancelled after it was handed over",
-        *("domain/order_command.py", "case OrderStatus.PENDING | OrderStatus.CONFIRMED:"),
-        "case OrderStatus.PENDING | OrderStatus.CONFIRMED | OrderStatus.FULFILLED:",
-        FULFIL_CANCEL,
+        (
+            (
+                f"{_PACKAGE}/domain/order_command.py",
+                "if self.part is None and status is OrderStatus.FULFILLED:",
+                "if False:",
+            ),
+            (
+                f"{_PACKAGE}/domain/steps.py",
+                "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
+                "self.quantity - self.moved[OrderAction.CANCEL]",
+            ),
+        ),
+        (FULFIL_CANCEL,),
+    ),
+    _mutant(
+        "a unit given back by two cancellations of one line",
+        *("domain/order_command.py", "if quantity > still_open.get(product_id, 0):"),
+        "if False:",
+        LINES,
+    ),
+    _mutant(
+        "return of what was cancelled",
+        *(
+            "domain/steps.py",
+            "return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]",
+        ),
+        "return self.quantity - self.moved[OrderAction.RETURN]",
+        LINES,
+    ),
+    _mutant(
+        "fulfilment after a partial cancellation, of all that was ordered",
+        *(
+            "domain/steps.py",
+            "self.quantity - self.moved[OrderAction.FULFIL] - self.moved[OrderAction.CANCEL]",
+        ),
+        "self.quantity - self.moved[OrderAction.FULFIL]",
+        LINES,
     ),
     _mutant(
         "handed over without being paid",
         *(
             "domain/order_command.py",
-            "return Rejection(RejectionReason.NOT_CONFIRMED, order.order_id)",
+            "    (OrderAction.FULFIL, OrderStatus.PENDING): RejectionReason.NOT_CONFIRMED,\n",
         ),
-        "return self._to(OrderStatus.FULFILLED, order)",
+        "",
         ONE_BATCH,
     ),
     _mutant(
@@ -521,28 +547,44 @@ MUTANTS = (
         "        if False:\n",
         ONE_BATCH,
     ),
-    _mutant(
+    Mutant(
         "more taken back than was delivered",
-        *("domain/order_command.py", "if quantity > delivered.get(product_id, 0):"),
+        (
+            (
+                f"{_PACKAGE}/domain/order_command.py",
+                "if quantity > line.delivered + line.open:",
+                "if False:",
+            ),
+            (
+                f"{_PACKAGE}/domain/order_command.py",
+                "is_early |= quantity > line.delivered",
+                "is_early |= False",
+            ),
+        ),
+        (RETURNS,),
+    ),
+    _mutant(
+        "the same return taken back twice",
+        *(
+            "domain/order_command.py",
+            "if self.part is not None and step.step_id == self.part.step_id:",
+        ),
         "if False:",
         RETURNS,
     ),
     _mutant(
-        "the same return taken back twice",
-        *("domain/order_command.py", "        if before:\n"),
-        "        if False:\n",
-        RETURNS,
-    ),
-    _mutant(
         "another return under a used id answered as replay",
-        *("domain/order_command.py", "if same == quantities and restocked =="),
-        "if same.keys() == quantities.keys() or restocked ==",
+        *(
+            "domain/order_command.py",
+            "return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST",
+        ),
+        "return IdempotencyMatch.SAME_REQUEST",
         ONE_RETURN_ID,
     ),
     _mutant(
         "return into stock of which the books know nothing",
-        *("domain/order_command.py", "LineReturn(quantity, came_back.restock, version)"),
-        "LineReturn(quantity, came_back.restock, None)",
+        *("domain/order_command.py", "versions[line.product_id] = product.version"),
+        "pass",
         RETURNS,
     ),
     _mutant(
@@ -574,8 +616,8 @@ MUTANTS = (
     ),
     _mutant(
         "every change of an order announced as a new status",
-        *("domain/events.py", 'if before.get("status") != order["status"]:'),
-        "if True:",
+        *("domain/events.py", 'is_news = before.get("status") != order["status"]'),
+        "is_news = True",
         LIFE_TOLD,
     ),
     _mutant(

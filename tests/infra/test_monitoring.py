@@ -166,7 +166,7 @@ def emitted(monkeypatch, capsys):
             ("confirm", "cancelled"),
         ):
             call("change_orders", {"action": action, "orderId": order_id})
-        came_back = {"returnId": "r", "items": items, "restock": True}
+        came_back = {"stepId": "r", "items": items, "restock": True}
         call("change_orders", {"action": "return", "orderId": "returned", **came_back})
         store._client.update_item(
             TableName="Orders",

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.order_command import OrderAction
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.parse import (
     parse_adjustment,
@@ -19,6 +19,7 @@ from inventory_orders.messages.parse import (
 )
 from inventory_orders.store.rows import read_order
 from operations import queues
+from tests.explore.invariants import units_of
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, ...], Row]
@@ -116,16 +117,18 @@ def _command_is_stored(body: str, tables: Tables) -> bool:
     command = parse_order_command(body)
     row = tables.orders.get((command.order_id,), {})
     is_over = row.get("status") in _OVER
+    if command.part is not None:
+        ids = {step.get("stepId") for step in row.get("steps", ())}
+        open_, delivered = units_of({"items": [], **row})
+        room = open_ + delivered if command.action is OrderAction.RETURN else open_
+        return (
+            command.part.step_id in ids or is_over or not Counter(command.part.quantities) <= room
+        )
     match command.action:
         case OrderAction.CONFIRM:
             return "confirmedAt" in row or "confirmationRejected" in row
         case OrderAction.FULFIL:
             return "fulfilledAt" in row or is_over
-        case OrderAction.RETURN:
-            came = (line.get("returned", {}) for line in row.get("items", ()))
-            return command.returned is not None and any(
-                command.returned.return_id in entry for entry in came
-            )
         case _:
             return is_over or row.get("status") == "FULFILLED"
 

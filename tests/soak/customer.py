@@ -16,8 +16,15 @@ from operations.orders_file import OrderMessage
 
 # How often a customer sends a command, by the event that it heard. Commands for an order that is over are rejected.
 _ASKS: Mapping[str, Mapping[str, float]] = {
-    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05},
-    EventType.ORDER_CONFIRMED: {"fulfil": 0.5, "cancel": 0.1},
+    EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05, "cancel one": 0.05},
+    EventType.ORDER_CONFIRMED: {
+        "fulfil": 0.5,
+        "cancel": 0.1,
+        "fulfil one": 0.2,
+        "cancel one": 0.1,
+    },
+    EventType.ORDER_PARTLY_FULFILLED: {"fulfil": 0.5, "cancel": 0.3},
+    EventType.ORDER_PARTLY_CANCELLED: {"fulfil": 0.2},
     EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
     EventType.ORDER_REJECTED: {"confirm": 0.05},
     EventType.ORDER_CANCELLED: {"confirm": 0.2},
@@ -91,11 +98,15 @@ class Customers:
 
 def _message(action: str, order: Mapping[str, Any]) -> OrderMessage:
     command = {"action": action, "orderId": order["orderId"]}
+    line = order["items"][0] if action == "return" or action.endswith(" one") else {}
     if action == "return":
-        line = order["items"][0]
         items = [{"productId": line["productId"], "quantity": line["quantity"]}]
         restock = line["quantity"] > 1
-        command |= {"returnId": "rt-1", "items": items, "restock": restock}
+        command |= {"stepId": "rt-1", "items": items, "restock": restock}
+    elif action.endswith(" one"):
+        command["action"] = action.removesuffix(" one")
+        items = [{"productId": line["productId"], "quantity": 1}]
+        command |= {"stepId": action.replace(" ", "-"), "items": items}
     return OrderMessage(json.dumps(command), None, "", "")
 
 
@@ -138,11 +149,19 @@ def _happened(row: Mapping[str, Any]) -> list[str]:
     names += [kind for kind, attribute in _STAMPS.items() if attribute in row]
     if status in _ENDS:
         names.append(_ENDS[status])
-    returns = {return_id for line in row["items"] for return_id in line.get("returned", {})}
-    names += [EventType.ORDER_RETURNED] * len(returns)
+    actions = [step["action"] for step in row.get("steps", ())]
+    names += [EventType.ORDER_RETURNED] * actions.count("return")
+    moves = [action for action in actions if action in _PARTLY]
+    if moves and _PARTLY[moves[-1]][1] == status:
+        moves.pop()
+    names += [_PARTLY[action][0] for action in moves]
     return [str(name) for name in names]
 
 
+_PARTLY = {
+    "fulfil": (EventType.ORDER_PARTLY_FULFILLED, "FULFILLED"),
+    "cancel": (EventType.ORDER_PARTLY_CANCELLED, "CANCELLED"),
+}
 _STAMPS = {
     EventType.ORDER_CONFIRMED: "confirmedAt",
     EventType.ORDER_FULFILLED: "fulfilledAt",

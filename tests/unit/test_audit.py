@@ -43,10 +43,11 @@ def adjustment(name, delta, version=None, reason="RECEIPT"):
 def order(name, quantity, version, returned=None, status="PENDING"):
     line = {"productId": "p", "quantity": quantity, "productCreatedAt": BORN}
     line |= {"productVersion": version}
-    if returned is not None:
-        line["returnedVersion"] = returned
     at = f"2026-01-01T00:00:{version:02}"
+    item = {"productId": "p", "quantity": quantity, "returnedVersion": returned}
+    cancelled = {"action": "cancel", "at": at, "items": [item]}
     return {
+        **({} if returned is None else {"steps": [cancelled]}),
         "orderId": name,
         "items": [line],
         "status": status,

@@ -35,18 +35,34 @@ def changed(row, status, **changes):
     )
 
 
-def with_returns(row, **returns):
-    (line,) = row["items"]
-    returned = {
-        return_id.replace("_", "-"): {"quantity": quantity, "restock": True, "returnedVersion": 9}
-        for return_id, quantity in returns.items()
-    }
-    return changed(row, "FULFILLED", items=[line | {"returned": returned}])
+def with_steps(row, status, *steps, **changes):
+    return changed(row, status, steps=[*row.get("steps", ()), *steps], **changes)
+
+
+def step(action, step_id=None, units=1, **more):
+    if step_id is None:
+        return {"action": action, "at": LATER, **more}
+    items = [{"productId": "tea", "quantity": units, "returnedVersion": 9}]
+    return {"action": action, "at": LATER, "stepId": step_id, "items": items, **more}
+
+
+def with_returns(row, *step_ids):
+    returns = (step("return", step_id, restock=True) for step_id in step_ids)
+    return with_steps(row, "FULFILLED", *returns)
 
 
 PLACED = order_row()
-CONFIRMED = changed(PLACED, "CONFIRMED", confirmedAt=LATER)
-FULFILLED = changed(CONFIRMED, "FULFILLED", fulfilledAt=LATER)
+CONFIRMED = with_steps(PLACED, "CONFIRMED", step("confirm"), confirmedAt=LATER)
+FULFILLED = with_steps(CONFIRMED, "FULFILLED", step("fulfil"), fulfilledAt=LATER)
+IN_PART = with_steps(CONFIRMED, "CONFIRMED", step("fulfil", "f-1"))
+ALL_BY_PARTS = with_steps(IN_PART, "FULFILLED", step("fulfil", "f-2"), fulfilledAt=LATER)
+LESS = with_steps(CONFIRMED, "CONFIRMED", step("cancel", "c-1"))
+NO_REST = with_steps(
+    IN_PART,
+    "FULFILLED",
+    step("cancel", items=[{"productId": "tea", "quantity": 1}]),
+    fulfilledAt=LATER,
+)
 EXPIRED = changed(PLACED, "EXPIRED")
 REJECTED = order_row(
     status="REJECTED",
@@ -56,7 +72,7 @@ REJECTED = order_row(
 LATE = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
 TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED")
 FILLED_IN = changed(PLACED, "CANCELLED")
-ONE_BACK = with_returns(FULFILLED, rt_1=1)
+ONE_BACK = with_returns(FULFILLED, "rt-1")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +86,17 @@ ONE_BACK = with_returns(FULFILLED, rt_1=1)
         (PLACED, EXPIRED, ["OrderExpired"]),
         (EXPIRED, LATE, ["ConfirmationRejected"]),
         (FULFILLED, ONE_BACK, ["OrderReturned"]),
-        (ONE_BACK, with_returns(ONE_BACK, rt_1=1, rt_2=1), ["OrderReturned"]),
+        (ONE_BACK, with_returns(ONE_BACK, "rt-2"), ["OrderReturned"]),
+        (CONFIRMED, IN_PART, ["OrderPartlyFulfilled"]),
+        (IN_PART, ALL_BY_PARTS, ["OrderFulfilled"]),
+        (CONFIRMED, LESS, ["OrderPartlyCancelled"]),
+        (LESS, with_steps(LESS, "CANCELLED", step("cancel", "c-2")), ["OrderCancelled"]),
+        (IN_PART, NO_REST, ["OrderPartlyCancelled", "OrderFulfilled"]),
+        (IN_PART, with_steps(IN_PART, "CONFIRMED", step("return", "r", restock=True)), ["OrderReturned"]),
+        # Published again from the row alone.
+        (None, ALL_BY_PARTS, ["OrderPartlyFulfilled", "OrderFulfilled"]),
+        # A hold that ends later is no news. Its step takes the place of the one before.
+        (PLACED, with_steps(PLACED, "PENDING", step("extend")), []),
         # A tombstone, and the order that fills it in.
         (None, TOMBSTONE, []),
         (TOMBSTONE, TOMBSTONE | {"_version": 2, "confirmationRejected": REJECTED_CONFIRMATION}, []),
@@ -99,12 +125,15 @@ def test_a_change_of_an_order_makes_these_events(before, after, events):
         assert event.data["version"] == after["_version"]
 
 
-def test_what_happens_in_one_version_is_told_status_first_and_returns_by_id():
-    after = with_returns(CONFIRMED, rt_2=1, rt_1=1) | {
+def test_what_happened_in_one_version_is_told_in_the_order_of_a_life():
+    steps = (step("fulfil", "f-1"), step("cancel", "c-1"), step("fulfil"))
+    after = with_returns(with_steps(PLACED, "FULFILLED", *steps), "rt-1", "rt-2") | {
         "confirmationRejected": REJECTED_CONFIRMATION
     }
-    ids = [event.id for event in of_order(CONFIRMED, after)]
+    ids = [event.id for event in of_order(PLACED, after)]
     assert ids == [
+        "o-1#3#OrderPartlyFulfilled",
+        "o-1#3#OrderPartlyCancelled",
         "o-1#3#OrderFulfilled",
         "o-1#3#ConfirmationRejected",
         "o-1#3#OrderReturned:rt-1",
@@ -112,14 +141,16 @@ def test_what_happens_in_one_version_is_told_status_first_and_returns_by_id():
     ]
 
 
-def test_a_return_tells_what_came_back_now_of_each_line():
+def test_an_event_of_a_step_tells_what_moved_now_and_each_line_what_moved_so_far():
     two = [{"productId": p, "quantity": 5} for p in ("tea", "cup")]
-    before = FULFILLED | {"items": two}
-    back = {"rt-1": {"quantity": 2, "restock": False}}
-    after = changed(before, "FULFILLED", items=[line | {"returned": back} for line in two])
-    (event,) = of_order(before, after)
-    items = [{"productId": "tea", "quantity": 2}, {"productId": "cup", "quantity": 2}]
-    assert event.data["return"] == {"returnId": "rt-1", "restock": False, "items": items}
+    before = with_steps(PLACED | {"items": two}, "CONFIRMED", step("fulfil", "f-1", 2))
+    back = step("return", "rt-1", 1, restock=False, actor="ann", reason="scratched")
+    (event,) = of_order(before, with_steps(before, "CONFIRMED", back))
+    items = [{"productId": "tea", "quantity": 1}]
+    told = {"action": "return", "at": LATER, "stepId": "rt-1", "items": items, "restock": False}
+    assert event.data["step"] == told
+    assert event.data["steps"][-1] == told, "without who did it"
+    assert event.data["items"] == [two[0] | {"fulfilled": 2, "returned": 1}, two[1]]
 
 
 def test_an_event_holds_nothing_that_only_the_books_need_and_no_person_but_the_user():
@@ -259,13 +290,13 @@ def validator():
 
 
 def all_events():
-    returned = with_returns(ONE_BACK, rt_1=1, rt_2=1)
+    returned = with_returns(ONE_BACK, "rt-2")
     held = PLACED | {"holdSeconds": 60, "expiresAt": LATER, "attributes": {"channel": "web"}}
     yield from of_order(None, held)
     yield from of_order(None, REJECTED)
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
-        *((EXPIRED, LATE), (ONE_BACK, returned)),
+        *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
     ):
         yield from of_order(before, after)
     for before, after in NEWS:
@@ -305,7 +336,7 @@ def test_there_is_an_example_of_every_event_as_a_consumer_receives_it(validator,
         ("OrderPlaced", "status", "CONFIRMED"),
         ("OrderPlaced", "email", "x@example.com"),
         ("OrderConfirmed", "confirmedAt", None),
-        ("OrderReturned", "return", None),
+        ("OrderReturned", "step", None),
         ("OrderCancelled", "version", 0),
         ("ProductLowOnStock", "previousStatus", "OUT_OF_STOCK"),
         ("OrderFulfilled", "lastUpdatedAt", "2026-01-01"),

@@ -12,8 +12,9 @@ from botocore.exceptions import ReadTimeoutError
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
+from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     LeaseLostError,
@@ -466,7 +467,7 @@ def test_a_return_frozen_for_an_hour_is_booked_once(tables, stop):
     steps = [OrderCommand("o1", action) for action in (OrderAction.CONFIRM, OrderAction.FULFIL)]
     tables.apply(other, order(1, "p"))
     tables.apply(other, *steps)
-    came = OrderCommand("o1", OrderAction.RETURN, "", Return("rt-1", {"p": 1}, restock=True))
+    came = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, restock=True))
     stop(tables, lambda: tables.apply(other, came))
     assert statuses(tables.apply(frozen, came)) == [REPLAYED]
     assert (tables.stock("p"), tables.unexplained()) == (10, {"p": 0})

@@ -11,14 +11,15 @@ import pytest
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.change import (
     ConfirmationRejection,
-    LineReturn,
     OrderKey,
     OrderLine,
     OrderRecord,
+    Rejection,
     RejectionReason,
 )
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
+from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
+from inventory_orders.domain.steps import OrderAction, Step
 from inventory_orders.errors import ConfigurationError, Verdict
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process, RuntimeSettings
@@ -41,8 +42,9 @@ JUST_BEFORE_END = "2026-01-02T00:14:59.999999+00:00"
 END = "2026-01-02T00:15:00.000000+00:00"
 
 CREATED = product("p", 0).created_at
+LATER = "2026-01-02T01:00:00.000000+00:00"
 LINES = (OrderLine("p", 2, CREATED, 7), OrderLine("q", 3, CREATED, 7))
-CAME_BACK = Return("rt-1", {"q": 2}, restock=True)
+CAME_BACK = Part("rt-1", {"q": 2}, restock=True)
 
 
 def row(status, **more):
@@ -56,12 +58,13 @@ def without_stock(status, **more):
     return row(status, lines=lines, **more)
 
 
-def command(action, ended_by=JUST_BEFORE_END, order_id="o", returned=CAME_BACK):
-    return OrderCommand(
-        order_id, OrderAction(action), ended_by, returned if action == OrderAction.RETURN else None
-    )
+def command(action, ended_by=JUST_BEFORE_END, order_id="o", part=None):
+    if action == "return" and part is None:
+        part = CAME_BACK
+    return OrderCommand(order_id, OrderAction(action), ended_by, part, LATER)
 
 
+FIRST_PARCEL = Step("fulfil", BEFORE, "s-1", {"p": 1, "q": 2})
 TOLD = ConfirmationRejection(BEFORE, "ORDER_EXPIRED")
 ROWS = {
     "absent": None,
@@ -70,7 +73,10 @@ ROWS = {
     "held": row("PENDING", hold_seconds=900, expires_at=END),
     "over": row("PENDING", hold_seconds=900, expires_at=END),
     "confirmed": row("CONFIRMED", confirmed_at=BEFORE),
-    "fulfilled": row("FULFILLED", confirmed_at=BEFORE, fulfilled_at=BEFORE),
+    "shipping": row("CONFIRMED", confirmed_at=BEFORE, steps=(FIRST_PARCEL,)),
+    "fulfilled": row(
+        "FULFILLED", confirmed_at=BEFORE, fulfilled_at=BEFORE, steps=(Step("fulfil", BEFORE),)
+    ),
     "rejected": without_stock("REJECTED", reason="INSUFFICIENT_STOCK"),
     "cancelled": row("CANCELLED"),
     "paid": row("CANCELLED", confirmed_at=BEFORE),
@@ -83,22 +89,23 @@ ROWS = {
 
 # A status: the order goes there. `same`: it was done before. A reason: nothing is done; with `!` the row tells.
 TABLE = """
-            confirm               fulfil                cancel                expire                return
-absent      UNKNOWN_ORDER         UNKNOWN_ORDER         CANCELLED             NOT_HELD              UNKNOWN_ORDER
-tombstone   ORDER_CANCELLED!      ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
-pending     CONFIRMED             NOT_CONFIRMED         CANCELLED             NOT_HELD              NOT_FULFILLED
-held        CONFIRMED             NOT_CONFIRMED         CANCELLED             HOLD_NOT_ENDED        NOT_FULFILLED
-over        CONFIRMED             NOT_CONFIRMED         CANCELLED             EXPIRED               NOT_FULFILLED
-confirmed   same                  FULFILLED             CANCELLED             NOT_HELD              NOT_FULFILLED
-fulfilled   same                  same                  ORDER_FULFILLED       NOT_HELD              FULFILLED
-rejected    ORDER_REJECTED!       ORDER_REJECTED        ORDER_REJECTED        NOT_HELD              ORDER_REJECTED
-cancelled   ORDER_CANCELLED!      ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
-paid        same                  ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
-expired     ORDER_EXPIRED!        ORDER_EXPIRED         same                  same                  ORDER_EXPIRED
-told        ORDER_EXPIRED         ORDER_EXPIRED         same                  same                  ORDER_EXPIRED
-revived     ORDER_EXPIRED         NOT_CONFIRMED         CANCELLED             HOLD_NOT_ENDED        NOT_FULFILLED
-settled     ORDER_EXPIRED         FULFILLED             CANCELLED             NOT_HELD              NOT_FULFILLED
-foreign     UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS
+            confirm               extend                fulfil                cancel                expire                return
+absent      UNKNOWN_ORDER         UNKNOWN_ORDER         UNKNOWN_ORDER         CANCELLED             NOT_HELD              UNKNOWN_ORDER
+tombstone   ORDER_CANCELLED!      ORDER_CANCELLED       ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
+pending     CONFIRMED             NOT_HELD              NOT_CONFIRMED         CANCELLED             NOT_HELD              NOT_FULFILLED
+held        CONFIRMED             PENDING               NOT_CONFIRMED         CANCELLED             HOLD_NOT_ENDED        NOT_FULFILLED
+over        CONFIRMED             PENDING               NOT_CONFIRMED         CANCELLED             EXPIRED               NOT_FULFILLED
+confirmed   same                  NOT_HELD              FULFILLED             CANCELLED             NOT_HELD              NOT_FULFILLED
+shipping    same                  NOT_HELD              FULFILLED             FULFILLED             NOT_HELD              CONFIRMED
+fulfilled   same                  NOT_HELD              same                  ORDER_FULFILLED       NOT_HELD              FULFILLED
+rejected    ORDER_REJECTED!       ORDER_REJECTED        ORDER_REJECTED        ORDER_REJECTED        NOT_HELD              ORDER_REJECTED
+cancelled   ORDER_CANCELLED!      ORDER_CANCELLED       ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
+paid        same                  ORDER_CANCELLED       ORDER_CANCELLED       same                  NOT_HELD              ORDER_CANCELLED
+expired     ORDER_EXPIRED!        ORDER_EXPIRED         ORDER_EXPIRED         same                  same                  ORDER_EXPIRED
+told        ORDER_EXPIRED         ORDER_EXPIRED         ORDER_EXPIRED         same                  same                  ORDER_EXPIRED
+revived     ORDER_EXPIRED         PENDING               NOT_CONFIRMED         CANCELLED             HOLD_NOT_ENDED        NOT_FULFILLED
+settled     ORDER_EXPIRED         NOT_HELD              FULFILLED             CANCELLED             NOT_HELD              NOT_FULFILLED
+foreign     UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS  UNKNOWN_ORDER_STATUS
 """
 HEAD, *STATES = (line.split() for line in TABLE.strip().splitlines())
 CELLS = [
@@ -128,17 +135,22 @@ def stocks(bench):
 def changed(before, action, status):
     """The row that a step leaves behind."""
     if before is None:
-        return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN)
+        cancelled = (Step("cancel", WRITTEN),)
+        return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN, steps=cancelled)
     after = replace(before, status=status, version=5, last_updated_at=WRITTEN, expires_at=None)
+    step = Step(action, WRITTEN)
     if action == "confirm":
-        return replace(after, confirmed_at=WRITTEN)
-    if action == "fulfil":
-        return replace(after, fulfilled_at=WRITTEN)
-    p, q = before.lines
-    if action == "return":
-        came = {"rt-1": LineReturn(2, restock=True, returned_version=2)}
-        return replace(after, lines=(p, replace(q, returned=came)))
-    return replace(after, lines=(replace(p, returned_version=2), replace(q, returned_version=2)))
+        after = replace(after, confirmed_at=WRITTEN)
+    elif action == "extend":
+        after = replace(after, expires_at=LATER)
+    elif action == "return":
+        step = Step(action, WRITTEN, "rt-1", {"q": 2}, {"q": 2}, restock=True)
+    elif action != "fulfil":
+        left = {"p": 1, "q": 1} if FIRST_PARCEL in before.steps else {"p": 2, "q": 3}
+        step = Step(action, WRITTEN, None, left, dict.fromkeys(left, 2))
+    if status == "FULFILLED" != before.status:
+        after = replace(after, fulfilled_at=WRITTEN)
+    return replace(after, steps=(*before.steps, step))
 
 
 @pytest.mark.parametrize(("state", "action", "meaning"), CELLS)
@@ -161,7 +173,8 @@ def test_what_a_command_does_where_the_order_stands(state, action, meaning):
         after = changed(before, action, meaning)
     assert stored(bench) == after
     gives_back = before is not None and outcome.verdict is APPLIED
-    came_back = {"cancel": (10, 10), "expire": (10, 10), "return": (8, 9)} if gives_back else {}
+    all_left = (9, 8) if state == "shipping" else (10, 10)
+    came_back = {"cancel": all_left, "expire": all_left, "return": (8, 9)} if gives_back else {}
     stock = came_back.get(action, (8, 7))
     assert stocks(bench) == stock
     # Delivered once more it finds its own work done.
@@ -198,12 +211,16 @@ def test_a_row_that_others_broke_returns_its_own_command_only(broken, action):
     assert bench.item(Table.ORDERS, "o") == encode(record_row(bad))
 
 
-@pytest.mark.parametrize("came", [LineReturn("2", True), LineReturn(2, ["x"]), LineReturn(2, 1)])
-def test_a_return_that_others_broke_returns_its_own_command_only(came):
-    p, q = LINES
-    bad = replace(ROWS["fulfilled"], lines=(p, replace(q, returned={"rt-1": came})))
+@pytest.mark.parametrize(
+    "broken", [Step("return", BEFORE, "rt-1", {"q": "2"}), Step("cancel", BEFORE, "c", {"z": 1})]
+)
+def test_a_step_that_others_broke_returns_its_own_command_only(broken):
+    bad = replace(ROWS["fulfilled"], steps=(*ROWS["fulfilled"].steps, broken))
     bench = shop(bad, replace(ROWS["fulfilled"], order_id="good"))
-    report = bench.apply(command("return"), command("return", order_id="good"))
+    report = bench.apply(
+        command("return", part=Part("rt-2", {"q": 1}, restock=True)),
+        command("return", order_id="good"),
+    )
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_RECORD"
 
@@ -353,7 +370,7 @@ def test_confirming_waits_for_nobody_who_counts_the_stock():
 
 
 def give_back(return_id="rt-1", restock=True, **quantities):
-    return command("return", returned=Return(return_id, quantities, restock))
+    return command("return", part=Part(return_id, quantities, restock))
 
 
 def test_a_return_counts_once_and_another_under_its_id_never():
@@ -395,8 +412,7 @@ def test_what_is_not_for_sale_again_changes_no_stock():
     bench = shop(ROWS["fulfilled"])
     assert statuses(bench.apply(give_back(restock=False, p=2, q=3))) == [APPLIED]
     assert stocks(bench) == (8, 7)
-    line = stored(bench).lines[0]
-    assert (line.returned, line.units_taken) == ({"rt-1": LineReturn(2, restock=False)}, 2)
+    assert stored(bench).steps[-1].returned_versions == {}
 
 
 @pytest.mark.parametrize("action", ["return", "cancel", "expire"])
@@ -408,13 +424,196 @@ def test_units_do_not_go_into_another_incarnation(action):
     asked = give_back(p=1, q=3) if action == "return" else command(action, END)
     assert statuses(bench.apply(asked)) == [APPLIED]
     assert bench.item(Table.PRODUCTS, "q") == stored_product(again)
-    p, q = stored(bench).lines
-    if action == "return":
-        assert (p.units_taken, q.units_taken) == (1, 3)
-        assert q.returned == {"rt-1": LineReturn(3, restock=True)}
-    else:
-        assert (p.units_taken, q.units_taken) == (0, 3)
+    step = stored(bench).steps[-1]
+    assert step.quantities == ({"p": 1, "q": 3} if action == "return" else {"p": 2, "q": 3})
+    assert step.returned_versions.keys() == {"p"}
     assert statuses(bench.apply(asked)) == [REPLAYED]
+
+
+# ---------------------------------------------------------------- line by line
+
+
+def part(action, step_id, **quantities):
+    return command(action, part=Part(step_id, quantities))
+
+
+def test_lines_are_cancelled_fulfilled_and_returned_one_by_one_each_once():
+    bench = shop(ROWS["held"])
+    asked = [
+        part("cancel", "c-1", q=1),
+        command("confirm"),
+        part("fulfil", "f-1", p=2),
+        give_back("r-1", p=1),
+        part("cancel", "c-2", q=1),
+        part("fulfil", "f-2", q=1),
+        give_back("r-2", q=1),
+    ]
+    stock = [(8, 8), (8, 8), (8, 8), (9, 8), (9, 9), (9, 9), (9, 10)]
+    status = ["PENDING", *["CONFIRMED"] * 4, *["FULFILLED"] * 2]
+    for number, one in enumerate(asked):
+        assert statuses(bench.apply(one)) == [APPLIED]
+        assert (stocks(bench), stored(bench).status) == (stock[number], status[number])
+    # Late and out of order they change nothing.
+    assert statuses(bench.apply(*reversed(asked))) == [REPLAYED] * len(asked)
+    assert stocks(bench) == stock[-1]
+
+
+def test_one_batch_takes_the_lines_of_an_order_in_the_order_of_its_commands():
+    bench = shop(ROWS["confirmed"])
+    report = bench.apply(
+        part("fulfil", "f-1", p=2), part("cancel", "c-1", q=3), give_back("r-1", p=2)
+    )
+    assert statuses(report) == [APPLIED] * 3
+    assert (stored(bench).status, stocks(bench)) == ("FULFILLED", (10, 10))
+
+
+@pytest.mark.parametrize("action", ["cancel", "fulfil"])
+def test_no_more_moves_than_is_left(action):
+    bench = shop(ROWS["shipping"])
+    report = bench.apply(
+        part(action, "a", p=2), part(action, "b", q=1, z=1), part(action, "c", p=1, q=1)
+    )
+    assert statuses(report) == [REJECTED, REJECTED, APPLIED]
+    reasons = [o.rejection and (o.rejection.reason, o.rejection.subject) for o in report.outcomes]
+    assert reasons[:2] == [(RejectionReason.NOT_OPEN, "p"), (RejectionReason.NOT_OPEN, "z")]
+    assert stored(bench).status == "FULFILLED", "something was handed over before"
+    assert stocks(bench) == ((9, 8) if action == "cancel" else (8, 7))
+    # What was refused is refused again, although nothing is left now.
+    assert statuses(bench.apply(part(action, "a", p=2))) == [REJECTED]
+
+
+def test_an_order_whose_lines_are_all_cancelled_is_cancelled():
+    bench = shop(ROWS["confirmed"])
+    assert (
+        statuses(bench.apply(part("cancel", "a", p=2), part("cancel", "b", q=3))) == [APPLIED] * 2
+    )
+    assert (stored(bench).status, stocks(bench)) == ("CANCELLED", (10, 10))
+
+
+def test_a_cancelled_rest_is_answered_as_before_and_a_new_cancellation_refused():
+    bench = shop(ROWS["shipping"])
+    assert statuses(bench.apply(command("cancel"), command("cancel"))) == [APPLIED, REPLAYED]
+    assert (stored(bench).status, stocks(bench)) == ("FULFILLED", (9, 8))
+    assert stored(bench).fulfilled_at == WRITTEN
+    shipped = shop(ROWS["fulfilled"])
+    assert statuses(shipped.apply(command("cancel"), part("cancel", "c", p=1))) == [REJECTED] * 2
+    assert stocks(shipped) == (8, 7)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        part("cancel", "s", p=1),
+        part("fulfil", "s", p=2),
+        part("fulfil", "s", q=1),
+        give_back("s", p=1),
+    ],
+)
+def test_a_step_id_belongs_to_one_request(other):
+    bench = shop(ROWS["confirmed"])
+    assert statuses(bench.apply(part("fulfil", "s", p=1), other)) == [APPLIED, ID_REUSED]
+    assert statuses(bench.apply(other)) == [ID_REUSED]
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
+    bench = shop(ROWS["shipping"])
+    came = give_back("r", p=units, q=3)
+    (outcome,) = bench.apply(came).outcomes
+    assert outcome.rejection.reason == RejectionReason.NOT_FULFILLED
+    # Once the rest is cancelled it never can.
+    bench.apply(command("cancel"))
+    (outcome,) = bench.apply(came).outcomes
+    assert outcome.rejection.reason == RejectionReason.NOT_DELIVERED
+
+
+@pytest.mark.parametrize("action", ["cancel", "fulfil"])
+def test_the_row_keeps_room_for_commands_that_name_no_items(action):
+    """A row holds 400 KB: what names items is refused before that."""
+    ids = [f"{number:02}".rjust(64, "p") for number in range(99)]
+    lines = tuple(OrderLine(product_id, 1_000, CREATED, 7) for product_id in ids)
+    notes = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
+    order = row("CONFIRMED", lines=lines, attributes={"a": "b" * 2_000})
+    refused = []
+    for number in range(120):
+        one = OrderCommand(
+            "o",
+            OrderAction(action),
+            part=Part(f"{number:03}".rjust(128, "s"), dict.fromkeys(ids, 1)),
+            notes=notes,
+        )
+        meaning = one.match(order)
+        if isinstance(meaning, Rejection):
+            refused.append(meaning.reason)
+        else:
+            order = meaning.record(None, {}, WRITTEN).after
+    assert set(refused) == {RejectionReason.TOO_MANY_STEPS}
+    assert 10 < len(order.steps) < 100
+    everything = {product_id: product(product_id, 1) for product_id in ids}
+    for last in ("extend", "confirm", "cancel"):
+        whole = OrderCommand("o", OrderAction(last), until=LATER, notes=notes)
+        held = replace(order, status="PENDING", expires_at=BEFORE) if last != "cancel" else order
+        order = whole.match(held).record(None, everything, WRITTEN).after
+    size = len(json.dumps(record_row(order), ensure_ascii=False).encode())
+    assert order.size <= MAX_ROW_SIZE
+    assert size <= order.size, "the estimate is an upper bound"
+
+
+def test_an_order_has_at_most_a_hundred_steps_that_name_items():
+    steps = tuple(Step("cancel", BEFORE, f"s-{number}", {"p": 1}) for number in range(100))
+    lines = (OrderLine("p", 500, CREATED, 7),)
+    bench = shop(row("CONFIRMED", lines=lines, steps=steps))
+    (outcome,) = bench.apply(part("cancel", "one more", p=1)).outcomes
+    assert outcome.rejection.reason == RejectionReason.TOO_MANY_STEPS
+    assert statuses(bench.apply(part("cancel", "s-7", p=1), command("fulfil"))) == [
+        REPLAYED,
+        APPLIED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("until", "ends", "verdict"),
+    [
+        (LATER, LATER, APPLIED),
+        (END, END, REPLAYED),
+        (BEFORE, END, REPLAYED),
+        ("2027-01-01T00:00:00.000000+00:00", "2026-01-08T23:00:00.000000+00:00", APPLIED),
+    ],
+)
+def test_a_hold_is_extended_up_to_seven_days_after_its_order(until, ends, verdict):
+    bench = shop(ROWS["held"])
+    extension = OrderCommand("o", OrderAction.EXTEND, until=until)
+    assert statuses(bench.apply(extension)) == [verdict]
+    assert stored(bench).expires_at == ends
+    assert statuses(bench.apply(extension)) == [REPLAYED]
+
+
+def test_of_extending_in_time_and_expiring_one_wins():
+    bench = shop(ROWS["held"])
+    expiry = command("expire", END)
+    assert statuses(bench.apply(command("extend"), expiry)) == [APPLIED, REJECTED]
+    assert (stored(bench).status, stocks(bench)) == ("PENDING", (8, 7))
+    assert statuses(bench.apply(command("expire", LATER), command("extend"))) == [APPLIED, REJECTED]
+    assert (stored(bench).status, stocks(bench)) == ("EXPIRED", (10, 10))
+
+
+def test_many_extensions_leave_one_step():
+    bench = shop(ROWS["held"])
+    for hour in range(10, 20):
+        until = f"2026-01-03T{hour}:00:00.000000+00:00"
+        assert statuses(bench.apply(OrderCommand("o", OrderAction.EXTEND, until=until))) == [
+            APPLIED
+        ]
+    assert [step.action for step in stored(bench).steps] == ["extend"]
+    assert stored(bench).expires_at == until
+
+
+def test_who_did_it_is_kept_and_makes_no_other_request():
+    bench = shop(ROWS["confirmed"])
+    by_ann = replace(part("cancel", "c", p=1), notes={"actor": "ann", "reason": "broken"})
+    by_bob = replace(by_ann, notes={"actor": "bob"})
+    assert statuses(bench.apply(by_ann, by_bob)) == [APPLIED, REPLAYED]
+    assert [step.notes for step in stored(bench).steps] == [{"actor": "ann", "reason": "broken"}]
 
 
 # ---------------------------------------------------------------- holds and attributes of orders
@@ -534,13 +733,13 @@ def test_what_others_have_added_to_an_order_stays(tables):
     row["items"][0]["colour"], row["parcel"] = "green", {"weight": 2}
     items["o",] = encode(row)
     asked = [command(name, now(tables)) for name in ("confirm", "fulfil")]
-    came = command("return", returned=Return("rt-1", {"p": 1}, restock=True))
+    came = command("return", part=Part("rt-1", {"p": 1}, restock=True))
     assert statuses(tables.apply(worker, *asked, came)) == [APPLIED] * 3
     row = order_row(tables)
     assert (row["parcel"], row["items"][0]["colour"]) == ({"weight": 2}, "green")
-    assert row["items"][0]["returned"] == {
-        "rt-1": {"quantity": 1, "restock": True, "returnedVersion": 3}
-    }
+    assert [step["action"] for step in row["steps"]] == ["confirm", "fulfil", "return"]
+    item = {"productId": "p", "quantity": 1, "returnedVersion": 3}
+    assert row["steps"][-1]["items"] == [item]
     assert row["confirmedAt"] <= row["fulfilledAt"] <= row["lastUpdatedAt"]
 
 
@@ -556,15 +755,20 @@ def test_the_books_balance_after_every_way_that_an_order_can_go(tables):
     }
     orders = [Order(name, "u", {"p": 1, "q": 1}, hold_seconds=60) for name in ways]
     tables.apply(worker, *orders, Order("rejected", "u", {"p": 100}))
-    came = Return("rt-1", {"p": 1, "q": 1}, restock=True)
+    came = Part("rt-1", {"p": 1, "q": 1}, restock=True)
     asked = [
-        command(action, now(tables, 61 if action == "expire" else 0), name, came)
+        command(
+            action,
+            now(tables, 61 if action == "expire" else 0),
+            name,
+            came if action == "return" else None,
+        )
         for name, actions in ways.items()
         for action in actions
     ]
     assert set(statuses(tables.apply(worker, *asked))) == {APPLIED}
     # Units that are not sold again stay with the order that took them.
-    damaged = Return("rt-1", {"q": 1}, restock=False)
+    damaged = Part("rt-1", {"q": 1}, restock=False)
     assert statuses(tables.apply(worker, command("return", "", "shipped", damaged))) == [APPLIED]
     assert (tables.stock("p"), tables.stock("q")) == (8, 8), "only two of the orders kept theirs"
     assert tables.unexplained() == {"p": 0, "q": 0}
@@ -683,7 +887,7 @@ def asked(action, order_id="o", **more):
     return {"action": action, "orderId": order_id} | more
 
 
-CAME = {"returnId": "rt-1", "items": [{"productId": "q", "quantity": 1}] * 2, "restock": True}
+CAME = {"stepId": "rt-1", "items": [{"productId": "q", "quantity": 1}] * 2, "restock": True}
 
 
 @pytest.fixture
@@ -727,8 +931,9 @@ def test_a_hold_expires_when_its_grace_is_over_and_not_before(desk, grace):
     desk.place(holdSeconds=60)
     desk.send("Expiry", {"orderId": "o"})
     desk.wait(60 + grace - 1)
-    assert (desk.deliver("Expiry"), desk.status()) == (1, "PENDING")
+    assert (desk.deliver("Expiry"), desk.status()) == (0, "PENDING")
     desk.wait(10)
+    desk.send("Expiry", {"orderId": "o"})
     assert (desk.deliver("Expiry"), desk.status()) == (0, "EXPIRED")
 
 
@@ -777,10 +982,17 @@ def test_early_commands_wait_for_their_order_but_a_cancellation_leaves_a_tombsto
     assert desk.tables.stock("q") == 9
 
 
-@pytest.mark.parametrize("name", ["OrderCommand", "Expiry"])
-def test_what_stays_early_is_dead_lettered_in_the_end(desk, name):
+@pytest.mark.parametrize(
+    ("early", "code"),
+    [
+        (asked("confirm", "never"), "UNKNOWN_ORDER"),
+        (asked("fulfil"), "NOT_CONFIRMED"),
+        (asked("return", **CAME), "NOT_FULFILLED"),
+    ],
+)
+def test_what_stays_early_is_dead_lettered_in_the_end(desk, early, code):
     desk.place(holdSeconds=604_800)
-    early = asked("confirm", "never") if name == "OrderCommand" else {"orderId": "o"}
+    name = "OrderCommand"
     desk.send(name, early)
     original_id = desk.sqs.queues[name].messages[0].message_id
     for delivery in range(1, 2 * EARLY_DELIVERIES):
@@ -789,7 +1001,6 @@ def test_what_stays_early_is_dead_lettered_in_the_end(desk, name):
         assert desk.dead_letters(name) == []
         desk.wait(LONGEST_DELAY_SECONDS)
     assert desk.deliver(name) == 0
-    code = {"OrderCommand": "UNKNOWN_ORDER", "Expiry": "HOLD_NOT_ENDED"}[name]
     assert desk.dead_letters(name) == [code]
     (dead_letter,) = desk.sqs.queues[f"{name}Dead"].messages
     assert dead_letter.attributes["originalMessageId"]["StringValue"] == original_id
@@ -838,11 +1049,11 @@ def test_commands_that_can_never_succeed_are_dead_lettered_by_name(desk):
         asked("return", **CAME | {"restock": False}),
         asked("confirm", "foreign"),
         asked("return", **CAME),
-        asked("return", returnId="rt-2", restock=True),
+        asked("return", stepId="rt-2", restock=True),
         asked("cancel"),
     )
     assert desk.deliver("OrderCommand") == 0
-    codes = ["SCHEMA_VIOLATION", "RETURN_ID_REUSED", "UNKNOWN_ORDER_STATUS"]
+    codes = ["SCHEMA_VIOLATION", "STEP_ID_REUSED", "UNKNOWN_ORDER_STATUS"]
     assert desk.dead_letters("OrderCommand") == codes
     assert desk.tables.stock("q") == 10 - 3 - 3 + 2
 
@@ -918,11 +1129,11 @@ def test_commands_are_answered_directly_at_once(desk):
     assert desk.ask("cancel")["code"] == "ORDER_FULFILLED"
     back = done | {"status": "FULFILLED"}
     assert desk.ask("return", **CAME) == back | {"stockReturned": {"q": 2}}
-    damaged = CAME | {"returnId": "rt-2", "restock": False, "items": CAME["items"][:1]}
+    damaged = CAME | {"stepId": "rt-2", "restock": False, "items": CAME["items"][:1]}
     assert desk.ask("return", **damaged) == back | nothing
     assert desk.ask("return", **CAME)["result"] == "REPLAYED"
-    assert desk.ask("return", **CAME | {"restock": False})["code"] == "RETURN_ID_REUSED"
-    assert desk.ask("return", **CAME | {"returnId": "rt-3"})["code"] == "NOT_DELIVERED"
+    assert desk.ask("return", **CAME | {"restock": False})["code"] == "STEP_ID_REUSED"
+    assert desk.ask("return", **CAME | {"stepId": "rt-3"})["code"] == "NOT_DELIVERED"
     desk.place("late", holdSeconds=60)
     both = {"status": "CANCELLED", "stockReturned": {"p": 2, "q": 3}}
     assert desk.ask("cancel", "late") == done | both | {"orderId": "late"}

@@ -74,11 +74,12 @@ def test_orders_are_announced_by_their_ids_and_an_unknown_one_stops_it(aws, take
 
 def test_money_that_is_owed_is_announced_again(aws, taken):
     refund = {"at": LATER, "reason": "ORDER_EXPIRED"}
-    came = {r: {"quantity": 1, "restock": False} for r in ("rt-1", "rt-2")}
-    items = [{"productId": "tea", "quantity": 2, "returned": came}]
+    items = [{"productId": "tea", "quantity": 1}]
+    back = {"action": "return", "at": LATER, "items": items, "restock": False}
+    steps = [{"action": "fulfil", "at": LATER}, *(back | {"stepId": r} for r in ("rt-1", "rt-2"))]
     for row in (
         order_row("paid-late", status="EXPIRED", _version=3, confirmationRejected=refund),
-        order_row("came-back", status="FULFILLED", _version=5, items=items),
+        order_row("came-back", status="FULFILLED", _version=5, steps=steps),
     ):
         aws.dynamodb.put_item(TableName="Orders", Item=encode(row))
     rows = rows_of(aws, ["paid-late", "came-back"])

@@ -48,11 +48,11 @@ LINE = {"productId": "tea", "quantity": 2, "productCreatedAt": EARLY}
 RETURN = {
     "action": "return",
     "orderId": "o-1",
-    "returnId": "rt-1",
+    "stepId": "rt-1",
     "items": [{"productId": "tea", "quantity": 1}],
     "restock": True,
 }
-RETURNED = LINE | {"returned": {"rt-1": {"quantity": 1, "restock": True}}}
+RETURNED = [{"action": "fulfil", "at": EARLY}, RETURN | {"at": EARLY}]
 
 
 def command(action):
@@ -183,8 +183,8 @@ def order_id_of(body):
         (command("cancel"), {"status": "CONFIRMED"}, False),
         (command("cancel"), {"status": "EXPIRED"}, True),
         (command("cancel"), {"status": "FULFILLED"}, True),
-        (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "items": [LINE]}, False),
-        (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "items": [RETURNED]}, True),
+        (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "steps": RETURNED[:1]}, False),
+        (sent(queues.COMMANDS, RETURN), {"status": "FULFILLED", "steps": RETURNED}, True),
     ],
 )
 def test_what_became_of_a_command_is_read_from_its_row(message, row, is_there):
@@ -194,7 +194,8 @@ def test_what_became_of_a_command_is_read_from_its_row(message, row, is_there):
 
 
 def told(version, kind, order_id="o-1"):
-    data = {"orderId": order_id, "version": version}
+    line = {"productId": "tea", "quantity": 2}
+    data = {"orderId": order_id, "version": version, "items": [line]}
     event_id = f"{order_id}#{version}#{kind}"
     return {"detail-type": kind, "detail": {"metadata": {"eventId": event_id}, "data": data}}
 
@@ -209,7 +210,8 @@ ITS_EVENTS = [told(1, "OrderPlaced"), told(2, "OrderExpired"), told(3, "Confirma
 CAME_BACK = HELD | {
     "status": "FULFILLED",
     "_version": 4,
-    "items": [RETURNED],
+    "items": [LINE],
+    "steps": RETURNED,
     "confirmedAt": EARLY,
     "fulfilledAt": LATE,
 }

@@ -235,7 +235,7 @@ function forget(id) {
 }
 
 async function takeFurther(id, action) {
-  const taken = action === "returns" ? { returnId: randomId("back"), items: kept(orders.get(id)), restock: true } : undefined;
+  const taken = action === "returns" ? { stepId: randomId("back"), items: kept(orders.get(id)), restock: true } : undefined;
   const answer = await call("POST", `/orders/${id}/${action}`, taken);
   if (answer.ok) report(`${ACTIONS[action]} ${id}: ${answer.said.result} (${answer.words})`);
   else refuse(`${ACTIONS[action]} ${id}: ${problemOf(answer)}`);

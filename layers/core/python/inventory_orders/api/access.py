@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inventory_orders.api.problems import ProblemError, unknown_order
+from inventory_orders.api.problems import ProblemError, malformed, unknown_order
 from inventory_orders.api.settings import ApiSettings
 from inventory_orders.domain.change import OrderRecord
 
@@ -19,10 +19,12 @@ class Caller:
     Attributes:
         customer: The customer's user id; None for an operator, which may call every route.
         sees_numbers: Whether a rejection says how many units there are.
+        name: Of what the books say that the caller did: the token's subject, or the role and its session.
     """
 
     customer: str | None
     sees_numbers: bool = True
+    name: str = ""
 
     @classmethod
     def of(cls, authorizer: Mapping[str, Any], settings: ApiSettings) -> Caller:
@@ -32,12 +34,12 @@ class Caller:
             ProblemError: There is neither a signature nor a token that names a user.
         """
         if authorizer.get("iam"):
-            return cls(None)
+            return cls(None, name=_role(authorizer["iam"].get("userArn", "")))
         claims = authorizer.get("jwt", {}).get("claims", {})
         if settings.operators_claim is not None:
             name, value = settings.operators_claim
             if _says(claims.get(name), value):
-                return cls(None)
+                return cls(None, name=str(claims.get(settings.user_id_claim, ""))[:_MAX_NAME])
         says_whose = settings.user_id_claim
         user_id = claims.get(says_whose)
         if not isinstance(user_id, str) or not user_id:
@@ -45,6 +47,16 @@ class Caller:
                 403, "NO_SUBJECT", f"the token does not say whose it is ({says_whose})"
             )
         return cls(user_id, settings.shows_numbers)
+
+    def as_actor(self, command: Mapping[str, Any]) -> dict[str, str]:
+        """What names the caller in a command's record.
+
+        Raises:
+            ProblemError: The command names an actor itself.
+        """
+        if "actor" in command:
+            raise malformed("actor: is the caller of the request; remove it", "actor")
+        return {"actor": self.name} if self.name else {}
 
     def check_is(self, user_id: str, what: str) -> None:
         """Check that the caller may act for a user.
@@ -81,6 +93,14 @@ class Caller:
                 "OPERATORS_ONLY",
                 "only operators may do this",
             )
+
+
+_MAX_NAME = 128
+
+
+def _role(arn: str) -> str:
+    """The end of the ARN of a user or of a role's session, which tells them apart within the account."""
+    return arn.partition("/")[2][-_MAX_NAME:] or arn[-_MAX_NAME:]
 
 
 def _says(claim: object, value: str) -> bool:

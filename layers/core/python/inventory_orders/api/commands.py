@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from inventory_orders.api.access import Caller
@@ -21,6 +21,7 @@ def answer_command(
     context: Any,
     routes: Mapping[str, str | None],
     carry_out: Callable[[Any, Deadline], direct.Answer],
+    with_actor: Collection[str] = (),
 ) -> dict[str, Any]:
     """Answer a command that came directly, or as a request of the HTTP API.
 
@@ -29,6 +30,7 @@ def answer_command(
         context: Of the invocation.
         routes: The action that each route stands for; None: the body says it.
         carry_out: Carries out a command until a deadline. A `VerdictError` becomes an answer, or a problem document.
+        with_actor: The actions that are booked with the caller as their actor.
     """
     deadline = runtime.deadline(context)
     if not is_request(event):
@@ -42,7 +44,10 @@ def answer_command(
             raise unknown_route()
         action = routes[request.route]
         query = request.parameters(("createdAt",) if action == "delist" else ())
-        answer = carry_out(command_of(request, action, {**query, **request.path}), deadline)
+        command = command_of(request, action, {**query, **request.path})
+        if command.get("action") in with_actor:
+            command |= caller.as_actor(command)
+        answer = carry_out(command, deadline)
         return HttpAnswer(201 if action == "create" else 200, answer)
 
     return serve(event, work).for_gateway()

@@ -274,15 +274,16 @@ _TO_SHIP = "#CONFIRMED"
 def change_order(
     request: Request, caller: Caller, order_id: str, action: str, context: Any
 ) -> HttpAnswer:
-    """Take an order further: `confirm`, `fulfil`, `cancel` or `return`.
+    """Take an order further: `confirm`, `extend`, `fulfil`, `cancel` or `return`.
 
     Raises:
         InventoryOrdersError: Why not.
     """
     caller.check_may_operate()
     request.parameters(())
-    document = parse_command(command_of(request, action, {"orderId": order_id}), "change_orders")
-    command = order_command(document)
+    given = command_of(request, action, {"orderId": order_id})
+    given |= caller.as_actor(given)
+    command = order_command(parse_command(given, "change_orders"))
     outcome = order_commands.carry_out(command, context)
     if outcome.verdict not in (Verdict.APPLIED, Verdict.REPLAYED):
         raise problem_of(outcome)
@@ -292,7 +293,7 @@ def change_order(
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
-    shown = public_order(record_row(record))
+    shown = public_order(record_row(record), with_notes=caller.customer is None)
     if not caller.sees_numbers:
         for shortage in shown.get("shortages", ()):
             del shortage["available"]

@@ -184,7 +184,7 @@ def list_adjustments(
 
 
 _ADJUSTMENT = (
-    *("adjustmentId", "delta", "reason", "appliedAt", "counted"),
+    *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
     *("productCreatedAt", "productVersion"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from inventory_orders.domain.change import (
@@ -29,12 +29,14 @@ class Adjustment(Change):
         adjustment_id: Given by the sender: the idempotency key, within the product.
         delta: Units to add; negative to take away.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
+        notes: Who did it, and what for: no part of what makes two adjustments the same.
     """
 
     product_id: str
     adjustment_id: str
     delta: int
     reason: str
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
 
@@ -71,6 +73,7 @@ class Adjustment(Change):
                 product.created_at,
                 product.version,
                 at,
+                notes=self.notes,
             )
         )
 

@@ -8,6 +8,7 @@ from enum import Enum, StrEnum, auto
 from typing import Any, ClassVar
 
 from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.steps import Step
 from inventory_orders.errors import CorruptItemError
 
 
@@ -39,8 +40,12 @@ class RejectionReason(StrEnum):
     HOLD_NOT_ENDED = "HOLD_NOT_ENDED"
     """Or less than its grace ago."""
     NOT_HELD = "NOT_HELD"
-    """There is nothing to expire."""
+    """No hold can end or be extended."""
     NOT_CONFIRMED = "NOT_CONFIRMED"
+    NOT_OPEN = "NOT_OPEN"
+    """The command names more units than are neither handed over nor cancelled."""
+    TOO_MANY_STEPS = "TOO_MANY_STEPS"
+    """The order's row has no room for another step that names items."""
     ORDER_FULFILLED = "ORDER_FULFILLED"
     NOT_FULFILLED = "NOT_FULFILLED"
     NOT_DELIVERED = "NOT_DELIVERED"
@@ -60,8 +65,12 @@ _REJECTIONS = {
     "ORDER_CANCELLED": "the order {subject} is cancelled; if it was paid, give the money back",
     "ORDER_EXPIRED": "the hold of the order {subject} ended before it was paid; if it was paid since, give the money back",
     "HOLD_NOT_ENDED": "the hold of the order {subject} has not ended, or its grace is not over; expire it when it is",
-    "NOT_HELD": "the order {subject} is not held, so there is nothing to expire",
+    "NOT_HELD": "the order {subject} is under no hold that could end or be extended",
     "NOT_CONFIRMED": "the order {subject} is not confirmed; confirm it first, when it is paid",
+    "NOT_OPEN": "the command names more of {subject} than is left to hand over; correct the quantity, or return units that "
+    "were handed over",
+    "TOO_MANY_STEPS": "the order {subject} has no room for another command that names items; fulfil or cancel the rest "
+    "without items",
     "ORDER_FULFILLED": "the order {subject} was handed over already; return it instead",
     "NOT_FULFILLED": "the order {subject} was not handed over yet; cancel it instead",
     "NOT_DELIVERED": "more of {subject} is said to come back than was delivered and is not back yet; correct the quantity",
@@ -140,21 +149,6 @@ RecordKey = OrderKey | AdjustmentKey
 
 
 @dataclass(frozen=True, slots=True)
-class LineReturn:
-    """Units of a line that came back after they were handed over.
-
-    Attributes:
-        quantity: Units.
-        restock: Whether they can be sold again.
-        returned_version: The version of the product that taking them into stock made; None if they were not.
-    """
-
-    quantity: int
-    restock: bool
-    returned_version: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class OrderLine:
     """A line of an order as it is stored.
 
@@ -165,8 +159,6 @@ class OrderLine:
         product_version: The version of the product that taking them made; None if they were taken from a page.
         lane_page: The page that they were taken from; None if it was the product's row.
         lane_version: The version of the page that taking them made.
-        returned_version: The version that giving them back made; None if they were not given back.
-        returned: What came back after it was handed over, by return id.
         other: Attributes that are not the service's own. They are kept as they are.
     """
 
@@ -176,17 +168,7 @@ class OrderLine:
     product_version: int | None = None
     lane_page: str | None = None
     lane_version: int | None = None
-    returned_version: int | None = None
-    returned: Mapping[str, LineReturn] = field(default_factory=dict, hash=False)
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    @property
-    def units_taken(self) -> int:
-        """Units that it took from its incarnation of the product and that did not come back to it."""
-        if self.product_created_at is None or self.returned_version is not None:
-            return 0
-        back = (r.quantity for r in self.returned.values() if r.returned_version is not None)
-        return self.quantity - sum(back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +201,8 @@ class OrderRecord:
         hold_seconds: How long its stock is held without payment, as the sender said; None if it did not.
         expires_at: When its hold ends, while it is `PENDING` under one.
         confirmed_at: When it was confirmed.
-        fulfilled_at: When it was handed over.
+        fulfilled_at: When the last of it was handed over.
+        steps: The commands that changed it, in their order.
         confirmation_rejected: Of the first late payment, and so of all later ones; None if there is none.
         attributes: The shop's own.
         pseudonymised_at: When a pseudonym took the place of its user; None while the user is named.
@@ -238,6 +221,7 @@ class OrderRecord:
     expires_at: str | None = None
     confirmed_at: str | None = None
     fulfilled_at: str | None = None
+    steps: tuple[Step, ...] = ()
     confirmation_rejected: ConfirmationRejection | None = None
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
     pseudonymised_at: str | None = None
@@ -260,10 +244,10 @@ class OrderRecord:
     @property
     def size(self) -> int:
         """Upper bound of its row's size, in bytes."""
-        # Ids are ASCII; the numbers cover attribute names, times and numbers of a row, a line and a return.
-        returns = (len(return_id) + 80 for line in self.lines for return_id in line.returned)
+        # Ids are ASCII; the numbers cover attribute names, times and numbers of a row and of a line.
         lines = sum(160 + len(line.product_id) for line in self.lines)
-        return 1_000 + lines + sum(returns) + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        steps = sum(step.size for step in self.steps)
+        return 1_000 + lines + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +263,7 @@ class AdjustmentRecord:
         product_version: The version that the change made; None if it was made without reading one.
         applied_at: When.
         counted: Units that were counted; None if it is no count.
+        notes: Who did it, and what for: `actor` and `reference`.
     """
 
     product_id: str
@@ -289,6 +274,7 @@ class AdjustmentRecord:
     product_version: int | None
     applied_at: str
     counted: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> AdjustmentKey:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.steps import NOTES, OrderAction, units_by_line
 from inventory_orders.errors import UnpublishableError
 
 Row = Mapping[str, Any]
@@ -30,7 +31,9 @@ class EventType(StrEnum):
     ORDER_REJECTED = "OrderRejected"
     ORDER_CONFIRMED = "OrderConfirmed"
     CONFIRMATION_REJECTED = "ConfirmationRejected"
+    ORDER_PARTLY_FULFILLED = "OrderPartlyFulfilled"
     ORDER_FULFILLED = "OrderFulfilled"
+    ORDER_PARTLY_CANCELLED = "OrderPartlyCancelled"
     ORDER_CANCELLED = "OrderCancelled"
     ORDER_EXPIRED = "OrderExpired"
     ORDER_RETURNED = "OrderReturned"
@@ -104,23 +107,53 @@ def of_order(before: Row | None, after: Row | None) -> tuple[Event, ...]:
         return ()
     if before is None or "userId" not in before:
         before = {}
-    order, events = public_order(after), []
-    if before.get("status") != order["status"]:
+    order = public_order(after)
+    steps = order.get("steps", [])[_steps_of(before) :]
+    is_news = before.get("status") != order["status"]
+    events = _partly(order, steps, is_end=is_news)
+    if is_news:
         events.append(_order_event(_status_event(order), order))
     rejected = order.get("confirmationRejected")
     if rejected is not None and rejected != before.get("confirmationRejected"):
         events.append(_order_event(EventType.CONFIRMATION_REJECTED, order))
-    new = sorted(_returns(order["items"]).items() - _returns(_items_of(before)).items())
-    for return_id, restock in new:
-        items = [
-            {"productId": item["productId"], "quantity": item["returned"][return_id]["quantity"]}
-            for item in order["items"]
-            if return_id in item.get("returned", {})
-        ]
-        returned = {"return": {"returnId": return_id, "restock": restock, "items": items}}
-        ending = f":{return_id}" if len(new) > 1 else ""
-        events.append(_order_event(EventType.ORDER_RETURNED, order | returned, ending))
-    return tuple(events)
+    returns = [step for step in steps if step["action"] == OrderAction.RETURN]
+    return (*events, *_of_steps(EventType.ORDER_RETURNED, order, returns))
+
+
+_PARTLY = {
+    OrderAction.FULFIL: (EventType.ORDER_PARTLY_FULFILLED, OrderStatus.FULFILLED),
+    OrderAction.CANCEL: (EventType.ORDER_PARTLY_CANCELLED, OrderStatus.CANCELLED),
+}
+"""By action: the event of a step that leaves units over, and the status that one leads to that does not."""
+
+
+def _partly(
+    order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], *, is_end: bool
+) -> list[Event]:
+    """The events of steps that moved some of an order's units; the event of a last one with the status is its own."""
+    moves = [step for step in steps if step["action"] in _PARTLY]
+    if moves and is_end and _PARTLY[moves[-1]["action"]][1] == order["status"]:
+        moves.pop()
+    events: list[Event] = []
+    for action, (kind, _) in _PARTLY.items():
+        events += _of_steps(kind, order, [step for step in moves if step["action"] == action])
+    return events
+
+
+def _of_steps(
+    kind: EventType, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
+) -> list[Event]:
+    """An event for each of some steps. Where one row tells several, their ids differ by that of the step."""
+    return [
+        _order_event(kind, {**order, "step": step}, f":{step['stepId']}" if len(steps) > 1 else "")
+        for step in steps
+    ]
+
+
+def _steps_of(before: Row) -> int:
+    """How many steps a row that was published before has. If it was not readable then, it says nothing now."""
+    steps = before.get("steps")
+    return len(steps) if isinstance(steps, list) else 0
 
 
 def _is_tombstone(row: Row) -> bool:
@@ -206,57 +239,77 @@ _OPTIONAL_OF_PRODUCT = {
 }
 
 
-def public_order(row: Row) -> dict[str, Any]:
+def public_order(row: Row, *, with_notes: bool = False) -> dict[str, Any]:
     """An order as others may see it: without what only the books need.
+
+    Args:
+        row: As stored.
+        with_notes: Whether steps say who did them, and what for.
 
     Raises:
         UnpublishableError: The row is not readable.
     """
-    return {
+    order = {
         "orderId": _take(row, "orderId", str),
         "userId": _take(row, "userId", str),
         "status": _take(row, "status", str),
         "version": _version(row),
-        "items": [_item(item) for item in _take(row, "items", list)],
+        "items": _lines(row),
         "createdAt": _take(row, "createdAt", str),
         "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
         **_optional(row, _OPTIONAL_OF_ORDER),
     }
+    if "steps" in row:
+        order["steps"] = [
+            _step(step, NOTES if with_notes else ()) for step in _take(row, "steps", list)
+        ]
+        _count(order["items"], order["steps"])
+    return order
 
 
-def _item(item: object) -> dict[str, Any]:
-    if not isinstance(item, Mapping):
-        raise UnpublishableError("UNREADABLE_ROW", f"items holds {item!r}, which is no line")
-    shown = {
-        "productId": _take(item, "productId", str),
-        "quantity": _take(item, "quantity", int),
-    }
-    if "returned" in item:
-        shown["returned"] = {
-            return_id: {
-                "quantity": _take(returned, "quantity", int),
-                "restock": _take(returned, "restock", bool),
-            }
-            for return_id, returned in _take(item, "returned", dict).items()
-        }
+def _lines(row: object) -> list[dict[str, Any]]:
+    """The lines of an order, or the units of a step."""
+    lines = _take(row, "items", list)
+    if not all(isinstance(line, Mapping) for line in lines):
+        raise UnpublishableError("UNREADABLE_ROW", f"items are {lines!r}, which are no lines")
+    return [
+        {"productId": _take(line, "productId", str), "quantity": _take(line, "quantity", int)}
+        for line in lines
+    ]
+
+
+def _step(step: object, notes: Sequence[str]) -> dict[str, Any]:
+    shown = {"action": _take(step, "action", str), "at": _take(step, "at", str)}
+    if isinstance(step, Mapping):
+        shown |= _optional(step, {"stepId": str, "restock": bool} | dict.fromkeys(notes, str))
+        shown |= {"items": _lines(step)} if "items" in step else {}
     return shown
 
 
-def _items_of(before: Row) -> list[dict[str, Any]]:
-    """The lines of a row that was published before. If it was not readable then, it says nothing now."""
+def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) -> None:
+    """Add to each line how many of its units were handed over, cancelled or returned."""
+    quantities = {item["productId"]: item["quantity"] for item in items}
+    named = (
+        {item["productId"]: item["quantity"] for item in step["items"]} if "items" in step else None
+        for step in steps
+    )
+    actions = (step["action"] for step in steps)
     try:
-        return [_item(item) for item in before.get("items", [])]
-    except (UnpublishableError, TypeError):
-        return []
+        units = units_by_line(quantities, zip(actions, named, strict=True))
+    except KeyError as error:
+        raise UnpublishableError(
+            "UNREADABLE_ROW", f"steps name {error}, which is in no line; repair the item"
+        ) from None
+    for item in items:
+        moved = units[item["productId"]].moved
+        item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
 
 
-def _returns(items: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
-    """Whether the units of each return went back into stock, by its id."""
-    return {
-        return_id: returned["restock"]
-        for item in items
-        for return_id, returned in item.get("returned", {}).items()
-    }
+_COUNTS = {
+    OrderAction.FULFIL: "fulfilled",
+    OrderAction.CANCEL: "cancelled",
+    OrderAction.RETURN: "returned",
+}
 
 
 def _version(row: Row) -> int:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from enum import StrEnum
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
     Change,
     ConfirmationRejection,
     IdempotencyMatch,
-    LineReturn,
     NewRecord,
     OrderKey,
     OrderLine,
@@ -25,22 +23,14 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.order import as_order
 from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.steps import (
+    MAX_NAMED_STEPS,
+    LineUnits,
+    OrderAction,
+    Step,
+    units_by_line,
+)
 from inventory_orders.errors import CorruptItemError
-
-
-class OrderAction(StrEnum):
-    """The action of a command."""
-
-    CONFIRM = "confirm"
-    """It is paid."""
-    FULFIL = "fulfil"
-    """It was handed over."""
-    CANCEL = "cancel"
-    EXPIRE = "expire"
-    """Its hold has ended."""
-    RETURN = "return"
-    """Some of it came back after it was handed over."""
-
 
 _OVER = {
     OrderStatus.REJECTED: RejectionReason.ORDER_REJECTED,
@@ -49,20 +39,50 @@ _OVER = {
 }
 """Why an order that holds no stock is final."""
 
+_ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | IdempotencyMatch] = {
+    **{
+        (action, status): reason
+        for action in (OrderAction.FULFIL, OrderAction.EXTEND, OrderAction.RETURN)
+        for status, reason in _OVER.items()
+    },
+    (OrderAction.FULFIL, OrderStatus.PENDING): RejectionReason.NOT_CONFIRMED,
+    (OrderAction.EXTEND, OrderStatus.CONFIRMED): RejectionReason.NOT_HELD,
+    (OrderAction.EXTEND, OrderStatus.FULFILLED): RejectionReason.NOT_HELD,
+    (OrderAction.CANCEL, OrderStatus.REJECTED): RejectionReason.ORDER_REJECTED,
+    (OrderAction.CANCEL, OrderStatus.CANCELLED): IdempotencyMatch.SAME_REQUEST,
+    (OrderAction.CANCEL, OrderStatus.EXPIRED): IdempotencyMatch.SAME_REQUEST,
+    (OrderAction.EXPIRE, OrderStatus.CONFIRMED): RejectionReason.NOT_HELD,
+    (OrderAction.EXPIRE, OrderStatus.FULFILLED): RejectionReason.NOT_HELD,
+    (OrderAction.EXPIRE, OrderStatus.REJECTED): RejectionReason.NOT_HELD,
+    (OrderAction.EXPIRE, OrderStatus.CANCELLED): RejectionReason.NOT_HELD,
+    (OrderAction.EXPIRE, OrderStatus.EXPIRED): IdempotencyMatch.SAME_REQUEST,
+}
+"""Commands that the order's status alone answers."""
+
+MAX_HOLD = timedelta(days=7)
+"""How long after its order a hold may end."""
+
+MAX_ROW_SIZE = 400 * 1024
+"""Bytes: docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
+# What is kept free in the row: a confirmation, an extension, and an end that names every line, each with its notes.
+_ROOM_OF_A_STEP = 2_000
+_STEPS_WITH_ROOM = 4
+
 
 @dataclass(frozen=True, slots=True)
-class Return:
-    """Units that came back.
+class Part:
+    """The part of an order that a command names.
 
     Attributes:
-        return_id: Given by the sender: the idempotency key, within the order.
+        step_id: Given by the sender: the idempotency key, within the order.
         quantities: Units by product id.
-        restock: Whether they can be sold again.
+        restock: Of a return: whether the units can be sold again.
     """
 
-    return_id: str
+    step_id: str
     quantities: Mapping[str, int] = field(hash=False)
-    restock: bool
+    restock: bool | None = None
 
 
 Meaning = IdempotencyMatch | Rejection | Change
@@ -71,36 +91,38 @@ Meaning = IdempotencyMatch | Rejection | Change
 
 @dataclass(frozen=True, slots=True)
 class OrderCommand(Change):
-    """A command on an order that was not read yet. Without a record a cancellation leaves a tombstone.
+    """A command on an order that was not read yet. Without a record a cancellation of all leaves a tombstone.
 
     Attributes:
         order_id: The order.
         action: What is asked.
         ended_by: Of an expiry: it ends the holds that ended at this moment or before. Two that differ in nothing else are
             the same command, of which the first counts.
-        returned: What came back, with `OrderAction.RETURN`.
+        part: The units that it is about; None for all that is left.
+        until: Of an extension: when the hold is to end.
+        notes: Who gave it, and what for: no part of what makes two commands the same.
     """
 
     order_id: str
     action: OrderAction
     ended_by: str = field(default="", compare=False)
-    returned: Return | None = None
+    part: Part | None = None
+    until: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     shares_record: ClassVar = True
-    id_reused_code: ClassVar = "RETURN_ID_REUSED"
+    id_reused_code: ClassVar = "STEP_ID_REUSED"
 
     @property
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        match self.action:
-            case OrderAction.CANCEL:
-                return None
-            case OrderAction.EXPIRE:
-                return Rejection(RejectionReason.NOT_HELD, self.order_id)
-            case _:
-                return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
+        if self.action is OrderAction.EXPIRE:
+            return Rejection(RejectionReason.NOT_HELD, self.order_id)
+        if self.action is OrderAction.CANCEL and self.part is None:
+            return None
+        return Rejection(RejectionReason.UNKNOWN_ORDER, self.order_id)
 
     def record(self, rejection: Rejection | None, after: StockById, at: str) -> NewRecord:  # noqa: ARG002
         tombstone = OrderRecord(
@@ -111,8 +133,27 @@ class OrderCommand(Change):
             version=1,
             created_at=at,
             last_updated_at=at,
+            steps=(self.step(at),),
         )
         return NewRecord(tombstone)
+
+    def step(
+        self,
+        at: str,
+        quantities: Mapping[str, int] | None = None,
+        versions: Mapping[str, int] | None = None,
+    ) -> Step:
+        """The command as a step of its order.
+
+        Args:
+            at: When it is carried out.
+            quantities: Units that it moves, by product id.
+            versions: By product id, the version of the product that taking them back into stock makes.
+        """
+        step_id, restock = (
+            (None, None) if self.part is None else (self.part.step_id, self.part.restock)
+        )
+        return Step(self.action, at, step_id, quantities, versions or {}, restock, self.notes)
 
     def match(self, record: Record) -> Meaning:
         order = as_order(record)
@@ -120,17 +161,26 @@ class OrderCommand(Change):
             status = OrderStatus(order.status)
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
+        for step in order.steps:
+            if self.part is not None and step.step_id == self.part.step_id:
+                made = (step.action, step.quantities, step.restock)
+                same = made == (self.action, self.part.quantities, self.part.restock)
+                return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
+        answer = _ANSWERS.get((self.action, status))
+        if answer is not None:
+            is_match = isinstance(answer, IdempotencyMatch)
+            return answer if is_match else Rejection(answer, order.order_id)
         match self.action:
             case OrderAction.CONFIRM:
                 return self._confirm(order, status)
-            case OrderAction.FULFIL:
-                return self._fulfil(order, status)
-            case OrderAction.CANCEL:
-                return self._cancel(order, status)
+            case OrderAction.EXTEND:
+                return self._extend(order)
             case OrderAction.EXPIRE:
-                return self._expire(order, status)
+                return self._expire(order)
             case OrderAction.RETURN:
-                return self._return(order, status)
+                return self._return(order)
+            case _:
+                return self._settle(order, status)
 
     # ------------------------------------------------------------------ what it means, by status
 
@@ -149,92 +199,91 @@ class OrderCommand(Change):
         rejection = Rejection(_OVER[status], order.order_id)
         return Transition(self, order.with_sound_version(), order.status, rejected=rejection)
 
-    def _fulfil(self, order: OrderRecord, status: OrderStatus) -> Meaning:
-        match status:
-            case OrderStatus.PENDING:
-                return Rejection(RejectionReason.NOT_CONFIRMED, order.order_id)
-            case OrderStatus.CONFIRMED:
-                return self._to(OrderStatus.FULFILLED, order)
-            case OrderStatus.FULFILLED:
-                return IdempotencyMatch.SAME_REQUEST
-            case _:
-                return Rejection(_OVER[status], order.order_id)
-
-    def _cancel(self, order: OrderRecord, status: OrderStatus) -> Meaning:
-        match status:
-            case OrderStatus.PENDING | OrderStatus.CONFIRMED:
-                return self._to(OrderStatus.CANCELLED, order, _units_held(order))
-            case OrderStatus.FULFILLED:
-                return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
-            case OrderStatus.REJECTED:
-                return Rejection(RejectionReason.ORDER_REJECTED, order.order_id)
-            case _:
-                return IdempotencyMatch.SAME_REQUEST
-
-    def _expire(self, order: OrderRecord, status: OrderStatus) -> Meaning:
-        if status is OrderStatus.EXPIRED:
-            return IdempotencyMatch.SAME_REQUEST
-        if status is not OrderStatus.PENDING or order.expires_at is None:
+    def _extend(self, order: OrderRecord) -> Meaning:
+        if order.expires_at is None:
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
-        if _end_of_hold(order) > self.ended_by:
-            return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
-        return self._to(OrderStatus.EXPIRED, order, _units_held(order))
+        latest = datetime.fromisoformat(_time(order, "createdAt", order.created_at)) + MAX_HOLD
+        end = min(self.until, latest.isoformat(timespec="microseconds"))
+        if end <= _time(order, "expiresAt", order.expires_at):
+            return IdempotencyMatch.SAME_REQUEST
+        return self._to(order.status, order, extended_to=end)
 
-    def _return(self, order: OrderRecord, status: OrderStatus) -> Meaning:
-        if self.returned is None:
+    def _expire(self, order: OrderRecord) -> Meaning:
+        if order.expires_at is None:
+            return Rejection(RejectionReason.NOT_HELD, order.order_id)
+        if _time(order, "expiresAt", order.expires_at) > self.ended_by:
+            return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
+        return self._to(OrderStatus.EXPIRED, order, _open(_units(order)))
+
+    def _settle(self, order: OrderRecord, status: OrderStatus) -> Meaning:
+        """Fulfil or cancel what it names, or all that is left."""
+        fulfils = self.action is OrderAction.FULFIL
+        if self.part is None and status is OrderStatus.FULFILLED:
+            is_repeated = fulfils or any(
+                step.action == OrderAction.CANCEL and step.step_id is None for step in order.steps
+            )
+            over = Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
+            return IdempotencyMatch.SAME_REQUEST if is_repeated else over
+        if self.part is None and fulfils:
+            return self._to(OrderStatus.FULFILLED, order)
+        still_open = _open(_units(order))
+        moved = still_open if self.part is None else self.part.quantities
+        for product_id, quantity in moved.items():
+            if quantity > still_open.get(product_id, 0):
+                return Rejection(RejectionReason.NOT_OPEN, product_id)
+        if moved != still_open:
+            return self._to(status, order, moved)
+        fulfils |= any(step.action == OrderAction.FULFIL for step in order.steps)
+        ended = OrderStatus.FULFILLED if fulfils else OrderStatus.CANCELLED
+        return self._to(ended, order, moved)
+
+    def _return(self, order: OrderRecord) -> Meaning:
+        if self.part is None:
             raise ValueError(f"it is not said what of order {order.order_id} came back")
-        if status in _OVER:
-            return Rejection(_OVER[status], order.order_id)
-        if status is not OrderStatus.FULFILLED:
-            return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
-        return_id, quantities = self.returned.return_id, self.returned.quantities
-        delivered = _units_held(order)
-        before = {
-            line.product_id: line.returned[return_id]
-            for line in order.lines
-            if return_id in line.returned
-        }
-        if before:
-            same = {product_id: came.quantity for product_id, came in before.items()}
-            restocked = {came.restock for came in before.values()}
-            if same == quantities and restocked == {self.returned.restock}:
-                return IdempotencyMatch.SAME_REQUEST
-            return IdempotencyMatch.OTHER_REQUEST
-        for line in order.lines:
-            delivered[line.product_id] -= sum(came.quantity for came in line.returned.values())
-        for product_id, quantity in quantities.items():
-            if quantity > delivered.get(product_id, 0):
+        units, is_early = _units(order), False
+        for product_id, quantity in self.part.quantities.items():
+            line = units.get(product_id, LineUnits(0))
+            if quantity > line.delivered + line.open:
                 return Rejection(RejectionReason.NOT_DELIVERED, product_id)
-        return self._to(OrderStatus.FULFILLED, order, quantities if self.returned.restock else None)
+            is_early |= quantity > line.delivered
+        if is_early:
+            return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
+        return self._to(order.status, order, self.part.quantities)
 
     def _to(
         self,
-        status: OrderStatus,
+        status: str,
         order: OrderRecord,
-        gives_back: Mapping[str, int] | None = None,
-    ) -> Change:
-        return Transition(self, order.with_sound_version(), status, gives_back or {})
+        moved: Mapping[str, int] | None = None,
+        extended_to: str | None = None,
+    ) -> Rejection | Transition:
+        if self.part is not None and not _has_room(order, self.step("", moved)):
+            return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
+        return Transition(self, order.with_sound_version(), status, moved, extended_to=extended_to)
 
 
 @dataclass(frozen=True, slots=True)
 class Transition(Change):
     """A stored order on its way to where a command takes it.
 
-    What goes back into stock goes to the incarnations of products that it was taken from.
+    Units that go back into stock go to the incarnations of products that they were taken from.
 
     Attributes:
         command: The command.
         order: As stored.
         status: Where the order stands afterwards.
-        gives_back: Units by product id that go back into stock.
+        moved: Units by product id that are handed over, cancelled or returned; None if it moves none, or fulfils all that
+            is left.
         rejected: Why the confirmation is a late payment, if it is one.
+        extended_to: Of an extension: when the hold ends.
     """
 
     command: OrderCommand
     order: OrderRecord
     status: str
-    gives_back: Mapping[str, int] = field(default_factory=dict, hash=False)
+    moved: Mapping[str, int] | None = field(default=None, hash=False)
     rejected: Rejection | None = None
+    extended_to: str | None = None
 
     stores_rejection: ClassVar = True
     shares_record: ClassVar = True
@@ -245,16 +294,19 @@ class Transition(Change):
         return self.order.key
 
     @property
+    def gives_back(self) -> Mapping[str, int]:
+        """Units by product id that go back into stock."""
+        part = self.command.part
+        ends = self.command.action in (OrderAction.CANCEL, OrderAction.EXPIRE)
+        return (self.moved or {}) if ends or (part is not None and part.restock) else {}
+
+    @property
     def product_ids(self) -> Collection[str]:
         return self.gives_back.keys()
 
     @property
     def record_size(self) -> int:
-        came_back = self.command.returned
-        more = (
-            0 if came_back is None else len(came_back.quantities) * (len(came_back.return_id) + 80)
-        )
-        return self.order.size + more
+        return self.order.size + self.command.step("", self.moved).size
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         return self.rejected
@@ -273,29 +325,34 @@ class Transition(Change):
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
         else:
             changed["status"] = self.status
-            changed["lines"] = tuple(
-                self._line(line, after.get(line.product_id)) for line in self.order.lines
-            )
+            changed["steps"] = (*self._steps_before, self._step(after, at))
             if self.command.action is OrderAction.CONFIRM:
                 changed["confirmed_at"] = at
-            elif self.command.action is OrderAction.FULFIL:
+            elif self.status == OrderStatus.FULFILLED != self.order.status:
                 changed["fulfilled_at"] = at
-            # A hold ends with the status that it belongs to.
-            changed["expires_at"] = None
+            if self.status != OrderStatus.PENDING:
+                # A hold ends with the status that it belongs to.
+                changed["expires_at"] = None
+            elif self.extended_to is not None:
+                changed["expires_at"] = self.extended_to
         return OrderUpdate(self.order, replace(self.order, **changed))
 
-    def _line(self, line: OrderLine, product: Stock | None) -> OrderLine:
-        """A line as it is afterwards. A version tells the books that units came back, and when."""
-        is_back = line.product_id in self.gives_back and _is_incarnation(product, line)
-        version = product.version if is_back and product is not None else None
-        came_back = self.command.returned
-        if came_back is None:
-            return line if version is None else replace(line, returned_version=version)
-        quantity = came_back.quantities.get(line.product_id)
-        if quantity is None:
-            return line
-        entry = LineReturn(quantity, came_back.restock, version)
-        return replace(line, returned={**line.returned, came_back.return_id: entry})
+    @property
+    def _steps_before(self) -> tuple[Step, ...]:
+        """The steps that stay. Only the last extension counts, so that many of them fit into the row."""
+        if self.command.action is not OrderAction.EXTEND:
+            return self.order.steps
+        return tuple(step for step in self.order.steps if step.action != OrderAction.EXTEND)
+
+    def _step(self, after: StockById, at: str) -> Step:
+        """The command as a step. A version tells the books that units came back, and when."""
+        versions = {}
+        for line in self.order.lines:
+            product = after.get(line.product_id)
+            is_back = line.product_id in self.gives_back and _is_incarnation(product, line)
+            if is_back and product is not None:
+                versions[line.product_id] = product.version
+        return self.command.step(at, self.moved, versions)
 
     def match(self, record: Record) -> Meaning:
         return self.command.match(record)
@@ -304,11 +361,19 @@ class Transition(Change):
         return self.command.is_same_request(other)
 
 
-def _units_held(order: OrderRecord) -> dict[str, int]:
-    """Units by product id that an order took.
+def _has_room(order: OrderRecord, step: Step) -> bool:
+    """Whether a step that names items leaves room in the order's row for all commands that name none."""
+    named = sum(before.step_id is not None for before in order.steps)
+    end = sum(100 + len(line.product_id) for line in order.lines)
+    size = order.size + step.size + end + _STEPS_WITH_ROOM * _ROOM_OF_A_STEP
+    return named < MAX_NAMED_STEPS and size <= MAX_ROW_SIZE
+
+
+def _units(order: OrderRecord) -> dict[str, LineUnits]:
+    """Where the units of an order's lines are, by product id.
 
     Raises:
-        CorruptItemError: A line does not say, or not what came back.
+        CorruptItemError: A line does not say what it took, or the steps do not fit the lines.
     """
     for line in order.lines:
         if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
@@ -316,13 +381,18 @@ def _units_held(order: OrderRecord) -> dict[str, int]:
                 f"order {order.order_id} is {order.status}, but its line of {line.product_id} does not say how many "
                 "units it took (quantity) of which incarnation (productCreatedAt); repair the item"
             )
-        for return_id, came in line.returned.items():
-            if not isinstance(came.quantity, int) or not isinstance(came.restock, bool):
-                raise CorruptItemError(
-                    f"order {order.order_id} does not say how much of {line.product_id} came back with {return_id} "
-                    "(quantity), or whether into stock (restock); repair the item"
-                )
-    return {line.product_id: line.quantity for line in order.lines}
+    quantities = {line.product_id: line.quantity for line in order.lines}
+    try:
+        return units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
+    except KeyError as error:
+        raise CorruptItemError(
+            f"order {order.order_id} has a step with units of {error}, which it has no line of; repair the item"
+        ) from None
+
+
+def _open(units: Mapping[str, LineUnits]) -> dict[str, int]:
+    """Units by product id that are neither handed over nor cancelled."""
+    return {product_id: line.open for product_id, line in units.items() if line.open}
 
 
 def _reason_told(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
@@ -339,21 +409,20 @@ def _reason_told(order: OrderRecord, told: ConfirmationRejection) -> RejectionRe
     return RejectionReason(told.reason)
 
 
-def _end_of_hold(order: OrderRecord) -> str:
-    """When an order's hold ends, which it must have.
+def _time(order: OrderRecord, name: str, value: str) -> str:
+    """A time of an order's row.
 
     Raises:
         CorruptItemError: It is no time, or written so that it cannot be compared as text.
     """
-    end = order.expires_at
     try:
-        moment = datetime.fromisoformat(end or "").astimezone(UTC)
+        moment = datetime.fromisoformat(value).astimezone(UTC)
         written = moment.isoformat(timespec="microseconds")
     except (TypeError, ValueError, OverflowError):
         written = ""
-    if end != written:
+    if value != written:
         raise CorruptItemError(
-            f"order {order.order_id} has an expiresAt that is no time as the service writes it; repair the item"
+            f"order {order.order_id} has a {name} that is no time as the service writes it; repair the item"
         )
     return written
 

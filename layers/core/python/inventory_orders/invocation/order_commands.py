@@ -6,7 +6,8 @@ from typing import Any
 
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.change import OrderKey, RejectionReason
-from inventory_orders.domain.order_command import OrderAction, OrderCommand, Transition
+from inventory_orders.domain.order_command import OrderCommand, Transition
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Verdict
 from inventory_orders.invocation import direct, runtime
@@ -14,8 +15,14 @@ from inventory_orders.invocation.sqs_batch import QueueRules
 from inventory_orders.invocation.telemetry import emit_commands
 
 RULES = QueueRules(
-    # The order may be on its way; the hold ends soon.
-    may_be_early=frozenset({RejectionReason.UNKNOWN_ORDER, RejectionReason.HOLD_NOT_ENDED}),
+    # The order, its confirmation or its fulfilment may be on its way.
+    may_be_early=frozenset(
+        {
+            RejectionReason.UNKNOWN_ORDER,
+            RejectionReason.NOT_CONFIRMED,
+            RejectionReason.NOT_FULFILLED,
+        }
+    ),
     # Acknowledged, the command would be lost; returned, it would come back again and again.
     poison=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
 )
@@ -33,8 +40,8 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     """
     engine, deadline = runtime.process().committer, runtime.deadline(context)
     client, key = engine.client, OrderKey(command.order_id)
-    cancels = command.action is OrderAction.CANCEL
-    if cancels and client.call(lambda: client.store.get_record(key), deadline) is None:
+    cancels_all = command.action is OrderAction.CANCEL and command.part is None
+    if cancels_all and client.call(lambda: client.store.get_record(key), deadline) is None:
         hint = "sent to OrderCommandQueue, the command cancels it before it arrives"
         return ChangeOutcome(
             Verdict.REJECTED,

@@ -18,7 +18,8 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
 )
 
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderAction, OrderCommand, Transition
+from inventory_orders.domain.order_command import OrderCommand, Transition
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import Verdict
@@ -178,22 +179,23 @@ def emit_orders(report: CommitReport) -> None:
     emit_report(report)
 
 
-_TAKEN = {
-    OrderAction.CONFIRM: "OrdersConfirmed",
-    OrderAction.FULFIL: "OrdersFulfilled",
-    OrderAction.CANCEL: "OrdersCancelled",
-    OrderAction.EXPIRE: "OrdersExpired",
-    OrderAction.RETURN: "OrdersReturned",
+_REACHED = {
+    "CONFIRMED": "OrdersConfirmed",
+    "FULFILLED": "OrdersFulfilled",
+    "CANCELLED": "OrdersCancelled",
+    "EXPIRED": "OrdersExpired",
 }
-"""The metric that counts how often an action was carried out."""
+"""The metric that counts the orders that reached a status."""
 
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
     """Count what commands did to orders, and say how late holds expired."""
     done = [outcome.applied for outcome in report.outcomes if outcome.applied is not None]
     transitions = [change for change in done if isinstance(change, Transition)]
-    for action, count in Counter(change.command.action for change in transitions).items():
-        _add(_TAKEN[action], count)
+    reached = (change.status for change in transitions if change.status != change.order.status)
+    for status, count in Counter(reached).items():
+        _add(_REACHED[status], count)
+    _add_any("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in transitions))
     late_payments = sum(
         command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)

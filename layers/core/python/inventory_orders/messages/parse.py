@@ -16,8 +16,9 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import MAX_ATTRIBUTES_SIZE
 from inventory_orders.domain.order import Order, added_up
-from inventory_orders.domain.order_command import OrderAction, OrderCommand, Return
+from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.product import CatalogueEvent
+from inventory_orders.domain.steps import NOTES, NOTES_OF_ADJUSTMENT, OrderAction
 from inventory_orders.errors import PoisonMessageError
 from inventory_orders.messages.strict_json import shown_key, strict_json
 
@@ -126,10 +127,23 @@ def parse_adjustment(body: str) -> Adjustment:
     Raises:
         PoisonMessageError: It is none and never will be.
     """
-    document = _validated(body, "adjustment")
+    return adjustment(_validated(body, "adjustment"))
+
+
+def adjustment(document: Mapping[str, Any]) -> Adjustment:
+    """A validated document as an adjustment."""
     return Adjustment(
-        document["productId"], document["adjustmentId"], document["delta"], document["reason"]
+        document["productId"],
+        document["adjustmentId"],
+        document["delta"],
+        document["reason"],
+        notes_in(document, NOTES_OF_ADJUSTMENT),
     )
+
+
+def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
+    """Who gave a command, and what for."""
+    return {name: document[name] for name in names if name in document}
 
 
 def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
@@ -161,13 +175,18 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     Raises:
         PoisonMessageError: Its lines add up to more than a message may hold.
     """
-    order_id, action = document["orderId"], OrderAction(document["action"])
-    returned = None
-    if action is OrderAction.RETURN:
+    part = None
+    if "items" in document:
         quantities = added_up(_lines(document))
         _check_sums(quantities)
-        returned = Return(document["returnId"], quantities, document["restock"])
-    return OrderCommand(order_id, action, returned=returned)
+        part = Part(document["stepId"], quantities, document.get("restock"))
+    return OrderCommand(
+        document["orderId"],
+        OrderAction(document["action"]),
+        part=part,
+        until=document.get("until", ""),
+        notes=notes_in(document),
+    )
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
@@ -57,7 +59,12 @@ class AtomicDecrement:
         self._seen: BoundedDict[str, Product] = BoundedDict()
 
     def apply(
-        self, product_id: str, adjustment_id: str, quantity: int, deadline: Deadline
+        self,
+        product_id: str,
+        adjustment_id: str,
+        quantity: int,
+        deadline: Deadline,
+        notes: Mapping[str, str] = NO_NOTES,
     ) -> Decrement:
         """Take units away, exactly once.
 
@@ -66,11 +73,12 @@ class AtomicDecrement:
             adjustment_id: Makes it exactly-once, within the product.
             quantity: Units, 1 or more.
             deadline: When to give up.
+            notes: Who does it, and what for.
         """
         stats, in_doubt = CommitStats(), False
         product = self._seen.get(product_id) or self._read(product_id, deadline, stats)
         if product is not None:
-            actions = self._actions(product, adjustment_id, quantity)
+            actions = self._actions(product, adjustment_id, quantity, notes)
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
                 self._committer.client.write(actions, deadline, stats)
@@ -82,7 +90,7 @@ class AtomicDecrement:
                     found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
                     if isinstance(found, Product):
                         self._remember(found)
-        adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
+        adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON, notes)
         report = self._committer.apply([adjustment], deadline)
         if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
             report = replace(report, outcomes=(_ask_again(),))
@@ -97,12 +105,15 @@ class AtomicDecrement:
             return None
         return None if found is None else self._remember(found)
 
-    def _actions(self, product: Product, adjustment_id: str, quantity: int) -> list[Action]:
+    def _actions(
+        self, product: Product, adjustment_id: str, quantity: int, notes: Mapping[str, str]
+    ) -> list[Action]:
         client, product_id = self._committer.client, product.product_id
         moment = client.clock.now()
         record = AdjustmentRecord(
             *(product_id, adjustment_id, -quantity, REASON),
             *(product.created_at, None, timestamp(moment)),
+            notes=notes,
         )
         write = decrement_write(product, quantity, moment)
         return [

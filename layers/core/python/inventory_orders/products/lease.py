@@ -17,6 +17,7 @@ Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distribut
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -25,6 +26,7 @@ from types import TracebackType
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -235,13 +237,20 @@ class Lease:
             self._adopt(product)
             self.granted = self.seconds_left()
 
-    def commit(self, counted: int, adjustment_id: str, deadline: Deadline) -> AdjustmentRecord:
+    def commit(
+        self,
+        counted: int,
+        adjustment_id: str,
+        deadline: Deadline,
+        notes: Mapping[str, str] = NO_NOTES,
+    ) -> AdjustmentRecord:
         """Write the counted stock with its adjustment and release the lease, in one verified transaction.
 
         Args:
             counted: Units that were counted.
             adjustment_id: Makes the count exactly-once, within the product.
             deadline: When to give up.
+            notes: Who counted, and what for.
 
         Returns:
             The adjustment: by this call, or by an earlier one whose response was lost.
@@ -263,6 +272,7 @@ class Lease:
             after.version,
             timestamp(moment),
             counted,
+            notes,
         )
         actions = [
             self.client.store.product_action(

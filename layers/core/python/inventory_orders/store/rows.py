@@ -18,7 +18,6 @@ from inventory_orders.domain.change import (
     AdjustmentKey,
     AdjustmentRecord,
     ConfirmationRejection,
-    LineReturn,
     OrderKey,
     OrderLine,
     OrderRecord,
@@ -28,6 +27,7 @@ from inventory_orders.domain.change import (
     Shortage,
 )
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.steps import NOTES, NOTES_OF_ADJUSTMENT, Step
 from inventory_orders.errors import CorruptItemError
 
 Row = dict[str, Any]
@@ -69,8 +69,7 @@ _OWN_OF_PRODUCT = {
     *_OPTIONAL,
 }
 _OWN_OF_LINE = {
-    *("productId", "quantity", "productCreatedAt", "productVersion", "returnedVersion"),
-    *("lanePage", "laneVersion", "returned"),
+    *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
 }
 
 EXPIRY_SHARDS = 32
@@ -269,13 +268,15 @@ def record_row(record: Record) -> Row:
                 if record.status == OrderStatus.CONFIRMED
                 else None,
                 "fulfilledAt": record.fulfilled_at,
+                "steps": [_step_row(step) for step in record.steps] or None,
                 "confirmationRejected": _confirmation_row(record.confirmation_rejected),
                 "attributes": dict(record.attributes) or None,
                 "pseudonymisedAt": record.pseudonymised_at,
             }
         )
     return _without_none(
-        {
+        dict(record.notes)
+        | {
             "productId": record.product_id,
             "adjustmentId": record.adjustment_id,
             "delta": record.delta,
@@ -319,6 +320,7 @@ def read_order(row: Row) -> OrderRecord:
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
         fulfilled_at=row.get("fulfilledAt"),
+        steps=tuple(_read_step(step) for step in row.get("steps", ())),
         confirmation_rejected=_read_confirmation(row.get("confirmationRejected")),
         attributes=_mapping(row.get("attributes")),
         pseudonymised_at=row.get("pseudonymisedAt"),
@@ -335,6 +337,7 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         product_version=row.get("productVersion"),
         applied_at=row.get("appliedAt", ""),
         counted=row.get("counted"),
+        notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
     )
 
 
@@ -386,18 +389,6 @@ def _line_row(line: OrderLine) -> Row:
             "productVersion": line.product_version,
             "lanePage": line.lane_page,
             "laneVersion": line.lane_version,
-            "returnedVersion": line.returned_version,
-            "returned": {
-                return_id: _without_none(
-                    {
-                        "quantity": came.quantity,
-                        "restock": came.restock,
-                        "returnedVersion": came.returned_version,
-                    }
-                )
-                for return_id, came in line.returned.items()
-            }
-            or None,
         }
     )
 
@@ -413,12 +404,52 @@ def _read_line(line: Row) -> OrderLine:
         product_version=line.get("productVersion"),
         lane_page=line.get("lanePage"),
         lane_version=line.get("laneVersion"),
-        returned_version=line.get("returnedVersion"),
-        returned={
-            return_id: LineReturn(came["quantity"], came["restock"], came.get("returnedVersion"))
-            for return_id, came in _mapping(line.get("returned")).items()
-        },
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
+    )
+
+
+def _step_row(step: Step) -> Row:
+    items = None
+    if step.quantities is not None:
+        items = [
+            _without_none(
+                {
+                    "productId": product_id,
+                    "quantity": quantity,
+                    "returnedVersion": step.returned_versions.get(product_id),
+                }
+            )
+            for product_id, quantity in step.quantities.items()
+        ]
+    return _without_none(
+        dict(step.notes)
+        | {
+            "action": step.action,
+            "at": step.at,
+            "stepId": step.step_id,
+            "items": items,
+            "restock": step.restock,
+        }
+    )
+
+
+def _read_step(row: Row) -> Step:
+    items = row.get("items")
+    for item in items or ():
+        if not isinstance(item["quantity"], int):
+            raise TypeError(f"a step moves {item['quantity']!r} units")
+    return Step(
+        action=row["action"],
+        at=row["at"],
+        step_id=row.get("stepId"),
+        quantities=None if items is None else {i["productId"]: i["quantity"] for i in items},
+        returned_versions={
+            item["productId"]: item["returnedVersion"]
+            for item in items or ()
+            if "returnedVersion" in item
+        },
+        restock=row.get("restock"),
+        notes={name: row[name] for name in NOTES if name in row},
     )
 
 
