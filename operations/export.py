@@ -1,4 +1,4 @@
-"""Exports tables to S3 with DynamoDB's own export, for reports by Athena. It takes nothing from the tables' capacity."""
+"""Exports tables to S3 with DynamoDB's own export, for reports by Athena."""
 
 from __future__ import annotations
 

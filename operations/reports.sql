@@ -27,7 +27,7 @@ CREATE EXTERNAL TABLE orders (
     orderid: struct<s: string>,
     status: struct<s: string>,
     reason: struct<s: string>,
-    shortage: struct<m: struct<productid: struct<s: string>, wanted: struct<n: string>>>,
+    shortages: struct<l: array<struct<m: struct<productid: struct<s: string>, wanted: struct<n: string>>>>>,
     createdat: struct<s: string>,
     confirmedat: struct<s: string>,
     items: struct<l: array<struct<m: struct<
@@ -151,16 +151,16 @@ WHERE changed_at < '2026-12-01'
 GROUP BY product_id
 ORDER BY product_id;
 
--- Query: rejections by product. For want of stock, the product that was short; for other reasons, each of the order.
+-- Query: rejections by product. For want of stock, the products that were short; for other reasons, each of the order.
 
 SELECT product_id, reason, count(*) AS orders, sum(wanted) AS units_wanted
 FROM (
   SELECT
-    item.shortage.m.productid.s AS product_id,
+    shortage.m.productid.s AS product_id,
     item.reason.s AS reason,
-    CAST(item.shortage.m.wanted.n AS bigint) AS wanted
+    CAST(shortage.m.wanted.n AS bigint) AS wanted
   FROM orders
-  WHERE item.status.s = 'REJECTED' AND item.reason.s = 'INSUFFICIENT_STOCK'
+  CROSS JOIN UNNEST(item.shortages.l) AS t(shortage)
   UNION ALL
   SELECT product_id, reason, quantity AS wanted
   FROM order_lines

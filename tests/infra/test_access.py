@@ -131,6 +131,10 @@ CountStock     | dynamodb:GetItem dynamodb:PutItem                              
 CountStock     | USE_LANES                                                                      | Allotments       | role
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:UpdateItem               | Products         | role
 Sweep          | USE_LANES                                                                      | Allotments       | role
+# With the setting stockEvents.
+Sweep          | dynamodb:GetItem dynamodb:Scan                                                 | Products         | role
+Sweep          | dynamodb:GetItem                                                               | Allotments       | role
+Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
 Sweep                    | dynamodb:DescribeTable  | Orders                  | role
 Sweep                    | lambda:GetEventSourceMapping | mapping of Orders stream   | role
@@ -473,7 +477,7 @@ READERS = {
 
 @pytest.fixture(scope="module")
 def template():
-    return synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
+    return synthesise("dev", alarmEmail="ops@example.com", tracing=True, stockEvents=True).to_json()
 
 
 @pytest.mark.aws(

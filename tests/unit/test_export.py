@@ -232,6 +232,8 @@ def shop():
 
         place("o-1", tea=10, mug=5)
         place("o-2", pot=2)
+        short = {"productId": "pot", "wanted": 2, "available": 1}
+        change("o-2", "REJECTED", shortages=[short])
         tables.clock.sleep(DAY)
         days.append(timestamp(SystemClock().now()))
         place("o-3", tea=7)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from inventory_orders.engine.committer import Committer
     from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
+    from inventory_orders.publishing.stock import StockWatch
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class RuntimeSettings:
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
         order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
-        event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes.
+        event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes, and for the sweep if it announces stock.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
         stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
@@ -158,6 +159,18 @@ class Process:
         from inventory_orders.holds.ending import new_sent_holds  # noqa: PLC0415 - the sweep alone pays for it
 
         return new_sent_holds()
+
+    @cached_property
+    def stock_watch(self) -> StockWatch:
+        """What announces stock."""
+        from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
+        from inventory_orders.publishing import bus  # noqa: PLC0415
+        from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415
+
+        name = configured(self.settings.event_bus, "EVENT_BUS_NAME")
+        return StockWatch(
+            RetryingClient(self.store), bus.Bus(client("events", bus.CLIENT_CONFIG), name)
+        )
 
     @cached_property
     def queues(self) -> SourceQueues:
