@@ -157,7 +157,8 @@ VARIABLES = {
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
-    "EVENT_BUS_NAME": "the event bus, for `publish_events`, and with the setting `stockEvents` for `sweep`",
+    "EVENT_BUS_NAME": "the event bus, for `publish_events`",
+    "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` looks at",
 }
@@ -254,7 +255,7 @@ class Functions(Construct):
 
     def _announce_stock(self, function: lambda_.Function, events: Events) -> None:
         """Let a function look at all products, and publish of which there are more or fewer units."""
-        function.add_environment("EVENT_BUS_NAME", events.bus.event_bus_name)
+        function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
         for actions, resource in (
             (["events:PutEvents"], events.bus.event_bus_arn),
             (["dynamodb:Scan", "dynamodb:GetItem"], self._tables.products.table_arn),

@@ -106,7 +106,7 @@ def _announce_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None
     Returns:
         How many were announced, if that is known; and why others are left for the next sweep.
     """
-    if runtime.process().settings.event_bus is None:
+    if runtime.process().settings.stock_event_bus is None:
         return None, ""
     try:
         return runtime.process().stock_watch.announce(deadline), ""

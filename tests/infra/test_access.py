@@ -129,11 +129,9 @@ ManageProducts | USE_LANES                                                      
 CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 CountStock     | USE_LANES                                                                      | Allotments       | role
-Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:UpdateItem               | Products         | role
-Sweep          | USE_LANES                                                                      | Allotments       | role
-# With the setting stockEvents.
-Sweep          | dynamodb:GetItem dynamodb:Scan                                                 | Products         | role
-Sweep          | dynamodb:GetItem                                                               | Allotments       | role
+# GetItem, Scan and PutEvents: with the setting stockEvents.
+Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
+Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
 Sweep                    | dynamodb:DescribeTable  | Orders                  | role
@@ -538,6 +536,27 @@ def test_every_access_between_services_is_granted_and_in_the_table(template):
     assert sorted(found - set(listed)) == [], "not in the table"
     assert sorted(set(listed) - found) == [], "in the table, but nothing grants it"
     assert len(listed) == len(set(listed))
+
+
+def test_without_stock_events_the_sweep_may_not_read_all_products_and_publishes_nothing(template):
+    without = synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
+    assert {what for what, _ in new_rights(Access(without), Access(template))} == {
+        *("dynamodb:GetItem", "dynamodb:Scan", "events:PutEvents")
+    }
+
+
+def new_rights(before, after):
+    """The actions, and what they act on, that only the second template allows the sweep."""
+    rights = [
+        {
+            (action, line[2])
+            for line in each.found
+            if line[0] == "Sweep"
+            for action in line[1].split()
+        }
+        for each in (before, after)
+    ]
+    return rights[1] - rights[0]
 
 
 def of(resources, kind):

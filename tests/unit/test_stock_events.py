@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 
 import pytest
 
@@ -10,18 +11,23 @@ from inventory_orders.domain import allotments
 from inventory_orders.domain.allotments import PageKey, StockPart
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, StoreUnavailableError, ThrottledError
+from inventory_orders.errors import (
+    CorruptItemError,
+    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
+)
 from inventory_orders.invocation import runtime
+from inventory_orders.lanes.idle import RepairNeededError
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.publishing import stock
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store import dynamodb
 from inventory_orders.store.actions import ConditionFailedError
-from inventory_orders.store.rows import encode, stock_part_row
+from inventory_orders.store.rows import stock_part_row
 from local.invoke import FakeContext, load_handler
 from simulated_aws import ServiceError
-from simulated_aws.values import size_of_item
 from tests.support.lanes import add_to_page_by_hand, lend
 from tests.support.tables_in_memory import Tables, tables_in_memory
 from tests.support.tea_shop import forget_what_handlers_made
@@ -267,6 +273,59 @@ def test_many_products_take_several_sweeps(shop, monkeypatch):
     assert len(set(shop.ids())) == len(names)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_comes_in_between_the_newest_event_tells_the_level(shop, seed):
+    """Sales, products that are created anew, crashes, refusals, lost answers, and sweeps within sweeps."""
+    chance, watches, depth = random.Random(seed), [shop.watch, shop.new_watch()], [0]
+
+    def trouble():
+        if depth[0] == 0 or chance.random() > 0.1:
+            return None
+        if chance.random() < 0.3 and depth[0] == 1:
+            sweep()
+            return None
+        if chance.random() < 0.3:
+            return "ThrottlingException"
+        raise CrashError
+
+    def sweep():
+        depth[0] += 1
+        number = chance.randrange(2)
+        try:
+            shop.sweep(watch=watches[number])
+        except StoreError:
+            pass
+        except CrashError:
+            watches[number] = shop.new_watch()
+        depth[0] -= 1
+
+    def before(*_):
+        if code := trouble():
+            raise ServiceError(code, "no")
+
+    for _ in range(12):
+        shop.tables.before, shop.bridge.before = lambda *_: None, lambda: None
+        product_id = chance.choice(["tea", "mug", "pot"])
+        if chance.random() < 0.2:
+            shop.delist(product_id)
+            shop.tables.create(product_id, chance.randrange(2, 9))
+        elif chance.random() < 0.7 and shop.tables.stock(product_id):
+            shop.sell(**{product_id: 1})
+        shop.tables.before, shop.bridge.before = before, trouble
+        sweep()
+    shop.tables.before, shop.bridge.before = lambda *_: None, lambda: None
+    shop.watch = shop.new_watch()
+    shop.sweep()
+    by_id, newest = {}, {}
+    for event in shop.bridge.taken:
+        data = event["data"]
+        assert by_id.setdefault(event["metadata"]["eventId"], data) == data
+        if data["at"] >= newest.get(data["productId"], data)["at"]:
+            newest[data["productId"]] = data
+    stock = {name: data["onHand"] for name, data in newest.items()}
+    assert stock == {name: shop.tables.stock(name) for name in ("tea", "mug", "pot")}
+
+
 def test_a_product_that_cannot_be_read_hides_no_other(shop):
     shop.heard()
     shop.sell(mug=1)
@@ -294,17 +353,14 @@ def test_throttled_tables_are_left_to_the_next_sweep(shop):
     assert len(shop.heard()) == 3
 
 
-def test_a_part_of_50_000_products_has_room_for_long_ids():
+def test_a_part_has_room_for_50_000_products_with_long_ids():
+    chance = random.Random(0)
     levels = {
-        f"{number:016x}-{number * 7919:047x}": (
-            f"2026-11-21T23:10:37.{number * 7919 % 1_000_000:06}+00:00",
-            number,
-            "ACTIVE",
-        )
-        for number in range(50_000 // 64)
+        f"{chance.getrandbits(256):064x}": (f"{number:032}", number, "OUT_OF_STOCK")
+        for number in range(50_000 // allotments.STOCK_PARTS)
     }
-    row = stock_part_row(StockPart(1, 1, "2026-11-21T23:10:37.368390+00:00", levels, [*levels]))
-    assert size_of_item(encode(row)) < 400_000 / 4
+    row = stock_part_row(StockPart(1, 1, "", levels, pending=[*levels]))
+    assert len(row["levels"]) < 400_000 / 4
 
 
 # ---------------------------------------------------------------------- the setting
@@ -321,7 +377,6 @@ def sweep(monkeypatch):
         monkeypatch.setenv("HOLD_GRACE_SECONDS", "60")
         for name in ("EXPIRY_QUEUE_URL", "EXPIRY_DEAD_LETTER_QUEUE_URL"):
             monkeypatch.setenv(name, tables.aws.sqs.create(name).url)
-        monkeypatch.delenv("EVENT_BUS_NAME", raising=False)
         monkeypatch.setattr(runtime, "executor", lambda: None)
         forget_what_handlers_made()
         tables.create("tea", 10)
@@ -347,9 +402,28 @@ def test_without_the_setting_a_sweep_sends_what_it_sent_before(sweep):
     }
 
 
+@pytest.mark.parametrize(
+    ("code", "needs_repair"),
+    [("InternalFailure", False), ("NotAuthorizedForSourceException", True)],
+)
+def test_a_bus_that_takes_nothing_now_is_no_matter_for_an_operator(
+    sweep, monkeypatch, code, needs_repair
+):
+    tables, invoke = sweep
+    monkeypatch.setenv("STOCK_EVENT_BUS_NAME", "bus")
+    refused = {"Entries": [{"ErrorCode": code, "ErrorMessage": "no"}]}
+    tables.before = lambda operation, _: refused if operation == "PutEvents" else None
+    if needs_repair:
+        with pytest.raises(RepairNeededError, match=code):
+            invoke()
+    else:
+        answer, _ = invoke()
+        assert answer["unfinished"] == f"{code}: the bus refuses events of stock: no"
+
+
 def test_with_the_setting_a_quiet_sweep_sends_two_requests_more(sweep, monkeypatch):
     tables, invoke = sweep
-    monkeypatch.setenv("EVENT_BUS_NAME", "bus")
+    monkeypatch.setenv("STOCK_EVENT_BUS_NAME", "bus")
     taken = []
 
     def before(operation, request):

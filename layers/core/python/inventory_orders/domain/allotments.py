@@ -110,8 +110,9 @@ class LaneLease:
     wait: float = 0.0
 
 
-STOCK_PARTS = 64
-"""Items that hold what was last announced of all products' stock: 20 KB each with 50,000 products."""
+STOCK_PARTS = 100
+"""Items that hold what was last announced of all products' stock. One request reads them; with 50,000 products each has
+11 KB."""
 
 Level = tuple[str, int, str]
 """What is announced of a product: its `createdAt`, units on hand, and status."""

@@ -53,7 +53,8 @@ class RuntimeSettings:
         fifo_queue: `FIFO_QUEUE_URL` and `FIFO_DEAD_LETTER_QUEUE_URL`, where there is one.
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
         order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
-        event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes, and for the sweep if it announces stock.
+        event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes.
+        stock_event_bus: `STOCK_EVENT_BUS_NAME`: for the sweep, if it announces stock.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
         stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
@@ -66,6 +67,7 @@ class RuntimeSettings:
     expiry_queue: QueueUrls | None
     order_queue: str | None = None
     event_bus: str | None = None
+    stock_event_bus: str | None = None
     undeliverable_events: str | None = None
     stream_mappings: tuple[str, ...] = ()
     hold_grace_seconds: int | None = None
@@ -109,6 +111,7 @@ class RuntimeSettings:
             expiry_queue=queue("EXPIRY_"),
             order_queue=values.get("ORDER_QUEUE_URL"),
             event_bus=values.get("EVENT_BUS_NAME"),
+            stock_event_bus=values.get("STOCK_EVENT_BUS_NAME"),
             undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
             stream_mappings=tuple(values.get("STREAM_MAPPINGS", "").split()),
             hold_grace_seconds=(
@@ -167,7 +170,7 @@ class Process:
         from inventory_orders.publishing import bus  # noqa: PLC0415
         from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415
 
-        name = configured(self.settings.event_bus, "EVENT_BUS_NAME")
+        name = configured(self.settings.stock_event_bus, "STOCK_EVENT_BUS_NAME")
         return StockWatch(
             RetryingClient(self.store), bus.Bus(client("events", bus.CLIENT_CONFIG), name)
         )

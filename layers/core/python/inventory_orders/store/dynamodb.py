@@ -563,8 +563,10 @@ class Store:
             StoreError: The request failed.
         """
         parts = {number: StockPart(number) for number in range(STOCK_PARTS)}
-        found = map(read_stock_part, self._allotments([stock_part_key(n) for n in parts]))
-        return parts | {part.number: part for part in found}
+        return parts | {
+            part.number: part
+            for part in map(read_stock_part, self._allotments([*map(stock_part_key, parts)]))
+        }
 
     def write_stock_part(self, part: StockPart) -> StockPart:
         """Write what is announced of products' stock, in the place of the version that was read. Returns it as it is then.
