@@ -538,7 +538,7 @@ def test_every_access_between_services_is_granted_and_in_the_table(template):
     assert len(listed) == len(set(listed))
 
 
-def test_without_stock_events_the_sweep_may_not_read_all_products_and_publishes_nothing(template):
+def test_only_with_stock_events_may_the_sweep_list_products_and_publish(template):
     without = synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
     assert {what for what, _ in new_rights(Access(without), Access(template))} == {
         *("dynamodb:GetItem", "dynamodb:Scan", "events:PutEvents")
