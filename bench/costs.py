@@ -6,10 +6,12 @@ itself. Another test counts the resources of the template. Prices are those of `
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inventory_orders.domain.allotments import STOCK_PARTS
 from operations import prices
 from operations.prices import Bill
 
@@ -237,6 +239,51 @@ BASIC = {"custom metrics": 2, "alarms": 12, "dashboards": 0, "FIFO queues, polle
 """How many a stage has with `monitoring: basic` and without the FIFO queue, where that differs, by title."""
 
 
+PRODUCT_BYTES = 244
+"""Of a product's row, with a name and a price; what it takes to 10 %. Assumed."""
+
+LEVEL_BYTES = 22
+"""Of a product in what was announced last, compressed, where there are many, to 10 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class StockEvents:
+    """What the setting `stockEvents` adds.
+
+    Attributes:
+        products: How many there are, none of them in lanes.
+    """
+
+    products: int
+
+    @property
+    def read_units(self) -> float:
+        """Of one sweep: each row, strongly consistent, and what was announced last."""
+        rows = self.products * PRODUCT_BYTES / 4096
+        return rows + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2
+
+    @property
+    def write_units(self) -> float:
+        """Of a change that is the only one of its part in its minute: the part, before and after it is announced."""
+        return 2 * math.ceil(self._part_bytes / 1024)
+
+    @property
+    def _part_bytes(self) -> float:
+        return self.products / STOCK_PARTS * LEVEL_BYTES
+
+    @property
+    def month(self) -> float:
+        """What a month of sweeps costs in dollars if nothing changes."""
+        return SWEEPS * self.read_units * prices.READ_UNIT
+
+    def dollars(self, changes: int) -> float:
+        """What so many changes cost, each the only one of its part in its minute."""
+        return changes * (self.write_units * prices.WRITE_UNIT + prices.EVENT)
+
+
+STOCK_EVENTS = tuple(map(StockEvents, (1_000, 10_000, 50_000)))
+
+
 def _table(head: str, columns: int, rows: Sequence[str]) -> str:
     return "\n".join([head, "|---|" + "--:|" * columns, *rows]) + "\n"
 
@@ -277,6 +324,15 @@ def tables() -> list[str]:
                 f"| all of it | | | ${sum(one.dollars for one in STANDING):.2f} |",
                 "| idle month of a small shop with `monitoring: basic`, without the FIFO queue | | | "
                 f"${sum(one.price * BASIC.get(one.title, one.count) for one in STANDING):.2f} |",
+            ],
+        ),
+        _table(
+            "| with stockEvents | read units a sweep | a month of sweeps | write units a change | 1 M changes | 1 M orders |",
+            5,
+            [
+                f"| {one.products:,} products | {one.read_units:,.0f} | ${one.month:.2f} | {one.write_units} | "
+                f"${one.dollars(MILLION):.2f} | ${KINDS[0].dollars(MILLION) + one.dollars(MILLION):.2f} |"
+                for one in STOCK_EVENTS
             ],
         ),
         _table(

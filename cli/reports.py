@@ -1,4 +1,4 @@
-"""Commands that show stock and orders."""
+"""Commands that show stock and orders, and export tables for reports."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from cli.common import AsJson, OnAccount, aside, aws_of, print_json, screen, table_of
 from cli.operators import PANEL
+from local import STATE
 from operations.errors import UserError
 from operations.words import counted
 
@@ -127,6 +128,50 @@ def orders(
     screen.print(table if found else "No orders.")
     if len(found) == limit:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
+
+
+@app.command(rich_help_panel=PANEL)
+def export(
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BUCKET",
+            help="The S3 bucket to export to. Default: inventory-orders-exports-ACCOUNT-REGION, made if it is not there.",
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all data are in S3.")] = False,
+    account: OnAccount = None,
+) -> None:
+    """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
+
+    DynamoDB exports all three as they were at one moment, some minutes ago. Only on an account.
+    """
+    if account is None:
+        raise UserError(
+            "the embedded AWS cannot export tables; name a stage of your account: --stage dev"
+        )
+    from inventory_orders.clock import SystemClock  # noqa: PLC0415 - the layer is slow to import
+    from operations import export as exporting  # noqa: PLC0415
+
+    aws = aws_of(account)
+    exports = exporting.start(aws, bucket)
+    for each in exports:
+        screen.print(f"{each.table.value}: {each.place}", soft_wrap=True)
+    file = STATE / f"reports-{account}.sql"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(exporting.reports(exports), "utf-8")
+    screen.print(f"Athena's tables and five reports are in {file}.", soft_wrap=True)
+    if wait:
+        with aside.status("Exporting") as spinner:
+            exporting.wait(aws, exports, SystemClock(), spinner.update)
+        screen.print("[green]All data are in S3.[/]")
+        return
+    query = "ExportSummaries[].[ExportArn,ExportStatus]"
+    screen.print(
+        f"[dim]It takes minutes. See how far it is: aws dynamodb list-exports --output text --query "
+        f"'{escape(query)}'[/]",
+        soft_wrap=True,
+    )
 
 
 _COUNTED = (

@@ -160,6 +160,7 @@ VARIABLES = {
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
+    "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` looks at",
 }
@@ -228,6 +229,8 @@ class Functions(Construct):
             tables.products,
         )
         self._watch(self.all[_SWEEP], mappings)
+        if settings.stock_events:
+            self._announce_stock(self.all[_SWEEP], events)
 
     def _send_to(self, construct_id: str, queue: sqs.IQueue, *more: str) -> None:
         """Let a function send to a queue that does not invoke it."""
@@ -251,6 +254,16 @@ class Functions(Construct):
                 ],
             )
         )
+
+    def _announce_stock(self, function: lambda_.Function, events: Events) -> None:
+        """Let a function look at all products, and publish of which there are more or fewer units."""
+        function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
+        for actions, resource in (
+            (["events:PutEvents"], events.bus.event_bus_arn),
+            (["dynamodb:Scan", "dynamodb:GetItem"], self._tables.products.table_arn),
+            (["dynamodb:GetItem"], self._tables.allotments.table_arn),
+        ):
+            function.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=[resource]))
 
     def _function(self, construct_id: str, declared: _Function, queues: Queues) -> lambda_.Function:
         name = declared.name

@@ -115,6 +115,7 @@ class Settings:
     jwt: Jwt | None
     cors: tuple[str, ...]
     show_stock: str
+    stock_events: bool
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     values: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -199,6 +200,7 @@ class Settings:
             ),
             cors=tuple(chosen["cors"]),
             show_stock=chosen["showStock"],
+            stock_events=chosen["stockEvents"],
             sources=sources,
             values=dict(_leaves(chosen)),
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import CorruptItemError, Verdict, VerdictError
 from inventory_orders.holds.ending import POLICY, EndingHolds, HoldsReport
 from inventory_orders.invocation import direct, runtime, streams
 from inventory_orders.invocation.sqs import SqsCalls
@@ -39,10 +40,11 @@ _ERRORS_SHOWN = 10
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send holds that are about to end to be expired. Then return the units of idle lanes and of the idle depot.
 
-    Also checks that the streams are read: no metric tells that a mapping is disabled.
+    With the setting `stockEvents` then announces of which products there are more or fewer units. Also checks that the
+    streams are read: no metric tells that a mapping is disabled.
 
     Returns:
-        An answer with `result`, how many holds were sent, and what was moved.
+        An answer with `result`, how many holds were sent, what was moved, and how many products were announced.
 
     Raises:
         RepairNeededError: Something has to be repaired. The alarm on errors of this function is meant for it.
@@ -60,10 +62,13 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         problems.append(str(error))
     mappings = runtime.process().settings.stream_mappings
     problems += streams.unread_streams(runtime.process().store, mappings)
+    announced, not_announced = _announce_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))
     done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}
-    unfinished = [why for why in (holds.unfinished, report.unfinished) if why]
+    if announced is not None:
+        done["announced"] = announced
+    unfinished = [why for why in (holds.unfinished, report.unfinished, not_announced) if why]
     if unfinished:
         done["unfinished"] = "; ".join(unfinished)
     logger.info("swept", extra=done)
@@ -93,3 +98,20 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     if report.refused and not report.sent:
         problems.append(f"none of {report.refused} holds was sent: {'; '.join(errors)}")
     return report, problems
+
+
+def _announce_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None, str]:
+    """Announce changes of stock, with the setting `stockEvents`. Adds what has to be repaired to `problems`.
+
+    Returns:
+        How many were announced, if that is known; and why others are left for the next sweep.
+    """
+    if runtime.process().settings.stock_event_bus is None:
+        return None, ""
+    try:
+        return runtime.process().stock_watch.announce(deadline), ""
+    except VerdictError as error:
+        if error.verdict is Verdict.RETURNED and not isinstance(error, CorruptItemError):
+            return None, str(error)
+        problems.append(str(error))
+        return None, ""

@@ -129,8 +129,10 @@ ManageProducts | USE_LANES                                                      
 CountStock     | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem                     | Products         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 CountStock     | USE_LANES                                                                      | Allotments       | role
-Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:UpdateItem               | Products         | role
-Sweep          | USE_LANES                                                                      | Allotments       | role
+# GetItem, Scan and PutEvents: with the setting stockEvents.
+Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
+Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
+Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
 Sweep                    | dynamodb:DescribeTable  | Orders                  | role
 Sweep                    | lambda:GetEventSourceMapping | mapping of Orders stream   | role
@@ -473,7 +475,7 @@ READERS = {
 
 @pytest.fixture(scope="module")
 def template():
-    return synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
+    return synthesise("dev", alarmEmail="ops@example.com", tracing=True, stockEvents=True).to_json()
 
 
 @pytest.mark.aws(
@@ -534,6 +536,27 @@ def test_every_access_between_services_is_granted_and_in_the_table(template):
     assert sorted(found - set(listed)) == [], "not in the table"
     assert sorted(set(listed) - found) == [], "in the table, but nothing grants it"
     assert len(listed) == len(set(listed))
+
+
+def test_only_with_stock_events_may_the_sweep_list_products_and_publish(template):
+    without = synthesise("dev", alarmEmail="ops@example.com", tracing=True).to_json()
+    assert {what for what, _ in new_rights(Access(without), Access(template))} == {
+        *("dynamodb:GetItem", "dynamodb:Scan", "events:PutEvents")
+    }
+
+
+def new_rights(before, after):
+    """The actions, and what they act on, that only the second template allows the sweep."""
+    rights = [
+        {
+            (action, line[2])
+            for line in each.found
+            if line[0] == "Sweep"
+            for action in line[1].split()
+        }
+        for each in (before, after)
+    ]
+    return rights[1] - rights[0]
 
 
 def of(resources, kind):

@@ -2,20 +2,24 @@
 
 import json
 import math
+import random
 import re
 import sys
+from datetime import UTC, datetime
 from uuid import UUID
 
 import boto3
 import pytest
 
 from bench import costs
-from inventory_orders.clock import SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
 from inventory_orders.invocation import runtime, stream_batch
 from inventory_orders.invocation.sqs import UndeliverableEvents
 from inventory_orders.publishing.bus import Bus
 from inventory_orders.publishing.publisher import Publisher
-from inventory_orders.store.rows import Table, decode
+from inventory_orders.publishing.stock import StockWatch
+from inventory_orders.store.rows import Table, decode, stock_part_row
 from local import ROOT
 from local.invoke import FakeContext, load_handler
 from local.sample_orders import catalogue
@@ -78,6 +82,44 @@ def test_each_kind_takes_these_units_and_this_log_of_the_handler(kind, tea, caps
     assert sum(one.reads for one in used) == pytest.approx(kind.read_units * kind.batch)
     row = tea.aws.dynamodb.tables["Orders"].items["cost-0",]
     assert math.ceil(size_of_item(row) / 1024) == kind.row_kilobytes
+
+
+def test_stock_events_take_these_units(shop):
+    stock = costs.STOCK_EVENTS[0]
+    shop.create("p-0", 1000, name="Earl Grey loose leaf", price=1290, low_stock_threshold=5)
+    products = shop.aws.dynamodb.tables["Products"]
+    row = shop.row("p-0")
+    for number in range(1, stock.products):
+        item = row | {"productId": {"S": f"SKU-{number:07}"}}
+        shop.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
+    watch = StockWatch(shop.worker().client, Bus(EventBridge(shop), "bus"))
+
+    def sweep():
+        shop.clock.sleep(60)
+        return watch.announce(Deadline.after(40, SystemClock()))
+
+    assert sweep() == len(products.items) == stock.products
+    _, reads = consumed(shop)
+    assert sweep() == 0
+    assert consumed(shop)[1] - reads == pytest.approx(stock.read_units, rel=0.1)
+    products.items["p-0",] |= {"stockCount": {"N": "999"}}
+    writes, _ = consumed(shop)
+    assert sweep() == 1
+    assert consumed(shop)[0] - writes == stock.write_units
+
+
+def test_what_was_announced_takes_as_much_room_as_the_costs_say():
+    chance, products = random.Random(0), costs.STOCK_EVENTS[-1].products // STOCK_PARTS
+    levels = {
+        f"SKU-{chance.randrange(10**8):08}": (
+            timestamp(datetime.fromtimestamp(1.8e9 + chance.random() * 3e7, UTC)),
+            chance.randrange(1000),
+            "ACTIVE",
+        )
+        for _ in range(products)
+    }
+    room = len(stock_part_row(StockPart(1, 9, "", levels))["levels"])
+    assert room == pytest.approx(products * costs.LEVEL_BYTES, rel=0.1)
 
 
 class EventBridge:

@@ -13,6 +13,7 @@ from inventory_orders.domain.events import (
     EventType,
     of_order,
     of_product,
+    of_stock,
     plain_number,
 )
 from inventory_orders.domain.product import ProductStatus
@@ -301,6 +302,7 @@ def all_events():
         yield from of_order(before, after)
     for before, after in NEWS:
         yield from of_product(product_row(before, name="Tea", price=1290), product_row(after))
+    yield of_stock("tea", (LATER, -3, "OUT_OF_STOCK"), LATER)
 
 
 def test_every_event_keeps_to_its_schema(validator):

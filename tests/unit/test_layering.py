@@ -44,6 +44,11 @@ MAY_IMPORT = {
     ),
     "inventory_orders.messages": BASICS,
     "inventory_orders.publishing": BASICS,
+    "inventory_orders.publishing.stock": (
+        *(*BASICS, "inventory_orders.store", "inventory_orders.engine.retrying_client"),
+        *("inventory_orders.engine.stats", "inventory_orders.lanes.observe"),
+        "inventory_orders.publishing.bus",
+    ),
     "inventory_orders.invocation": (
         *BASICS,
         *("inventory_orders.store", "inventory_orders.engine", "inventory_orders.products"),

@@ -1,6 +1,7 @@
 """The store: every expression on the simulated AWS and Dynoxide, and each error's meaning."""
 
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from botocore.exceptions import (
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import STOCK_PARTS, StockPart
 from inventory_orders.domain.change import IdempotencyMatch, NewRecord, OrderRecord
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
@@ -29,7 +31,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store import dynamodb, rows
-from inventory_orders.store.actions import TransactionCancelledError
+from inventory_orders.store.actions import ConditionFailedError, TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import Table
 from simulated_aws import ServiceError, answered_by
@@ -348,3 +350,16 @@ def test_what_is_decided_on_is_read_with_strong_consistency():
         client.consistent
         == {"Products": True, "one of Products": True, "one of Orders": True} | hint
     )
+
+
+def test_what_was_announced_is_written_by_the_one_who_read_it_last(each_store):
+    parts = each_store.read_stock_parts()
+    assert list(parts.values()) == [StockPart(number) for number in range(STOCK_PARTS)]
+    level = ("2026-01-01T00:00:00.000000+00:00", -3, "OUT_OF_STOCK")
+    first = replace(parts[7], at="2026", levels={"p": level}, pending=["p"])
+    written = each_store.write_stock_part(first)
+    assert each_store.read_stock_parts()[7] == written == replace(first, version=1)
+    with pytest.raises(ConditionFailedError):
+        each_store.write_stock_part(replace(first, at="2027"))
+    assert each_store.write_stock_part(replace(written, pending=[])).version == 2
+    assert each_store.read_stock_parts()[7].pending == []

@@ -11,6 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from inventory_orders.domain.allotments import Level
 from inventory_orders.domain.change import OrderStatus
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.steps import NOTES, OrderAction, units_by_line
@@ -41,6 +42,7 @@ class EventType(StrEnum):
     PRODUCT_OUT_OF_STOCK = "ProductOutOfStock"
     PRODUCT_BACK_IN_STOCK = "ProductBackInStock"
     PRODUCT_STOCK_RECOVERED = "ProductStockRecovered"
+    PRODUCT_STOCK_CHANGED = "ProductStockChanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,19 @@ def of_product(before: Row | None, after: Row | None) -> tuple[Event, ...]:
     incarnation = f"{product['productId']}@{product['createdAt']}"
     event_id = f"{incarnation}#{product['version']}#{kind}"
     return (Event(kind, product["productId"], event_id, product["lastUpdatedAt"], product),)
+
+
+def of_stock(product_id: str, level: Level, at: str) -> Event:
+    """The event of a product of which there are more or fewer units, or whose status has changed.
+
+    Args:
+        product_id: The product.
+        level: What there is.
+        at: When that was seen.
+    """
+    kind, (created_at, on_hand, status) = EventType.PRODUCT_STOCK_CHANGED, level
+    data = {"productId": product_id, "onHand": on_hand, "status": status, "at": at}
+    return Event(kind, product_id, f"{product_id}@{created_at}#{at}#{kind}", at, data)
 
 
 def _product_status(row: Row) -> ProductStatus:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from inventory_orders.engine.committer import Committer
     from inventory_orders.holds.ending import SentHolds
     from inventory_orders.products.decrement import AtomicDecrement
+    from inventory_orders.publishing.stock import StockWatch
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class RuntimeSettings:
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
         order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
         event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes.
+        stock_event_bus: `STOCK_EVENT_BUS_NAME`: for the sweep, if it announces stock.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
         stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
@@ -65,6 +67,7 @@ class RuntimeSettings:
     expiry_queue: QueueUrls | None
     order_queue: str | None = None
     event_bus: str | None = None
+    stock_event_bus: str | None = None
     undeliverable_events: str | None = None
     stream_mappings: tuple[str, ...] = ()
     hold_grace_seconds: int | None = None
@@ -108,6 +111,7 @@ class RuntimeSettings:
             expiry_queue=queue("EXPIRY_"),
             order_queue=values.get("ORDER_QUEUE_URL"),
             event_bus=values.get("EVENT_BUS_NAME"),
+            stock_event_bus=values.get("STOCK_EVENT_BUS_NAME"),
             undeliverable_events=values.get("UNDELIVERABLE_EVENTS_QUEUE_URL"),
             stream_mappings=tuple(values.get("STREAM_MAPPINGS", "").split()),
             hold_grace_seconds=(
@@ -158,6 +162,18 @@ class Process:
         from inventory_orders.holds.ending import new_sent_holds  # noqa: PLC0415 - the sweep alone pays for it
 
         return new_sent_holds()
+
+    @cached_property
+    def stock_watch(self) -> StockWatch:
+        """What announces stock."""
+        from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
+        from inventory_orders.publishing import bus  # noqa: PLC0415
+        from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415
+
+        name = configured(self.settings.stock_event_bus, "STOCK_EVENT_BUS_NAME")
+        return StockWatch(
+            RetryingClient(self.store), bus.Bus(client("events", bus.CLIENT_CONFIG), name)
+        )
 
     @cached_property
     def queues(self) -> SourceQueues:

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.allotments import LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import STOCK_PARTS, LaneLease, Page, PageKey, StockPart
 from inventory_orders.domain.change import (
     AdjustmentKey,
     NewRecord,
@@ -68,8 +68,11 @@ from inventory_orders.store.rows import (
     read_page,
     read_product,
     read_record,
+    read_stock_part,
     record_row,
     shard_name,
+    stock_part_key,
+    stock_part_row,
 )
 
 if TYPE_CHECKING:
@@ -544,10 +547,47 @@ class Store:
         Raises:
             StoreError: The request failed.
         """
+        return [read_lease(item) for item in self._allotments([lease_key(lane) for lane in lanes])]
+
+    def _allotments(self, keys: Sequence[Item]) -> Sequence[Item]:
+        """Those items of the table that are there and that DynamoDB does not leave out. Eventually consistent."""
         name = self._tables[Table.ALLOTMENTS]
-        keys = [lease_key(lane) for lane in lanes]
         response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
-        return [read_lease(item) for item in response.get("Responses", {}).get(name, ())]
+        return response.get("Responses", {}).get(name, ())  # type: ignore[no-any-return]
+
+    def read_stock_parts(self) -> dict[int, StockPart]:
+        """What was last announced of products' stock, by number; empty where nothing is known. Eventually consistent, so a hint.
+
+        Raises:
+            CorruptItemError: A part breaks the table's contract.
+            StoreError: The request failed.
+        """
+        parts = {number: StockPart(number) for number in range(STOCK_PARTS)}
+        return parts | {
+            part.number: part
+            for part in map(read_stock_part, self._allotments([*map(stock_part_key, parts)]))
+        }
+
+    def write_stock_part(self, part: StockPart) -> StockPart:
+        """Write what is announced of products' stock, in the place of the version that was read. Returns it as it is then.
+
+        Raises:
+            ConditionFailedError: Another sweep has written it since.
+            StoreError: The request failed.
+        """
+        after = replace(part, version=part.version + 1)
+        update, values = assign(stock_part_row(after))
+        condition = "attribute_not_exists(#page) OR #_version = :version"
+        call(
+            self._client.update_item,
+            TableName=self._tables[Table.ALLOTMENTS],
+            Key=stock_part_key(part.number),
+            UpdateExpression=update,
+            ConditionExpression=condition,
+            ExpressionAttributeNames=_names(update, condition),
+            ExpressionAttributeValues=_values(values | {"version": part.version}),
+        )
+        return after
 
     def list_holds(self, shard: int, until: str, after: HoldBatch | None = None) -> HoldBatch:
         """The holds of a shard that end until a moment, oldest first. Eventually consistent, so a hint.

@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey, StockPart
 from inventory_orders.domain.change import (
     AdjustmentKey,
     AdjustmentRecord,
@@ -239,6 +239,46 @@ def read_lease(item: Item) -> LaneLease:
         )
     except (KeyError, ValueError, TypeError):
         return LaneLease(lane, "", 0.0)
+
+
+# ---------------------------------------------------------------------- what was announced
+
+
+def stock_part_key(number: int) -> dict[str, Any]:
+    """The primary key of a part of what was announced of products' stock."""
+    return {"page": {"S": f"stock/{number}"}}
+
+
+def stock_part_row(part: StockPart) -> Row:
+    """A part as it is stored, but for its key."""
+    return {
+        "levels": zlib.compress(json.dumps([part.levels, part.pending]).encode()),
+        "at": part.at,
+        "_version": part.version,
+    }
+
+
+def read_stock_part(item: Item) -> StockPart:
+    """A part from its item.
+
+    Raises:
+        CorruptItemError: It breaks the table's contract.
+    """
+    try:
+        levels, pending = json.loads(zlib.decompress(bytes(item["levels"]["B"])))
+        return StockPart(
+            int(item["page"]["S"].split("/")[1]),
+            version=int(item["_version"]["N"]),
+            at=item["at"]["S"],
+            levels={product_id: tuple(level) for product_id, level in levels.items()},
+            pending=pending,
+        )
+    except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
+        raise CorruptItemError(
+            f"{item['page']['S']} of the Allotments table cannot be read ({type(error).__name__}: {error}); delete "
+            "the item: the stock of its products is then announced again",
+            "CORRUPT_PAGE",
+        ) from error
 
 
 # ---------------------------------------------------------------------- records

@@ -1,0 +1,123 @@
+"""Announces products of which there is more or less than was announced last, for the setting `stockEvents`.
+
+A level is written down before it is announced, together with the moment at which it was seen, and as pending until the bus
+has taken it. So this may die at any point, or run twice at once: an event may come twice, under one id, and none is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.allotments import Level, StockPart
+from inventory_orders.domain.events import SOURCE, of_stock
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import StoreUnavailableError, ThrottledError
+from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
+from inventory_orders.publishing.bus import Bus, BusEntry, calls_of
+from inventory_orders.store.dynamodb import ListPosition
+
+# Products in one request.
+_TOGETHER = 1000
+
+# For announcing what was found.
+_RESERVED_SECONDS = 15.0
+
+
+class StockWatch:
+    """Compares what there is with what was announced last, as many products at a time as there is time for.
+
+    Args:
+        client: Sends the requests to DynamoDB.
+        bus: Takes the events.
+    """
+
+    def __init__(self, client: RetryingClient, bus: Bus) -> None:
+        self._client, self._bus = client, bus
+        # Where to go on in the list of products, and those seen since its beginning.
+        self._after: ListPosition | None = None
+        self._seen: set[str] = set()
+
+    def announce(self, deadline: Deadline) -> int:
+        """Look at products from where the last call ended, and announce what has changed.
+
+        Leaves out products whose row or page cannot be read.
+
+        Args:
+            deadline: No request begins after it.
+
+        Returns:
+            How many levels were announced.
+
+        Raises:
+            CorruptItemError: What was announced last cannot be read.
+            StoreError: DynamoDB or the bus failed, another sweep came in between, or time ran out. The next call goes on.
+        """
+        at, announced = timestamp(self._client.clock.now()), 0
+        parts = self._client.call(self._client.store.read_stock_parts, deadline)
+        changed = self._look(parts, deadline)
+        for number, part in parts.items():
+            news = changed[number]
+            gone = set() if self._after else part.levels.keys() - self._seen
+            # Of two sweeps at once, the clock of the other may be ahead.
+            if (news or gone or part.pending) and part.at < at:
+                announced += self._publish(part, deadline)
+                levels = {name: part.levels[name] for name in part.levels.keys() - gone} | news
+                after = self._write(replace(part, at=at, levels=levels, pending=[*news]), deadline)
+                if news:
+                    announced += self._publish(after, deadline)
+                    self._write(replace(after, pending=()), deadline)
+        return announced
+
+    def _look(
+        self, parts: Mapping[int, StockPart], deadline: Deadline
+    ) -> dict[int, dict[str, Level]]:
+        """Find levels that differ from those announced, by the number of their part and product id."""
+        changed: dict[int, dict[str, Level]] = defaultdict(dict)
+        if self._after is None:
+            self._seen.clear()
+        while True:
+            request = partial(self._client.store.list_products, _TOGETHER, self._after)
+            snapshot, self._after = self._client.call(request, deadline)
+            self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
+            for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
+                number, told = StockPart.of(product_id), _told(level)
+                if level.product.lent_to and told != parts[number].levels.get(product_id):
+                    exact = read_level(self._client, product_id, deadline, CommitStats())
+                    told = _told(exact or level)
+                if told != parts[number].levels.get(product_id):
+                    changed[number][product_id] = told
+            if self._after is None or deadline.remaining() < _RESERVED_SECONDS:
+                return changed
+
+    def _write(self, part: StockPart, deadline: Deadline) -> StockPart:
+        request = partial(self._client.store.write_stock_part, part)
+        return self._client.update(request, deadline, CommitStats())
+
+    def _publish(self, part: StockPart, deadline: Deadline) -> int:
+        """Announce what is pending in a part. Returns how much.
+
+        Raises:
+            StoreError: The bus did not take all, or no time was left.
+        """
+        entries = [
+            BusEntry(SOURCE, event.type, json.dumps(event.detail()))
+            for event in (of_stock(name, part.levels[name], part.at) for name in part.pending)
+        ]
+        for call in calls_of([(entry, False) for entry in entries]):
+            if deadline.remaining() <= 0:
+                raise ThrottledError("OUT_OF_TIME", "no time was left to announce stock")
+            for refusal in filter(None, self._bus.put([entries[index] for index in call])):
+                raise (ThrottledError if refusal.is_retryable else StoreUnavailableError)(
+                    refusal.code, f"the bus refuses events of stock: {refusal.message}"
+                )
+        return len(entries)
+
+
+def _told(level: StockLevel) -> Level:
+    return level.product.created_at, level.on_hand, level.product.status

@@ -1,0 +1,122 @@
+"""Exports tables to S3 with DynamoDB's own export, for reports by Athena."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from inventory_orders.store.rows import Table
+from operations.aws import Aws
+from operations.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from inventory_orders.clock import Clock
+
+REPORTED = (Table.PRODUCTS, Table.ORDERS, Table.STOCK_ADJUSTMENTS)
+"""The tables that reports read. What is in lanes follows from these."""
+
+_PAUSE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One table on its way to S3.
+
+    Attributes:
+        table: The table.
+        arn: The export's name at DynamoDB.
+        place: Where its data go: an address that begins with `s3://`.
+    """
+
+    table: Table
+    arn: str
+    place: str
+
+
+def start(aws: Aws, bucket: str | None) -> list[Export]:
+    """Have DynamoDB export the tables as they all were at one moment, some minutes ago.
+
+    Args:
+        aws: The stack, on an account.
+        bucket: Where to; None: a bucket of this account and region, which is made if it is not there.
+
+    Raises:
+        UserError: A table has no point-in-time recovery, or AWS refuses.
+    """
+    partition, _, region, account, stack = aws.stack_id.split(":")[1:]
+    try:
+        latest = []
+        for table in REPORTED:
+            described = aws.dynamodb.describe_continuous_backups(TableName=aws.tables[table])
+            recovery = described["ContinuousBackupsDescription"].get(
+                "PointInTimeRecoveryDescription", {}
+            )
+            if "LatestRestorableDateTime" not in recovery:
+                raise UserError(
+                    f"{aws.tables[table]} has no point-in-time recovery, from which DynamoDB exports: deploy the stack "
+                    "again, which turns it on"
+                )
+            latest.append(recovery["LatestRestorableDateTime"])
+        if bucket is None:
+            bucket = _own_bucket(aws, region, account)
+        exports = []
+        for table in REPORTED:
+            name = aws.tables[table]
+            prefix = f"{stack.split('/')[1]}/{table.value}"
+            # docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExportTableToPointInTime.html
+            started = aws.dynamodb.export_table_to_point_in_time(
+                TableArn=f"arn:{partition}:dynamodb:{region}:{account}:table/{name}",
+                ExportTime=min(latest),
+                S3Bucket=bucket,
+                S3Prefix=prefix,
+                ExportFormat="DYNAMODB_JSON",
+            )
+            arn = started["ExportDescription"]["ExportArn"]
+            data = f"s3://{bucket}/{prefix}/AWSDynamoDB/{arn.rsplit('/', 1)[1]}/data/"
+            exports.append(Export(table, arn, data))
+    except ClientError as error:
+        raise UserError(f"the tables cannot be exported: {error}") from error
+    return exports
+
+
+def _own_bucket(aws: Aws, region: str, account: str) -> str:
+    bucket = f"inventory-orders-exports-{account}-{region}"
+    s3 = aws.session.client("s3")
+    # In us-east-1 S3 refuses the region's name, and takes a bucket of one's own again.
+    elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+        s3.create_bucket(Bucket=bucket, **({} if region == "us-east-1" else elsewhere))
+    return bucket
+
+
+def wait(
+    aws: Aws, exports: Sequence[Export], clock: Clock, on_progress: Callable[[str], None]
+) -> None:
+    """Wait until all data are in S3.
+
+    Raises:
+        UserError: An export has failed.
+    """
+    for export in exports:
+        while (
+            found := aws.dynamodb.describe_export(ExportArn=export.arn)["ExportDescription"]
+        ).get("ExportStatus") == "IN_PROGRESS":
+            on_progress(f"Exporting {export.table.value}")
+            clock.sleep(_PAUSE)
+        if found.get("ExportStatus") != "COMPLETED":
+            raise UserError(
+                f"{export.table.value} was not exported: {found.get('FailureCode')}: {found.get('FailureMessage')}"
+            )
+
+
+def reports(exports: Sequence[Export]) -> str:
+    """Athena's statements: the tables over these exports, and queries."""
+    text = Path(__file__).with_name("reports.sql").read_text("utf-8")
+    return Template(text).substitute({export.table.value: export.place for export in exports})

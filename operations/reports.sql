@@ -1,0 +1,182 @@
+-- Reports by Athena on tables that `inventory-orders export` has exported to S3. That command writes a copy of this file
+-- in which the places are filled in. Athena runs one statement at a time: first the tables and views, then any query.
+--
+-- The form of the files:  https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
+-- What reads them:        https://docs.aws.amazon.com/athena/latest/ug/openx-json-serde.html (names without upper case)
+-- Lists of maps:          https://docs.aws.amazon.com/athena/latest/ug/filtering-with-unnest.html
+-- What attributes mean:   docs/data-model.md
+--
+-- Times are UTC and sort as text, so a date is a text too: '2026-12-01'.
+
+-- Tables. A newer export has other places: these statements replace the tables of the one before.
+
+DROP TABLE IF EXISTS products;
+
+CREATE EXTERNAL TABLE products (
+  item struct<
+    productid: struct<s: string>,
+    name: struct<s: string>>
+)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION '$Products';
+
+DROP TABLE IF EXISTS orders;
+
+CREATE EXTERNAL TABLE orders (
+  item struct<
+    orderid: struct<s: string>,
+    status: struct<s: string>,
+    reason: struct<s: string>,
+    shortages: struct<l: array<struct<m: struct<productid: struct<s: string>, wanted: struct<n: string>>>>>,
+    createdat: struct<s: string>,
+    confirmedat: struct<s: string>,
+    items: struct<l: array<struct<m: struct<
+      productid: struct<s: string>,
+      quantity: struct<n: string>,
+      productcreatedat: struct<s: string>>>>>,
+    steps: struct<l: array<struct<m: struct<
+      action: struct<s: string>,
+      at: struct<s: string>,
+      items: struct<l: array<struct<m: struct<
+        productid: struct<s: string>,
+        quantity: struct<n: string>,
+        returnedversion: struct<n: string>>>>>>>>>>
+)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION '$Orders';
+
+DROP TABLE IF EXISTS stock_adjustments;
+
+CREATE EXTERNAL TABLE stock_adjustments (
+  item struct<
+    productid: struct<s: string>,
+    delta: struct<n: string>,
+    appliedat: struct<s: string>>
+)
+ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
+LOCATION '$StockAdjustments';
+
+-- View: a row for each line of an order. `taken_from` is null where no units were taken.
+
+CREATE OR REPLACE VIEW order_lines AS
+SELECT
+  item.orderid.s AS order_id,
+  item.status.s AS status,
+  item.reason.s AS reason,
+  item.createdat.s AS created_at,
+  item.confirmedat.s AS confirmed_at,
+  line.m.productid.s AS product_id,
+  CAST(line.m.quantity.n AS bigint) AS quantity,
+  line.m.productcreatedat.s AS taken_from
+FROM orders
+CROSS JOIN UNNEST(item.items.l) AS t(line);
+
+-- View: a row for each product of each step of an order. `returned_version` is null where no units went back into stock.
+
+CREATE OR REPLACE VIEW order_steps AS
+SELECT
+  item.orderid.s AS order_id,
+  step.m.action.s AS action,
+  step.m.at.s AS changed_at,
+  part.m.productid.s AS product_id,
+  CAST(part.m.quantity.n AS bigint) AS quantity,
+  part.m.returnedversion.n AS returned_version
+FROM orders
+CROSS JOIN UNNEST(item.steps.l) AS t(step)
+CROSS JOIN UNNEST(step.m.items.l) AS u(part);
+
+-- View: what was sold, less what was cancelled. Returns are not taken off.
+
+CREATE OR REPLACE VIEW sales AS
+SELECT
+  order_lines.order_id,
+  order_lines.created_at,
+  order_lines.confirmed_at,
+  order_lines.product_id,
+  order_lines.quantity - coalesce(cancelled.quantity, 0) AS units
+FROM order_lines
+LEFT JOIN (
+  SELECT order_id, product_id, sum(quantity) AS quantity
+  FROM order_steps
+  WHERE action = 'cancel'
+  GROUP BY order_id, product_id
+) AS cancelled
+  ON cancelled.order_id = order_lines.order_id AND cancelled.product_id = order_lines.product_id
+WHERE order_lines.status IN ('PENDING', 'CONFIRMED', 'FULFILLED');
+
+-- Query: sales by day, by the day on which an order was placed. `paid` counts those that were confirmed.
+
+SELECT
+  substr(created_at, 1, 10) AS day,
+  count(DISTINCT order_id) AS orders,
+  count(DISTINCT CASE WHEN confirmed_at IS NOT NULL THEN order_id END) AS paid,
+  sum(units) AS units
+FROM sales
+GROUP BY substr(created_at, 1, 10)
+ORDER BY day;
+
+-- Query: best sellers of a month. Set the dates.
+
+SELECT
+  sales.product_id,
+  max(products.item.name.s) AS name,
+  count(*) AS orders,
+  sum(sales.units) AS units
+FROM sales
+LEFT JOIN products ON products.item.productid.s = sales.product_id
+WHERE sales.created_at >= '2026-11-01' AND sales.created_at < '2026-12-01' AND sales.units > 0
+GROUP BY sales.product_id
+ORDER BY units DESC, product_id
+LIMIT 20;
+
+-- Query: stock at a date, in rows and lanes together: all changes before it. Set the date.
+
+SELECT product_id, sum(units) AS on_hand
+FROM (
+  SELECT
+    item.productid.s AS product_id,
+    CAST(item.delta.n AS bigint) AS units,
+    item.appliedat.s AS changed_at
+  FROM stock_adjustments
+  UNION ALL
+  SELECT product_id, -quantity AS units, created_at AS changed_at
+  FROM order_lines
+  WHERE taken_from IS NOT NULL
+  UNION ALL
+  SELECT product_id, quantity AS units, changed_at
+  FROM order_steps
+  WHERE returned_version IS NOT NULL
+) AS changes
+WHERE changed_at < '2026-12-01'
+GROUP BY product_id
+ORDER BY product_id;
+
+-- Query: rejections by product. For want of stock, the products that were short; for other reasons, each of the order.
+
+SELECT product_id, reason, count(*) AS orders, sum(wanted) AS units_wanted
+FROM (
+  SELECT
+    shortage.m.productid.s AS product_id,
+    item.reason.s AS reason,
+    CAST(shortage.m.wanted.n AS bigint) AS wanted
+  FROM orders
+  CROSS JOIN UNNEST(item.shortages.l) AS t(shortage)
+  UNION ALL
+  SELECT product_id, reason, quantity AS wanted
+  FROM order_lines
+  WHERE status = 'REJECTED' AND reason <> 'INSUFFICIENT_STOCK'
+) AS rejections
+GROUP BY product_id, reason
+ORDER BY orders DESC, product_id;
+
+-- Query: returns by product, and how many of the units went back into stock.
+
+SELECT
+  product_id,
+  count(DISTINCT order_id) AS orders,
+  sum(quantity) AS units,
+  sum(CASE WHEN returned_version IS NOT NULL THEN quantity ELSE 0 END) AS back_in_stock
+FROM order_steps
+WHERE action = 'return'
+GROUP BY product_id
+ORDER BY units DESC, product_id;

@@ -1,0 +1,324 @@
+"""Exported tables: the request is one that AWS takes, and the reports read real rows."""
+
+import re
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import boto3
+import duckdb
+import pytest
+from botocore.stub import Stubber
+from typer.testing import CliRunner
+
+from cli import main, reports
+from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.order import Order
+from inventory_orders.store.rows import Table, encode
+from operations import export
+from operations.aws import Aws
+from operations.errors import UserError
+from simulated_aws import ManualClock, virtual_time
+from tests.support.tables_in_memory import tables_in_memory
+
+DAY = 86_400
+STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-prod/4f1d"
+OWN_BUCKET = "inventory-orders-exports-123456789012-eu-west-1"
+MOMENT = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
+
+# ---------------------------------------------------------------------- the requests
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """An account's DynamoDB and S3. Botocore checks each request against AWS's model."""
+    dynamodb, s3 = (boto3.client(name, region_name="eu-west-1") for name in ("dynamodb", "s3"))
+    session = SimpleNamespace(client=lambda _: s3)
+    outputs = {f"{table.value}TableName": f"{table.value}-1" for table in Table}
+    aws = Aws(outputs, session, dynamodb, None, None, None, STACK)
+    monkeypatch.setattr(reports, "aws_of", lambda _: aws)
+    with Stubber(dynamodb) as tables, Stubber(s3) as buckets:
+        yield SimpleNamespace(aws=aws, tables=tables, buckets=buckets)
+        tables.assert_no_pending_responses()
+        buckets.assert_no_pending_responses()
+
+
+def recovery(moment):
+    status = {"PointInTimeRecoveryStatus": "ENABLED", "LatestRestorableDateTime": moment}
+    return {
+        "ContinuousBackupsDescription": {
+            "ContinuousBackupsStatus": "ENABLED",
+            "PointInTimeRecoveryDescription": status if moment else {},
+        }
+    }
+
+
+def arn_of(table):
+    return f"arn:aws:dynamodb:eu-west-1:123456789012:table/{table.value}-1/export/01-{table.value}"
+
+
+def expect_exports(account, bucket):
+    for minute, table in enumerate(export.REPORTED):
+        answer = recovery(MOMENT.replace(minute=30 + minute))
+        name = {"TableName": f"{table.value}-1"}
+        account.tables.add_response("describe_continuous_backups", answer, name)
+    for table in export.REPORTED:
+        account.tables.add_response(
+            "export_table_to_point_in_time",
+            {"ExportDescription": {"ExportArn": arn_of(table)}},
+            {
+                "TableArn": arn_of(table).split("/export")[0],
+                "ExportTime": MOMENT,
+                "S3Bucket": bucket,
+                "S3Prefix": f"InventoryOrders-prod/{table.value}",
+                "ExportFormat": "DYNAMODB_JSON",
+            },
+        )
+
+
+def run(*options):
+    return CliRunner().invoke(main.app, ["export", *options])
+
+
+@pytest.mark.aws(
+    "ExportTableToPointInTime takes the parameters that `export` sends.",
+    "https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ExportTableToPointInTime.html",
+)
+def test_all_tables_are_exported_as_they_were_at_one_moment(account, monkeypatch, tmp_path):
+    monkeypatch.setattr(reports, "STATE", tmp_path)
+    expect_exports(account, "reports-of-the-shop")
+    done = run("--stage", "prod", "--bucket", "reports-of-the-shop")
+    place = "s3://reports-of-the-shop/InventoryOrders-prod/Orders/AWSDynamoDB/01-Orders/data/"
+    assert f"Orders: {place}\n" in done.stdout
+    assert "--query 'ExportSummaries[].[ExportArn,ExportStatus]'" in done.stdout
+    assert f"LOCATION '{place}';" in (tmp_path / "reports-prod.sql").read_text()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_without_a_bucket_one_of_the_account_is_used(account, is_there):
+    expect_exports(account, OWN_BUCKET)
+    location = {"CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
+    if is_there:
+        account.buckets.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
+    else:
+        account.buckets.add_response("create_bucket", {}, {"Bucket": OWN_BUCKET} | location)
+    (first, *_) = export.start(account.aws, None)
+    assert first.place.startswith(f"s3://{OWN_BUCKET}/")
+
+
+def test_a_bucket_of_another_account_is_refused(account):
+    for table in export.REPORTED:
+        name = {"TableName": f"{table.value}-1"}
+        account.tables.add_response("describe_continuous_backups", recovery(MOMENT), name)
+    account.buckets.add_client_error("create_bucket", "BucketAlreadyExists")
+    with pytest.raises(UserError, match="BucketAlreadyExists"):
+        export.start(account.aws, None)
+
+
+def test_tables_without_recovery_are_not_exported(account):
+    account.tables.add_response("describe_continuous_backups", recovery(None))
+    with pytest.raises(UserError, match="Products-1 has no point-in-time recovery"):
+        export.start(account.aws, "b")
+
+
+def test_it_waits_until_all_data_are_there_and_says_what_failed(account):
+    clock = ManualClock()
+    exports = [export.Export(table, arn_of(table), "") for table in export.REPORTED[:2]]
+    failed = {"ExportStatus": "FAILED", "FailureCode": "S3NoSuchBucket", "FailureMessage": "gone"}
+    in_progress, completed = ({"ExportStatus": s} for s in ("IN_PROGRESS", "COMPLETED"))
+    for answer in (in_progress, completed, failed):
+        account.tables.add_response("describe_export", {"ExportDescription": answer})
+    said = []
+    with virtual_time(clock), pytest.raises(UserError, match=r"Orders .* S3NoSuchBucket: gone"):
+        export.wait(account.aws, exports, SystemClock(), said.append)
+    assert said == ["Exporting Products"]
+
+
+def test_the_embedded_aws_cannot_export():
+    done = run()
+    assert isinstance(done.exception, UserError)
+    assert "--stage dev" in str(done.exception)
+
+
+# ---------------------------------------------------------------------- the reports
+
+SQL = export.reports([export.Export(table, "", f"s3://{table.value}/") for table in Table])
+STATEMENTS = [
+    statement.strip() for statement in re.sub(r"--.*", "", SQL).split(";") if statement.strip()
+]
+QUERIES = dict(re.findall(r"-- Query: (.*?)[,:.] .*?\n\n(.*?);", SQL + "\n", flags=re.DOTALL))
+
+
+def columns_of(ddl):
+    """The type of `item` in a statement of Hive: structs as dicts, arrays as lists."""
+    tokens = iter(re.findall(r"\w+|[<>:,]", ddl[ddl.index("(") : ddl.index("ROW FORMAT")]))
+
+    def read():
+        kind = next(tokens)
+        if kind == "array":
+            assert next(tokens) == "<"
+            element = read()
+            assert next(tokens) == ">"
+            return [element]
+        if kind != "struct":
+            return kind
+        fields, end = {}, next(tokens)
+        while end != ">":
+            name = next(tokens)
+            assert next(tokens) == ":"
+            fields[name] = read()
+            end = next(tokens)
+        return fields
+
+    assert next(tokens) == "item"
+    return read()
+
+
+def type_of(columns):
+    if isinstance(columns, dict):
+        fields = ", ".join(f'"{name}" {type_of(inner)}' for name, inner in columns.items())
+        return f"STRUCT({fields})"
+    return f"{type_of(columns[0])}[]" if isinstance(columns, list) else "VARCHAR"
+
+
+def paths_of(columns, at=""):
+    """Where the plain values are."""
+    if isinstance(columns, dict):
+        return {path for name, c in columns.items() for path in paths_of(c, f"{at}.{name}")}
+    return paths_of(columns[0], at) if isinstance(columns, list) else {at}
+
+
+def read_as(columns, value, at, seen):
+    """A value of an exported line as the SerDe reads it: names do without upper case, and what is missing is null."""
+    if value is None:
+        return None
+    if isinstance(columns, dict):
+        found = {name.lower(): inner for name, inner in value.items()}
+        return {
+            name: read_as(inner, found.get(name), f"{at}.{name}", seen)
+            for name, inner in columns.items()
+        }
+    if isinstance(columns, list):
+        return [read_as(columns[0], inner, at, seen) for inner in value]
+    assert isinstance(value, str)
+    seen.add(at)
+    return value
+
+
+def step(action, at, **items):
+    """A step of an order, as its row has it."""
+    parts = [
+        {"productId": product_id, "quantity": quantity}
+        | ({"returnedVersion": 9} if is_back else {})
+        for product_id, (quantity, is_back) in items.items()
+    ]
+    return {"action": action, "at": at} | ({"items": parts} if parts else {})
+
+
+@pytest.fixture(scope="module")
+def shop():
+    """Two days of a shop."""
+    with tables_in_memory() as tables:
+        days = [timestamp(SystemClock().now())]
+        for product_id, stock in (("tea", 100), ("mug", 50), ("pot", 1)):
+            tables.create(product_id, stock, name=product_id.title())
+        worker, orders = tables.worker(), tables.aws.dynamodb.tables["Orders"].items
+
+        def place(order_id, **items):
+            tables.apply(worker, Order(order_id, "u", items))
+
+        def change(order_id, status, *steps, **more):
+            orders[order_id,] |= encode({"status": status, "steps": list(steps)} | more)
+
+        place("o-1", tea=10, mug=5)
+        place("o-2", pot=2)
+        short = {"productId": "pot", "wanted": 2, "available": 1}
+        change("o-2", "REJECTED", shortages=[short])
+        tables.clock.sleep(DAY)
+        days.append(timestamp(SystemClock().now()))
+        place("o-3", tea=7)
+        place("o-4", tea=1)
+        place("o-5", nothing=3)
+        tables.apply(worker, Adjustment("tea", "r-1", 20, "RECEIPT"))
+        change(
+            "o-1",
+            "FULFILLED",
+            step("confirm", days[1]),
+            step("cancel", days[1], mug=(2, True)),
+            step("fulfil", days[1]),
+            step("return", days[1], tea=(4, True), mug=(1, False)),
+            confirmedAt=days[1],
+        )
+        change("o-4", "CANCELLED", step("cancel", days[1], tea=(1, True)))
+        tables.days = days
+        yield tables
+
+
+@pytest.fixture(scope="module")
+def athena(shop):
+    """An engine with the tables and views, and the paths of the tables' columns that no row has."""
+    engine, missing = duckdb.connect(), set()
+    for statement in STATEMENTS:
+        created = re.match(r"CREATE EXTERNAL TABLE (\w+)", statement)
+        if created is None:
+            if "VIEW" in statement:
+                engine.execute(statement)
+            continue
+        name, columns, seen = created[1], columns_of(statement), set()
+        table = re.search(r"LOCATION 's3://(\w+)/'", statement)[1]
+        engine.execute(f"CREATE TABLE {name} (item {type_of(columns)})")
+        for item in shop.aws.dynamodb.tables[table].items.values():
+            engine.execute(f"INSERT INTO {name} VALUES (?)", [read_as(columns, item, "", seen)])
+        missing |= {f"{table}{path}" for path in paths_of(columns) - seen}
+    return engine, missing
+
+
+def test_rows_have_all_columns_of_the_tables(athena):
+    assert athena[1] == set()
+
+
+def answer(athena, title, dates=None):
+    query = QUERIES[title]
+    for date, other in (dates or {}).items():
+        assert date in query
+        query = query.replace(date, other)
+    return athena[0].execute(query).fetchall()
+
+
+def test_there_are_five_reports():
+    assert len(QUERIES) == 5
+
+
+def test_sales_by_day(shop, athena):
+    first, second = (day[:10] for day in shop.days)
+    assert answer(athena, "sales by day") == [(first, 1, 1, 13), (second, 1, 0, 7)]
+
+
+def test_best_sellers(shop, athena):
+    first, second = shop.days
+    title = "best sellers of a month"
+    dates = {"2026-11-01": first[:10], "2026-12-01": "9999"}
+    assert answer(athena, title, dates) == [("tea", "Tea", 2, 17), ("mug", "Mug", 1, 3)]
+    dates = {"2026-11-01": second[:10], "2026-12-01": "9999"}
+    assert answer(athena, title, dates) == [("tea", "Tea", 1, 7)]
+
+
+def test_stock_at_a_date(shop, athena):
+    dates = {"2026-12-01": shop.days[1]}
+    assert answer(athena, "stock at a date", dates) == [("mug", 45), ("pot", 1), ("tea", 90)]
+    dates = {"2026-12-01": "9999"}
+    assert answer(athena, "stock at a date", dates) == [
+        *[("mug", 45 + 2), ("pot", 1)],
+        ("tea", 90 - 7 - 1 + 20 + 4 + 1),
+    ]
+
+
+def test_rejections_by_product(athena):
+    assert answer(athena, "rejections by product") == [
+        ("nothing", "UNKNOWN_PRODUCT", 1, 3),
+        ("pot", "INSUFFICIENT_STOCK", 1, 2),
+    ]
+
+
+def test_returns(athena):
+    assert answer(athena, "returns by product") == [("tea", 1, 4, 4), ("mug", 1, 1, 0)]
