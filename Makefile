@@ -27,7 +27,7 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser docs screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the first 1,000 orders of a file, UNCHECKED=1 also lines that are no order
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
 
-dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
+dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
 	@$(RUN) dashboard $(if $(URL),--url)
+
+desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; URL=1 prints its address
+	@$(RUN) desk $(if $(URL),--url) $(OF_STAGE)
 
 up: setup ## start the embedded AWS with the stack deployed and the sample products listed
 	@$(RUN) up
