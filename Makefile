@@ -126,11 +126,11 @@ soak: setup ## send 10,000 orders and other messages to a separate stack while w
 bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives, and go on where a run was interrupted; FULL=1 measures everything, ANEW=1 all again
 	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ANEW),--anew) $(if $(ORDERS),orders=$(ORDERS))
 
-# The dashboard's page is tested in a real browser. Without one those tests are skipped, with a message.
+# The pages of the desk are tested in a real browser. Without one those tests are skipped, with a message.
 browser: setup
 	@$(VENV)/bin/python -m local.dashboard.browser || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
-		echo "Installing Debian's chromium for the tests of the dashboard's page"; \
+		echo "Installing Debian's chromium for the tests of the desk's pages"; \
 		mkdir -p .local/logs; \
 		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
@@ -139,7 +139,7 @@ docs: setup ## write the generated pages: docs/generated, and the AsyncAPI docum
 	@$(VENV)/bin/python -m tests.support.generated_pages
 
 screenshot: demo ## run the demo, then take a new docs/dashboard.png
-	@$(RUN) dashboard --png docs/dashboard.png --height 2305
+	@$(RUN) dashboard --png docs/dashboard.png --height 2370
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 

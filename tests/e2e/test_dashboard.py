@@ -416,7 +416,9 @@ def test_the_server_ends_with_the_embedded_aws(tmp_path):
             give_up_at = time.monotonic() + 60
             token = {"X-Desk-Token": server.token}
             while not (
-                problem := json.loads(ask(server.endpoint, "/data/dashboard", **token)[1])["problem"]
+                problem := json.loads(ask(server.endpoint, "/data/dashboard", **token)[1])[
+                    "problem"
+                ]
             ):
                 assert time.monotonic() < give_up_at
                 time.sleep(0.05)

@@ -21,13 +21,13 @@ from operations.aws import Aws
 from operations.queues import DEAD_LETTERS, QUEUES
 from tests.support.tea_shop import tea_shop
 
-TOKEN = "a-secret"  # noqa: S105
+TOKEN = "a-secret"
 
 
 class Functions:
     """Lambda: carries out invocations at once."""
 
-    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         words = FunctionName.removesuffix(":live").split("-")
         answer = load_handler("_".join(words)).lambda_handler(
             json.loads(Payload), FakeContext(words[0])

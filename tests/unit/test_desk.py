@@ -3,10 +3,13 @@
 import contextlib
 import http.client
 import json
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
+from cli import main, this_machine
 from inventory_orders.store.rows import Table
 from tests.support.desk import TOKEN, desk_of_shop
 
@@ -102,6 +105,27 @@ def test_on_an_account_there_is_nothing_of_the_embedded_aws():
         for path in ("/try", "/dashboard", "/data/shelf", "/data/events", "/api/orders/o"):
             assert send(shop, "GET", path)[0] == 404
         assert post(shop, "command", RECEIPT)["done"]
+
+
+def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(shop, monkeypatch):
+    addresses = []
+
+    def interrupt(address, *_, **__):
+        addresses.append(address)
+        origin, token = address.split("/#token=")
+        there = replace(shop, origin=origin)
+        assert send(there, "GET", "/data/about")[0] == 403, "the token is another one"
+        assert send(there, "GET", "/data/about", X_Desk_Token=token)[0] == 200
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: shop.aws)
+    monkeypatch.setattr(this_machine, "_open", interrupt)
+    for _ in range(2):
+        done = CliRunner().invoke(main.app, ["desk", "--stage", "shop"], catch_exceptions=False)
+        assert done.exit_code == 0
+    first, second = (address.split("#token=")[1] for address in addresses)
+    assert first != second
+    assert len(first) >= 43, "256 bits"
 
 
 def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(shop):

@@ -21,7 +21,7 @@ const signed = (number) => (number > 0 ? `+${count(number)}` : count(number));
 const moment = (iso) => (iso ? new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }) : "");
 const counted = (number, thing) => `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-const itemsOf = (order) => order.items.map((item) => `${count(item.quantity)} × ${item.productId}`).join(", ");
+const itemsOf = (order) => order.items.map((item) => `${count(item.quantity)} ${item.productId}`).join(", ");
 
 // ---------------------------------------------------------------- building blocks
 
@@ -206,7 +206,7 @@ async function products() {
 function receiptOf(product) {
   const made = form(
     (fields) =>
-      carryOut(`Receive ${count(fields.received.valueAsNumber)} × ${product.productId}`, {
+      carryOut(`Receive ${count(fields.received.valueAsNumber)} ${product.productId}`, {
         action: "adjust",
         adjustmentId: id(),
         productId: product.productId,
@@ -223,7 +223,7 @@ function receiptOf(product) {
 function correctionOf(product) {
   const made = form(
     (fields) =>
-      carryOut(`${REASONS[fields.reason.value]}: ${signed(fields.delta.valueAsNumber)} × ${product.productId}`, {
+      carryOut(`${REASONS[fields.reason.value]}: ${signed(fields.delta.valueAsNumber)} ${product.productId}`, {
         action: "adjust",
         adjustmentId: id(),
         productId: product.productId,
