@@ -1,4 +1,4 @@
-"""What runs on this machine: the embedded AWS, its demonstration and the desk."""
+"""What runs on this machine only: the embedded AWS, its demonstration and its dashboard."""
 
 import os
 from pathlib import Path
