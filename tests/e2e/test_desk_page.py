@@ -132,7 +132,7 @@ def test_in_production_each_change_asks_and_escape_is_a_no(page):
         confirm = page.get_by_role("button", name="Confirm o-1")
         confirm.click()
         dialog = page.get_by_role("dialog", name="In production")
-        assert "Confirm order o-1? account 123456789012" in dialog.inner_text()
+        assert "Confirm order o-1? This is account 123456789012" in dialog.inner_text()
         assert page.evaluate("document.activeElement.textContent") == "Go back"
         page.keyboard.press("Escape")
         dialog.wait_for(state="hidden")

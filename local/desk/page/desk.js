@@ -118,7 +118,7 @@ async function change(words, work, warning = "") {
   try {
     const { production, place } = await ABOUT;
     const title = production ? "In production" : "Are you sure?";
-    const question = [`${words}?`, warning, production ? place : ""].filter(Boolean).join(" ");
+    const question = [`${words}?`, warning, production ? `This is ${place}.` : ""].filter(Boolean).join(" ");
     if ((production || warning) && !(await isMeant(title, question))) return;
     report(`${words} …`);
     report(`${words}: ${await work()}`);
