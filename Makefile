@@ -27,7 +27,7 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser docs screenshot lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python
 demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the first 1,000 orders of a file, UNCHECKED=1 also lines that are not orders
 	@$(RUN) demo $(if $(ORDERS),--orders $(ORDERS)) $(if $(UNCHECKED),--unchecked)
 
-dashboard: setup ## open the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
+dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 prints its address and opens no browser
 	@$(RUN) dashboard $(if $(URL),--url)
+
+desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; URL=1 prints its address
+	@$(RUN) desk $(if $(URL),--url) $(OF_STAGE)
 
 up: setup ## start the embedded AWS with the stack deployed and the sample products listed
 	@$(RUN) up
@@ -123,11 +126,11 @@ soak: setup ## send 10,000 orders and other messages to a separate stack while w
 bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives, and go on where a run was interrupted; FULL=1 measures everything, ANEW=1 all again
 	@$(VENV)/bin/python -m bench $(if $(FULL),--full) $(if $(ANEW),--anew) $(if $(ORDERS),orders=$(ORDERS))
 
-# The dashboard's page is tested in a real browser. Without one those tests are skipped, with a message.
+# The pages of the desk are tested in a real browser. Without one those tests are skipped, with a message.
 browser: setup
 	@$(VENV)/bin/python -m local.dashboard.browser || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0; \
-		echo "Installing Debian's chromium for the tests of the dashboard's page"; \
+		echo "Installing Debian's chromium for the tests of the desk's pages"; \
 		mkdir -p .local/logs; \
 		{ apt-get update && apt-get install --yes --no-install-recommends chromium; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
@@ -136,7 +139,7 @@ docs: setup ## write the generated pages: docs/generated, and the AsyncAPI docum
 	@$(VENV)/bin/python -m tests.support.generated_pages
 
 screenshot: demo ## run the demo, then take a new docs/dashboard.png
-	@$(RUN) dashboard --png docs/dashboard.png --height 2305
+	@$(RUN) dashboard --png docs/dashboard.png --height 2370
 
 LOCK := $(VENV)/bin/uv pip compile --quiet --no-header --universal --generate-hashes
 

@@ -1,7 +1,8 @@
-"""Commands for this machine only: the embedded AWS, its demonstration and its dashboard."""
+"""Commands for this machine: the embedded AWS, its demonstration, and the desk."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -12,9 +13,10 @@ from typing import Annotated
 
 import typer
 
-from cli.common import aside, screen, start_embedded
+from cli.common import OnAccount, aside, aws_of, screen, start_embedded
+from cli.operators import PANEL
 from local import emulator, stack
-from local.dashboard import background
+from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
@@ -22,6 +24,8 @@ from operations.orders_file import BASKETS, count_orders
 
 app = typer.Typer()
 _PANEL = "This machine"
+
+_UrlOnly = Annotated[bool, typer.Option("--url", help="Print the address only; open no browser.")]
 
 # Exit status of `invoke` after an answer that is not good. 1 is an error, 2 a wrong option.
 _NOT_GOOD = 3
@@ -54,7 +58,7 @@ def demo(
     result = demonstration.run_demo(aws, running, screen, orders)
     demonstration.show(result, screen)
     path = demonstration.write_json(result)
-    screen.print(f"\n[bold]The dashboard, live:[/] {page.endpoint}")
+    screen.print(f"\n[bold]The dashboard, live:[/] {page.address('dashboard')}", soft_wrap=True)
     screen.print(
         f"[dim]The same figures are in {os.path.relpath(path)}. The embedded AWS is still running; try next:\n"
         "  make dashboard                      open that page\n"
@@ -90,7 +94,7 @@ def down(
         ),
     ] = False,
 ) -> None:
-    """Stop the embedded AWS of this checkout, the dashboard, and every process that they started.
+    """Stop the embedded AWS of this checkout, the desk, and every process that they started.
 
     The embedded AWS forgets all data, unless you give --keep.
     """
@@ -126,30 +130,47 @@ def dashboard(
         int | None,
         typer.Option(min=100, help="Height of the picture, in pixels. Default: the whole page."),
     ] = None,
-    url: Annotated[
-        bool, typer.Option("--url", help="Print the address only; open no browser.")
-    ] = False,
+    url: _UrlOnly = False,
 ) -> None:
-    """Show the CloudWatch dashboard of the stack on this machine, live. `make down` stops it."""
+    """Open the desk at the CloudWatch dashboard of the embedded AWS, live. `make down` stops it."""
     start_embedded(aside)
-    page = background.start()
+    address = background.start().address("dashboard")
     if png is not None:
         from local.dashboard import browser  # noqa: PLC0415 - slow to import
 
-        browser.take_picture(page.endpoint, png, height)
+        browser.take_picture(address, png, height)
         aside.print(f"{png} shows the dashboard.")
-    elif url:
-        typer.echo(page.endpoint)
-    else:
-        screen.print(
-            f"The dashboard is at [bold]{page.endpoint}[/]. "
-            f"[dim]It is live: run `make demo` in another terminal, or place orders by hand at {page.endpoint}/try. "
-            "`make down` stops it.[/]",
-            soft_wrap=True,
-        )
-        # Without a screen, a text-mode browser might take over the terminal.
-        if sys.platform != "linux" or os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
-            webbrowser.open(page.endpoint)
+        return
+    _open(address, "The dashboard", "It is live: run `make demo` in another terminal.", url=url)
+
+
+@app.command(rich_help_panel=PANEL)
+def desk(url: _UrlOnly = False, account: OnAccount = None) -> None:
+    """Open the desk in a browser: products and stock, orders to ship, dead letters, lanes.
+
+    It runs on this machine, with your credentials. With --stage it ends with Ctrl-C, else with `make down`. Without it,
+    it starts the embedded AWS.
+    """
+    if account is None:
+        start_embedded(aside)
+        _open(background.start().address(), "The desk", "`make down` stops it.", url=url)
+        return
+    from local.desk.server import serve_account  # noqa: PLC0415 - slow to import
+
+    aws = aws_of(account, aside)
+    with contextlib.suppress(KeyboardInterrupt):
+        serve_account(aws, lambda to: _open(to, "The desk", "Ctrl-C stops it.", url=url))
+
+
+def _open(address: str, what: str, note: str, *, url: bool) -> None:
+    """Open a page of the desk, or only print its address."""
+    if url:
+        screen.out(address)
+        return
+    screen.print(f"{what} is at [bold]{address}[/]. [dim]{note}[/]", soft_wrap=True)
+    # Without a screen, a text-mode browser might take over the terminal.
+    if sys.platform != "linux" or os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}:
+        webbrowser.open(address)
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -52,8 +52,9 @@ class Server:
             return None
 
     def write(self, note: Path) -> None:
-        """Write a note file atomically."""
+        """Write a note file atomically. Only its owner can read it."""
         draft = note.with_suffix(".draft")
+        draft.touch(0o600)
         draft.write_text(json.dumps(asdict(self)), "utf-8")
         draft.replace(note)
 

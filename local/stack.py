@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from local import ROOT, STATE, emulator
-from local.dashboard import background
+from local.desk import background
 from local.emulator import Emulator, locked
 from local.endpoint import ACCOUNT, REGION, embedded_environment
 from local.process import run_logged
@@ -70,7 +70,7 @@ def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
 
 
 def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:
-    """Stop the embedded AWS and the dashboard. Returns whether the embedded AWS was running.
+    """Stop the embedded AWS and the desk. Returns whether the embedded AWS was running.
 
     Args:
         keep: Keep the data of the embedded AWS for the next `up`; otherwise it is forgotten.

@@ -193,6 +193,21 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
     return _add_up_looks(looks, read_orders(aws, order_ids).values())
 
 
+def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
+    """Read every change of a product's stock since it was last created, as `history` does. Reads all orders.
+
+    Returns:
+        The product's account and the changes; None if there has never been such a product.
+    """
+    looks = _look_at(aws, [product_id], read_pages(aws).by_name)
+    orders = _read_orders(aws)
+    accounts = _add_up_looks(looks, orders.values())
+    if not accounts:
+        return None
+    books = Books(tuple(accounts), orders, looks[product_id].adjustments)
+    return accounts[-1], history(books, accounts[-1])
+
+
 def _is_doubtful(account: Account, confirmed: Mapping[_Incarnation, _Finding]) -> bool:
     """Whether an account has to be read again: it is unsettled, or the last read did not show the same error."""
     key = (account.product_id, account.created_at)

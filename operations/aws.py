@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Aws:
         outputs: The stack's outputs, by name.
         session: Credentials and region; makes further clients.
         stack_id: The stack's ARN.
+        is_production: Whether the stack is protected against deletion, as that of a production stage is.
     """
 
     outputs: Mapping[str, str]
@@ -76,6 +78,7 @@ class Aws:
     logs: CloudWatchLogsClient
     functions: LambdaClient
     stack_id: str = ""
+    is_production: bool = False
 
     @classmethod
     def of_stack(cls, stack_name: str, session: boto3.Session | None = None) -> Aws:
@@ -106,6 +109,7 @@ class Aws:
                 logs=session.client("logs", config=config),
                 functions=session.client("lambda", config=config),
                 stack_id=stack["StackId"],
+                is_production=stack.get("EnableTerminationProtection", False),
             )
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
@@ -127,6 +131,20 @@ class Aws:
     def live(self, function: str) -> str:
         """The alias to invoke of a function, which is named as in the outputs: `CountStock`."""
         return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"
+
+    def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Invoke a function, which is named as in the outputs, with a command. Returns its answer.
+
+        Raises:
+            UserError: It raised an exception.
+        """
+        done = self.functions.invoke(
+            FunctionName=self.live(function), Payload=json.dumps(command).encode()
+        )
+        answer = json.loads(done["Payload"].read() or b"null")
+        if "FunctionError" in done or not isinstance(answer, dict):
+            raise UserError(f"{function} failed: {answer}")
+        return answer
 
     def store(self) -> Store:
         """The tables, through a client that leaves retries to the engine."""

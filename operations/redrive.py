@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from operations.codes import DEAD_LETTERS
@@ -205,6 +206,34 @@ def redrive(
             findings.add(delivery.content, decision)
             on_progress(findings)
     return findings
+
+
+def read_some(sqs: SQSClient, url: str, limit: int) -> list[Delivery]:
+    """Read some dead letters of a queue, and leave them there. They are hidden meanwhile."""
+    with _Reader(sqs, url) as reader:
+        return list(islice(reader.deliveries(), limit))
+
+
+def settle(sqs: SQSClient, url: str, message_id: str, source_url: str | None) -> bool:
+    """Send one dead letter back, or delete it.
+
+    Args:
+        sqs: A client.
+        url: URL of the dead-letter queue.
+        message_id: Its id in that queue.
+        source_url: URL of the queue to send it to; None only deletes it.
+
+    Returns:
+        Whether it was in the queue.
+    """
+    with _Reader(sqs, url) as reader:
+        for delivery in reader.deliveries():
+            if delivery.message_id == message_id:
+                if source_url is not None:
+                    _send(sqs, source_url, delivery, delivery.original_attributes)
+                reader.delete(delivery)
+                return True
+    return False
 
 
 def _send(sqs: SQSClient, url: str, delivery: Delivery, attributes: Mapping[str, Any]) -> str:

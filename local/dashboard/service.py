@@ -16,7 +16,6 @@ from local.dashboard.body import evaluate
 from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Traffic, Window
 from operations.aws import Aws
-from operations.errors import UserError
 
 # Seconds shown, and seconds per point. The last entry is the default range of CloudWatch.
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
@@ -66,11 +65,9 @@ class Service:
         """The deployed stack.
 
         Raises:
-            UserError: It has not been read yet.
+            UserError: It cannot be read.
         """
-        if self._aws is None:
-            raise UserError(self._problem or "the stack is not read yet")
-        return self._aws
+        return self._aws or Aws.of_stack(self._stack_name)
 
     def _read_definitions(self) -> None:
         """Read the definitions again, because the stack may be deployed at any time."""

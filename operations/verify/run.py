@@ -20,6 +20,7 @@ from inventory_orders.store.rows import decode
 from operations import queues
 from operations.audit import read_orders
 from operations.aws import Aws
+from operations.errors import UserError
 from operations.orders_file import OrderMessage
 from operations.stock import read_stock
 from operations.verify.deployed import Deployed
@@ -123,14 +124,10 @@ class Run:
         Raises:
             CheckFailedError: It raised an exception.
         """
-        done = self.aws.functions.invoke(
-            FunctionName=self.aws.live(function),
-            Payload=json.dumps(command).encode(),
-        )
-        answer = json.loads(done["Payload"].read() or b"null")
-        if "FunctionError" in done or not isinstance(answer, dict):
-            raise CheckFailedError(f"{function} failed: {answer}")
-        return answer
+        try:
+            return self.aws.invoke(function, command)
+        except UserError as error:
+            raise CheckFailedError(str(error)) from error
 
     def command(self, function: str, command: Mapping[str, Any], wanted: str) -> dict[str, Any]:
         """Invoke a function with a command, and check the `result` of the answer.

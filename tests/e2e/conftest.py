@@ -1,4 +1,4 @@
-"""The demonstration, and a real browser for the dashboard's page."""
+"""The demonstration, and a real browser for the pages of the desk."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Any]:
     try:
         browser.find()
     except UserError as error:
-        pytest.skip(f"THE DASHBOARD'S PAGE IS NOT TESTED: {error}")
+        pytest.skip(f"THE PAGES OF THE DESK ARE NOT TESTED: {error}")
     with browser.launched() as launched:
         yield launched
 

@@ -20,7 +20,9 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from local import ROOT
-from local.dashboard import background, browser
+from local.dashboard import browser
+from local.desk import background
+from local.desk.background import DeskServer
 from local.process import Server
 from operations import queues
 from operations.errors import UserError
@@ -42,7 +44,7 @@ def url(aws):
 
 
 def open_dashboard(page, url, span="3h"):
-    page.goto(f"{url}/?range={span}")
+    page.goto(background.running().address(f"dashboard?range={span}"))
     page.wait_for_selector("body[data-now]")
 
 
@@ -155,7 +157,7 @@ def test_before_any_traffic_the_page_says_what_to_do(page, url):
         answer = route.fetch()
         route.fulfill(response=answer, json=answer.json() | {"traffic": False})
 
-    page.route("**/data*", quiet)
+    page.route("**/data/dashboard*", quiet)
     open_dashboard(page, url)
     assert "run make demo in another terminal" in page.inner_text("#notice")
 
@@ -302,7 +304,7 @@ def test_an_order_is_placed_and_taken_through_its_life_by_keyboard(aws, page, ur
     product = create(aws, f"by-hand-{uuid.uuid4().hex[:6]}", 3, name="By Hand", price=250)
     product_id = product["productId"]
     before = followers(aws)
-    page.route("**/shelf", lambda route: route.fulfill(json=[product_id]))
+    page.route("**/data/shelf", lambda route: route.fulfill(json=[product_id]))
     open_dashboard(page, url)
     page.get_by_role("link", name="Try it").press("Enter")
     page.wait_for_selector("#live.on")
@@ -354,21 +356,24 @@ def test_an_order_is_placed_and_taken_through_its_life_by_keyboard(aws, page, ur
 
 
 def test_there_is_one_server_and_its_address_is_printed(aws, url):
-    assert cli("dashboard", "--url").stdout == f"{url}\n"
-    assert url in cli("dashboard").stdout
-    assert background.start().endpoint == url
+    server = background.start()
+    assert server.endpoint == url
+    assert cli("dashboard", "--url").stdout == f"{server.address('dashboard')}\n"
+    assert cli("desk", "--url").stdout == f"{server.address()}\n"
+    assert server.address() in cli("desk").stdout
+    assert background._NOTE.stat().st_mode & 0o077 == 0, "the token is the operator's own"
 
 
-def ask(url, path, **headers):
+def ask(url, path, body=None, **headers):
     with contextlib.closing(
         http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     ) as connection:
-        connection.request("GET", path, headers=headers)
+        connection.request("POST" if body else "GET", path, body and json.dumps(body), headers)
         answer = connection.getresponse()
         return answer, answer.read()
 
 
-def test_the_server_answers_only_this_machine_and_only_with_its_own_files(aws, url):
+def test_the_server_listens_to_this_machine_only_and_runs_no_script_of_others(aws, url):
     answer, _ = ask(url, "/")
     assert answer.status == 200
     policy = answer.getheader("Content-Security-Policy")
@@ -376,12 +381,40 @@ def test_the_server_answers_only_this_machine_and_only_with_its_own_files(aws, u
     assert "unsafe" not in policy
     assert answer.getheader("X-Content-Type-Options") == "nosniff"
     assert "Python" not in answer.getheader("Server")
-    assert ask(url, "/", Host="attacker.example")[0].status == 403
-    assert ask(url, "/../pyproject.toml")[0].status == 404
-    assert ask(url, "/data?range=forever")[0].status == 400
     sockets = psutil.Process(background.running().pid).net_connections()
     listening = [s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN]
     assert listening == ["127.0.0.1"]
+
+
+def test_the_desk_works_on_the_deployed_stack(aws, url):
+    token = {"X-Desk-Token": background.running().token}
+
+    def data(path, body=None):
+        answer, content = ask(url, f"/data/{path}", body, **token)
+        assert answer.status == 200, content
+        return json.loads(content)
+
+    assert data("about") == {"place": aws.place, "embedded": True, "production": False}
+    product_id = f"desk-{uuid.uuid4().hex[:6]}"
+    receipt = {"adjustmentId": "r-1", "productId": product_id, "delta": 2, "reason": "RECEIPT"}
+    for command in (
+        {"action": "create", "productId": product_id, "openingStock": 3},
+        {"action": "adjust", **receipt},
+    ):
+        assert data("command", command) == {"done": True, "result": "APPLIED"}
+    assert data(f"product?id={product_id}")["onHand"] == 5
+    assert [one["stock"] for one in data(f"history?id={product_id}")["entries"]] == [3, 5]
+    assert product_id in {one["productId"] for one in data("products")["products"]}
+    assert isinstance(data("lanes")["lanes"], list)
+    queues.send(aws, queues.STOCK, [message("no receipt")])
+    while not (
+        found := [one for one in data("dead-letters")["deadLetters"] if one["body"] == "no receipt"]
+    ):
+        time.sleep(0.05)
+    assert (found[0]["code"], found[0]["source"]) == ("INVALID_JSON", "StockQueue")
+    letter = {name: found[0][name] for name in ("queue", "messageId")}
+    assert data("dead-letter", letter | {"action": "delete"}) == {"done": True}
+    assert queues.depth(aws, found[0]["queue"]).total == 0
 
 
 def test_the_server_ends_with_the_embedded_aws(tmp_path):
@@ -398,7 +431,7 @@ def test_the_server_ends_with_the_embedded_aws(tmp_path):
         try:
             port = int(stand_in.stdout.readline().split(" port ")[1].split()[0])
             Server.of_process(stand_in.pid, port).write(state / "emulator" / "state.json")
-            code = "from local.dashboard import background; print(background.start().endpoint)"
+            code = "from local.desk import background; print(background.start().endpoint)"
             started = subprocess.run(
                 [sys.executable, "-c", code],
                 cwd=ROOT,
@@ -407,10 +440,15 @@ def test_the_server_ends_with_the_embedded_aws(tmp_path):
                 text=True,
                 check=True,
             )
-            server = Server.read(state / "dashboard.json")
+            server = DeskServer.read(state / "desk.json")
             assert started.stdout.strip() == server.endpoint
             give_up_at = time.monotonic() + 60
-            while not (problem := json.loads(ask(server.endpoint, "/data")[1])["problem"]):
+            token = {"X-Desk-Token": server.token}
+            while not (
+                problem := json.loads(ask(server.endpoint, "/data/dashboard", **token)[1])[
+                    "problem"
+                ]
+            ):
                 assert time.monotonic() < give_up_at
                 time.sleep(0.05)
             assert "501" in problem, "what the stand-in answers"

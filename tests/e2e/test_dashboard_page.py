@@ -3,15 +3,14 @@
 The page of the API's contract beside it: it shows every route, and needs nothing else.
 """
 
-from functools import partial
-from http.server import ThreadingHTTPServer
-from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from local import ROOT
-from local.dashboard.server import Handler
+from local.desk.site import Site, serving
+from tests.support.desk import TOKEN
 
 COUNT = 21
 CONTRACT = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"))
@@ -72,14 +71,14 @@ def service():
 
 @pytest.fixture
 def url(service):
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, service, None)) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    about = {"place": "made up", "embedded": True, "production": False}
+    desk = SimpleNamespace(**dict.fromkeys(("carry_out", "settle")), about=lambda: about)
+    with serving(Site(desk, TOKEN, service, SimpleNamespace())) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def open_page(page, url):
-    page.goto(url)
+    page.goto(f"{url}/dashboard#token={TOKEN}")
     page.wait_for_selector("body[data-now]")
 
 
@@ -280,7 +279,7 @@ def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere
     open_page(page, url)
     asked = []
     page.on("request", lambda request: asked.append(request.url.removeprefix(url)))
-    page.get_by_role("link", name="The API").click()
+    page.get_by_role("link", name="API").click()
     page.wait_for_url(f"{url}/contract")
     page.locator(".models").wait_for()
     routes = [
@@ -295,17 +294,19 @@ def test_the_contract_is_shown_with_every_route_and_loads_nothing_from_elsewhere
     schemas = page.locator(".models [data-json-schema-level='0'] .json-schema-2020-12__title")
     assert schemas.all_inner_texts() == list(CONTRACT["components"]["schemas"])
     assert page.locator(".errors-wrapper").count() == 0
-    files = "contract contract.css contract.js page.css swagger-ui.css swagger-ui.js openapi.yaml icon.svg"
+    files = "contract contract.css contract.js common.js page.css swagger-ui.css swagger-ui.js openapi.yaml"
     # Images within the style are loaded from nowhere.
     # So are the figures, which the page before may still ask for.
-    loaded = {one for one in asked if not one.startswith(("data:", "/data?"))}
-    assert loaded <= {f"/{name}" for name in files.split()}
+    loaded = {one for one in asked if not one.startswith(("data:", "/data/dashboard?"))}
+    assert loaded <= {f"/{name}" for name in ("icon.svg", "data/about", *files.split())}
 
 
 def test_a_link_opens_one_route_of_the_contract_on_a_phone_in_the_dark(page, url):
     page.set_viewport_size({"width": 400, "height": 800})
     page.emulate_media(color_scheme="dark")
+    page.goto(f"{url}/contract#token={TOKEN}")
     page.goto(f"{url}/contract#/orders/placeOrder")
+    page.reload()
     page.locator(".responses-table").wait_for()
     shown = page.inner_text(".opblock.is-open")
     route = CONTRACT["paths"]["/orders"]["post"]
@@ -323,9 +324,9 @@ def test_a_link_opens_one_route_of_the_contract_on_a_phone_in_the_dark(page, url
 def test_only_the_contract_may_show_images_that_are_in_its_style(page, url):
     policies = {
         path: page.request.get(f"{url}{path}").headers["content-security-policy"]
-        for path in ("/", "/try", "/contract")
+        for path in ("/", "/dashboard", "/try", "/contract")
     }
-    assert policies["/"] == policies["/try"]
+    assert policies["/"] == policies["/dashboard"] == policies["/try"]
     assert policies["/contract"] == policies["/"].replace("img-src 'self'", "img-src 'self' data:")
     assert "data:" not in policies["/"]
     assert "unsafe" not in policies["/contract"]

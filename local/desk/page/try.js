@@ -9,16 +9,6 @@ const MOST_EVENTS = 100;
 const WAIT_SECONDS = 10;
 
 const AVAILABILITY = { IN_STOCK: "in stock", LOW: "few left", BACKORDER: "on backorder", OUT: "sold out", DISCONTINUED: "discontinued" };
-const STATUS = {
-  SENT: "not answered yet",
-  PENDING: "its stock is taken, and it is not paid",
-  CONFIRMED: "it is paid",
-  FULFILLED: "it is handed over",
-  CANCELLED: "its stock is back",
-  EXPIRED: "its hold ended, and its stock is back",
-};
-const ACTIONS = { confirm: "Confirm", fulfil: "Fulfil", cancel: "Cancel", returns: "Take back" };
-const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel"], FULFILLED: ["returns"] };
 
 // Orders of this session by id, the oldest first: what the API said of them last, and the events that were heard.
 const orders = new Map();
@@ -28,12 +18,6 @@ const products = new Map();
 let ids = [];
 
 // ---------------------------------------------------------------- the server, and the API behind it
-
-async function ask(path, options) {
-  const answer = await fetch(path, options);
-  if (!answer.ok) throw new Error((await answer.text()).trim());
-  return answer.json();
-}
 
 // Sends a request. Returns the status, the document (text, where that is no JSON), and the status in words.
 async function call(method, path, document, headers = {}) {
@@ -48,29 +32,6 @@ async function call(method, path, document, headers = {}) {
 function problemOf({ said, words }) {
   const detail = said.detail ?? said.message ?? said;
   return `${said.code ? `${said.code}: ` : ""}${String(detail).trim()} (${words})`;
-}
-
-function report(words) {
-  setText(byId("said"), words);
-  setText(byId("refused"), "");
-}
-
-function refuse(words) {
-  setText(byId("said"), "");
-  setText(byId("refused"), words);
-}
-
-// Carries out what somebody asked for. What goes wrong on the way is said like a refusal.
-async function attempt(work) {
-  try {
-    await work();
-  } catch (error) {
-    refuse(`There is no answer: ${error instanceof TypeError ? "the server of this page has ended" : error.message}`);
-  }
-}
-
-function randomId(prefix) {
-  return `${prefix}-${crypto.randomUUID().slice(0, 8)}`;
 }
 
 // ---------------------------------------------------------------- the shelf
@@ -105,7 +66,7 @@ function showShelf(found) {
 }
 
 async function lookAtShelf(look) {
-  if (look % LOOKS_PER_SHELF === 0 || ids.length === 0) ids = await ask("/shelf");
+  if (look % LOOKS_PER_SHELF === 0 || ids.length === 0) ids = await ask("/data/shelf");
   const answer = await call("GET", `/products?ids=${ids.map(encodeURIComponent).join(",")}`);
   if (!answer.ok) throw new Error(problemOf(answer));
   showShelf(answer.said.products);
@@ -126,29 +87,10 @@ function titleOf(order) {
   return order.items.map((item) => `${item.quantity.toLocaleString("en")} × ${products.get(item.productId)?.name ?? item.productId}`).join(", ");
 }
 
-function statusOf(order) {
-  const { status, reason, shortages = [] } = order;
-  if (status !== "REJECTED") return `${status}: ${STATUS[status]}`;
-  return `${status}: ${reason}` + shortages.map(({ wanted, available }) => `, ${wanted.toLocaleString("en")} wanted and ${available.toLocaleString("en")} there`).join("");
-}
-
 function holdOf(order) {
   if (order.status !== "PENDING" || order.expiresAt === undefined) return "";
   const seconds = Math.ceil((Date.parse(order.expiresAt) - Date.now()) / 1000);
   return seconds > 0 ? `held for ${seconds.toLocaleString("en")} more seconds` : "its hold is over, and it will expire";
-}
-
-// The units of each product that the customer still has.
-function kept(order) {
-  const left = order.items.map(({ productId, quantity, returned }) => {
-    const back = Object.values(returned ?? {}).reduce((sum, one) => sum + one.quantity, 0);
-    return { productId, quantity: quantity - back };
-  });
-  return left.filter((item) => item.quantity > 0);
-}
-
-function possible(order) {
-  return (POSSIBLE[order.status] ?? []).filter((action) => action !== "returns" || kept(order).length > 0);
 }
 
 function cardOf(order) {
@@ -235,8 +177,8 @@ function forget(id) {
 }
 
 async function takeFurther(id, action) {
-  const taken = action === "returns" ? { stepId: randomId("back"), items: kept(orders.get(id)), restock: true } : undefined;
-  const answer = await call("POST", `/orders/${id}/${action}`, taken);
+  const taken = action === "return" ? { stepId: randomId("back"), items: kept(orders.get(id)), restock: true } : undefined;
+  const answer = await call("POST", `/orders/${id}/${action === "return" ? "returns" : action}`, taken);
   if (answer.ok) report(`${ACTIONS[action]} ${id}: ${answer.said.result} (${answer.words})`);
   else refuse(`${ACTIONS[action]} ${id}: ${problemOf(answer)}`);
   await lookAtOrder(id);
@@ -267,13 +209,34 @@ function hear(event) {
   update(data);
 }
 
-function listen() {
-  const source = new EventSource("/events");
-  source.addEventListener("beat", () => live("listening", "on"));
-  source.addEventListener("happened", (said) => hear(JSON.parse(said.data)));
-  source.addEventListener("problem", (said) => live(`not listening: ${JSON.parse(said.data).detail}`, "off"));
-  // The browser tries again by itself.
-  source.addEventListener("error", () => live("not listening", "off"));
+// Each line is an event, a problem, or says that the server still listens.
+function hearLine(line) {
+  const { event, problem } = JSON.parse(line);
+  if (problem !== undefined) throw new Error(problem);
+  live("listening", "on");
+  if (event !== undefined) hear(event);
+}
+
+async function listen() {
+  const answer = await request("/data/events");
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    lines.forEach(hearLine);
+  }
+  throw new Error("the server has ended");
+}
+
+async function keepListening() {
+  for (;;) {
+    await listen().catch((error) => live(`not listening: ${whyNot(error)}`, "off"));
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
+  }
 }
 
 // ---------------------------------------------------------------- the page
@@ -283,7 +246,7 @@ async function lookAround(look) {
     await lookAtShelf(look);
     notice("");
   } catch (error) {
-    notice(error instanceof TypeError ? "The server of this page does not answer. `make dashboard` starts it and prints its address." : error.message);
+    notice(whyNot(error));
   }
   if (look % LOOKS_PER_ORDERS > 0) return;
   for (const { orderId, status } of [...orders.values()]) {
@@ -292,7 +255,6 @@ async function lookAround(look) {
 }
 
 async function main() {
-  listenToNotice(() => true);
   let placing = false;
   byId("order").addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -304,7 +266,7 @@ async function main() {
   });
   for (const order of JSON.parse(sessionStorage.getItem("orders") ?? "[]")) showOrder(order);
   setInterval(() => orders.forEach(showHold), LOOK_MILLISECONDS);
-  listen();
+  keepListening();
   for (let look = 0; ; look += 1) {
     if (!document.hidden) await lookAround(look);
     await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));

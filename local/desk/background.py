@@ -1,29 +1,45 @@
-"""The dashboard's server process: one for each embedded AWS, and stopped with it."""
+"""The desk's server process: one for each embedded AWS, and stopped with it."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 
 from local import ROOT, STATE, emulator
 from local.endpoint import environment_without_aws
 from local.process import LOGS, Server, start_server, tail
 from operations.errors import UserError
 
-_NOTE = STATE / "dashboard.json"
-_LOG = LOGS / "dashboard.log"
-# Long enough beside whatever keeps the machine busy: if it ends, nobody waits.
+_NOTE = STATE / "desk.json"
+_LOG = LOGS / "desk.log"
+# Long enough on a busy machine: if the process ends, nothing waits.
 _START_SECONDS = 120
 _STOP_SECONDS = 5
 
 
-def running() -> Server | None:
+@dataclass(frozen=True)
+class DeskServer(Server):
+    """The desk's server.
+
+    Attributes:
+        token: The secret that its pages need.
+    """
+
+    token: str = ""
+
+    def address(self, part: str = "") -> str:
+        """The URL of a part, with the token, which a browser sends to no server: it is in the fragment."""
+        return f"{self.endpoint}/{part}#token={self.token}"
+
+
+def running() -> DeskServer | None:
     """Find the running server of this checkout; None if there is none."""
-    server = Server.read(_NOTE)
+    server = DeskServer.read(_NOTE)
     return server if server is not None and server.is_alive() else None
 
 
-def start() -> Server:
+def start() -> DeskServer:
     """Start the server if it is not running. The embedded AWS must be running.
 
     Raises:
@@ -33,22 +49,22 @@ def start() -> Server:
         return running() or _start()
 
 
-def _start() -> Server:
+def _start() -> DeskServer:
     LOGS.mkdir(parents=True, exist_ok=True)
     _NOTE.unlink(missing_ok=True)
     process = start_server(
-        [sys.executable, "-m", "local.dashboard.server"], ROOT, environment_without_aws(), _LOG
+        [sys.executable, "-m", "local.desk.server"], ROOT, environment_without_aws(), _LOG
     )
     give_up_at = time.monotonic() + _START_SECONDS
     while (found := running()) is None:
         if process.poll() is not None or time.monotonic() > give_up_at:
             process.kill()
-            raise UserError(f"the dashboard did not start; its last lines:\n\n{tail(_LOG)}")
+            raise UserError(f"the desk did not start; its last lines:\n\n{tail(_LOG)}")
         time.sleep(0.02)
     return found
 
 
-def note(server: Server) -> None:
+def note(server: DeskServer) -> None:
     """Write the note file of a server, for `running`."""
     server.write(_NOTE)
 

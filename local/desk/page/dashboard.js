@@ -1,4 +1,4 @@
-// Polls /data once a second and draws it: widgets in CloudWatch's grid of 24 columns, charts with uPlot.
+// Polls /data/dashboard once a second and draws it: widgets in CloudWatch's grid of 24 columns, charts with uPlot.
 "use strict";
 
 const POLL_MILLISECONDS = 1000;
@@ -330,12 +330,11 @@ function listenToPopups() {
   dialog.querySelector("button").addEventListener("click", () => dialog.close());
   // The dialog's content fills it, so its own surface is what lies around it. Escape closes it by itself.
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  listenToNotice(() => !dialog.open);
 }
 
 function show(snapshot) {
   latest = snapshot;
-  document.title = `${snapshot.name}, locally`;
+  document.title = `${snapshot.name} - Desk`;
   setText(byId("name"), snapshot.name);
   const resolution = RESOLUTIONS[snapshot.period];
   setText(
@@ -363,14 +362,12 @@ function show(snapshot) {
 async function poll() {
   const range = byId("range").value;
   try {
-    const answer = await fetch(`/data?range=${range}`);
-    if (!answer.ok) throw new Error(await answer.text());
-    const snapshot = await answer.json();
+    const snapshot = await ask(`/data/dashboard?range=${range}`);
     if (range === byId("range").value) show(snapshot);
   } catch (error) {
     live("stopped", "off");
     document.body.classList.add("stale");
-    notice("The dashboard's server does not answer. `make dashboard` starts it and prints its address.");
+    notice(whyNot(error));
     if (!(error instanceof TypeError)) console.error(error);
   }
 }

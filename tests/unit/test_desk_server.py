@@ -1,4 +1,4 @@
-"""The server of the dashboard and of the page to try the service: for whom it does what, and what it says then."""
+"""The parts of the desk for the embedded AWS: requests to the HTTP API, the shelf, and events as they happen."""
 
 import contextlib
 import http.client
@@ -13,23 +13,16 @@ from types import SimpleNamespace
 import boto3
 import pytest
 
-from local.dashboard import trial
-from local.dashboard.server import Handler
-from local.dashboard.trial import Trial
+from local.desk import trial
+from local.desk.site import Site, serving
+from local.desk.trial import Trial
+from local.desk.work import Desk
 from local.sample_orders import catalogue
 from operations.errors import UserError
 from operations.follow import Heard
+from tests.support.desk import TOKEN
 
 SAMPLES = [product.product_id for product in catalogue()]
-
-
-@contextmanager
-def serving(handler):
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        Thread(target=partial(server.serve_forever, 0.01), daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
 
 
 class FakeAws:
@@ -75,9 +68,12 @@ class FakeAws:
 @pytest.fixture
 def aws():
     fake = FakeAws()
-    with serving(fake.handler()) as port:
-        fake.dynamodb.meta.endpoint_url = f"http://127.0.0.1:{port}"
+    with ThreadingHTTPServer(("127.0.0.1", 0), fake.handler()) as server:
+        server.daemon_threads = True
+        Thread(target=partial(server.serve_forever, 0.01), daemon=True).start()
+        fake.dynamodb.meta.endpoint_url = f"http://127.0.0.1:{server.server_address[1]}"
         yield fake
+        server.shutdown()
 
 
 @pytest.fixture
@@ -86,14 +82,15 @@ def tried(aws):
 
 
 @pytest.fixture
-def port(tried):
-    with serving(partial(Handler, None, tried)) as number:
-        yield number
+def port(aws, tried):
+    with serving(Site(Desk(lambda: aws, is_embedded=True), TOKEN, SimpleNamespace(), tried)) as at:
+        yield at
 
 
 def send(port, method, path, body=None, **headers):
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as to:
-        to.request(method, path, body, {name.replace("_", "-"): headers[name] for name in headers})
+        given = {"X-Desk-Token": TOKEN} | {n.replace("_", "-"): v for n, v in headers.items()}
+        to.request(method, path, body, {n: v for n, v in given.items() if v is not None})
         answer = to.getresponse()
         return answer.status, answer.read().decode()
 
@@ -131,35 +128,7 @@ def test_a_refusal_by_the_api_is_handed_on(aws, port, answer, said):
     assert (status, json.loads(text)) == (200, said)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Host": "attacker.example"},
-        {"Origin": "http://attacker.example"},
-        {"Origin": "null"},
-        {"Origin": "http://127.0.0.1:1"},
-        {"Sec_Fetch_Site": "cross-site"},
-        {"Sec_Fetch_Site": "same-site"},
-    ],
-)
-def test_nothing_is_done_for_the_page_of_somebody_else(aws, port, headers):
-    for method, path in (
-        ("POST", "/api/orders"),
-        ("GET", "/api/orders?userId=u"),
-        ("GET", "/events"),
-    ):
-        status, text = send(port, method, path, **headers)
-        assert (status, text.count("\n")) == (403, 1), path
-    assert aws.requests == []
-
-
-def test_the_page_itself_may_ask(aws, port):
-    own = {"Origin": f"http://127.0.0.1:{port}", "Sec_Fetch_Site": "same-origin"}
-    assert send(port, "POST", "/api/orders/o/confirm", **own)[0] == 200
-    assert len(aws.requests) == 1
-
-
-def test_only_the_api_takes_posts_and_only_of_a_sensible_size(aws, port):
+def test_a_body_has_a_sensible_size(aws, port):
     assert send(port, "POST", "/data")[0] == 404
     assert send(port, "POST", "/api/orders", Content_Length=str(1 << 30))[0] == 413
     assert send(port, "POST", "/api/orders", Content_Length="-1")[0] == 413
@@ -178,17 +147,17 @@ def test_what_cannot_be_reached_is_said_in_words(aws, tried, port):
         raise UserError("the stack is not read yet")
 
     tried._stack = no_stack
-    assert send(port, "GET", "/shelf") == (503, "the stack is not read yet\n")
+    assert send(port, "GET", "/data/shelf") == (503, "the stack is not read yet\n")
 
 
 def test_the_shelf_begins_with_the_samples_and_is_what_the_api_shows_at_once(aws, port):
-    status, text = send(port, "GET", "/shelf")
+    status, text = send(port, "GET", "/data/shelf")
     assert (status, json.loads(text)) == (200, [*SAMPLES, "tea-of-mine"])
     assert aws.scans == [
         {"TableName": "products", "ProjectionExpression": "productId", "Limit": 100}
     ]
     aws.listed = [f"p-{number:03}" for number in range(100)]
-    shown = json.loads(send(port, "GET", "/shelf")[1])
+    shown = json.loads(send(port, "GET", "/data/shelf")[1])
     assert len(shown) == 100
     assert shown[: len(SAMPLES) + 1] == [*SAMPLES, "p-000"]
 
@@ -228,31 +197,34 @@ def stream(port):
         socket.create_connection(("127.0.0.1", port), timeout=60) as to,
         to.makefile("r") as lines,
     ):
-        to.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        headers = f"Host: 127.0.0.1\r\nX-Desk-Token: {TOKEN}\r\n\r\n"
+        to.sendall(f"GET /data/events HTTP/1.1\r\n{headers}".encode())
+        assert "200" in next(lines)
+        while next(lines).strip():
+            pass
         yield lines
 
 
-def until(lines, wanted):
-    return next(line for line in lines if line.startswith(wanted))
+def hear(lines):
+    return json.loads(next(lines))
 
 
 def test_events_are_sent_as_they_happen_until_the_page_goes_away(bus, port):
     event = {"detail-type": "OrderPlaced", "detail": {"data": {"name": "a\nb"}}}
     with stream(port) as lines:
-        assert "200" in next(lines)
-        assert "text/event-stream" in until(lines, "Content-Type")
-        until(lines, "event: beat")
+        assert hear(lines) == {}
         bus.news.append(event)
-        until(lines, "event: happened")
-        assert json.loads(next(lines).removeprefix("data: ")) == event
-        until(lines, "event: beat")
+        while (heard := hear(lines)) == {}:
+            pass
+        assert heard == {"event": event}
+        assert hear(lines) == {}
         assert not bus.ended.is_set()
     assert bus.ended.wait(60), "the queue and the rule are removed"
 
 
 def test_when_the_server_ends_nobody_listens_any_more(bus, tried, port):
     with stream(port) as lines:
-        until(lines, "event: beat")
+        assert hear(lines) == {}
         tried.close(10.0)
         assert bus.ended.is_set(), "the queue and the rule are removed"
         assert "problem" not in lines.read(), "the stream ends"
@@ -264,6 +236,4 @@ def test_why_nobody_can_listen_is_said(monkeypatch, port):
 
     monkeypatch.setattr(trial, "listening", refuse)
     with stream(port) as lines:
-        until(lines, "event: problem")
-        said = json.loads(next(lines).removeprefix("data: "))
-        assert said == {"detail": "AWS does not let you listen"}
+        assert hear(lines) == {"problem": "AWS does not let you listen"}

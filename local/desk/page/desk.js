@@ -1,0 +1,576 @@
+// The desk: products, orders, dead letters and lanes of a stack. A view reads when it is shown; each change is a command.
+"use strict";
+
+const MOST_ROWS = 300; // the search finds the others
+const READ_AT_ONCE = 20_000; // orders that a history may read without a click
+
+const LEVELS = { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" };
+const REASONS = { CORRECTION: "Correction", DAMAGE: "Damage", LOSS: "Loss", RETURN: "Return" };
+const STEPS = [
+  ["createdAt", "Placed"],
+  ["confirmedAt", "Confirmed"],
+  ["fulfilledAt", "Fulfilled"],
+  ["expiresAt", "Hold ends"],
+];
+
+// What is searched for stays while the list is read again.
+const chosen = { text: "", level: "" };
+
+const count = (number) => number.toLocaleString("en");
+const signed = (number) => (number > 0 ? `+${count(number)}` : count(number));
+const moment = (iso) => (iso ? new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }) : "");
+const counted = (number, thing) => `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
+const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+const itemsOf = (order) => order.items.map((item) => `${count(item.quantity)} ${item.productId}`).join(", ");
+
+// ---------------------------------------------------------------- building blocks
+
+function link(path, id, text = id) {
+  return element("a", { href: `#/${path}/${encodeURIComponent(id)}`, textContent: text });
+}
+
+function paragraph(text, className = "") {
+  return element("p", { className, textContent: text });
+}
+
+function card(title, ...content) {
+  return element("section", { className: "card" }, element("h2", { textContent: title }), ...content);
+}
+
+// A heading that ends with # is of a column of numbers.
+function table(headings, rows) {
+  const kinds = headings.map((heading) => (heading.endsWith("#") ? "amount" : ""));
+  const head = headings.map((heading, at) => element("th", { scope: "col", className: kinds[at] }, heading.replace("#", "")));
+  const body = rows.map((row) => element("tr", {}, ...row.map((cell, at) => element("td", { className: kinds[at] }, cell))));
+  return element("table", { className: "list" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== undefined && value !== "");
+  return element("dl", {}, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", {}, value)]));
+}
+
+function input(name, properties = {}) {
+  return element("input", { id: name, name, required: true, autocomplete: "off", ...properties });
+}
+
+function units(name, properties = {}) {
+  return input(name, { type: "number", step: 1, min: 0, max: 1_000_000_000, ...properties });
+}
+
+function choice(name, options, value = "") {
+  const made = element("select", { id: name, name }, ...Object.entries(options).map(([key, text]) => element("option", { value: key, textContent: text })));
+  made.value = value || made.options[0].value;
+  return made;
+}
+
+function labelled(text, field) {
+  return element("label", {}, element("span", { textContent: text }), field);
+}
+
+function button(text, work, properties = {}) {
+  const made = element("button", { type: "button", textContent: text, ...properties });
+  made.addEventListener("click", work);
+  return made;
+}
+
+// A form whose button, or Enter, calls `send` with its fields.
+function form(send, text, ...content) {
+  const made = element("form", {}, ...content, element("button", { textContent: text }));
+  made.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(made.elements);
+  });
+  return made;
+}
+
+// An id that stays while the form does: sent again after a lost answer, the command takes effect once.
+function idOf(made) {
+  let id = randomId("desk");
+  made.addEventListener("input", () => {
+    id = randomId("desk");
+  });
+  return () => id;
+}
+
+// ---------------------------------------------------------------- changes
+
+// Asks the operator. Escape is a no.
+function isMeant(title, words) {
+  const dialog = byId("question");
+  setText(byId("question-title"), title);
+  setText(byId("question-text"), words);
+  return new Promise((resolve) => {
+    dialog.returnValue = "";
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.showModal();
+    byId("no").focus();
+  });
+}
+
+let working = false;
+
+// Changes something, after a yes where that is needed, says what came of it, and reads the view again.
+async function change(words, work, warning = "") {
+  // Enter twice is one change.
+  if (working) return;
+  working = true;
+  try {
+    const { production, place } = await ABOUT;
+    const title = production ? "In production" : "Are you sure?";
+    const question = [`${words}?`, warning, production ? `This is ${place}.` : ""].filter(Boolean).join(" ");
+    if ((production || warning) && !(await isMeant(title, question))) return;
+    report(`${words} …`);
+    report(`${words}: ${await work()}`);
+    await show();
+  } catch (error) {
+    refuse(`${words}: ${whyNot(error)}`);
+  } finally {
+    working = false;
+  }
+}
+
+function post(path, document) {
+  return ask(path, { method: "POST", body: JSON.stringify(document) });
+}
+
+function carryOut(words, command) {
+  return change(words, async () => {
+    const { done, result, code, message } = await post("/data/command", command);
+    if (!done) throw new Error(`${code}: ${message}`);
+    return result === "REPLAYED" ? "done before, nothing changed" : "done";
+  });
+}
+
+// ---------------------------------------------------------------- products
+
+function levelOf(status) {
+  const made = element("span", { className: "level", textContent: LEVELS[status] });
+  made.dataset.status = status;
+  return made;
+}
+
+function newProduct() {
+  const made = form(
+    (fields) => {
+      const command = { action: "create", productId: fields.productId.value, openingStock: fields.openingStock.valueAsNumber, lowStockThreshold: fields.threshold.valueAsNumber };
+      carryOut(`List ${command.productId}`, fields.name.value === "" ? command : { ...command, name: fields.name.value });
+    },
+    "List it",
+    labelled("Product id", input("productId")),
+    labelled("Name", input("name", { required: false })),
+    labelled("Units in stock", units("openingStock", { value: 0 })),
+    labelled("Low at", units("threshold", { value: 0 })),
+  );
+  return element("details", { className: "card" }, element("summary", { textContent: "List a new product" }), made);
+}
+
+async function products() {
+  const { products: all, unreadable } = await ask("/data/products");
+  const search = input("search", { type: "search", required: false, value: chosen.text });
+  const level = choice("level", { "": "All products", ...LEVELS, lanes: "with units in lanes" }, chosen.level);
+  const list = element("div", { className: "card" });
+  const rowOf = (one) => [
+    link("product", one.productId),
+    one.name ?? "",
+    count(one.onHand),
+    count(Object.values(one.lanes).reduce((sum, each) => sum + each, 0)),
+    count(one.lowStockThreshold),
+    levelOf(one.status),
+  ];
+  function fill() {
+    Object.assign(chosen, { text: search.value, level: level.value });
+    const text = search.value.trim().toLowerCase();
+    const found = all.filter(
+      (one) =>
+        (level.value === "" || one.status === level.value || (level.value === "lanes" && Object.keys(one.lanes).length > 0)) &&
+        `${one.productId} ${one.name ?? ""}`.toLowerCase().includes(text),
+    );
+    const more = found.length > MOST_ROWS ? ` The first ${MOST_ROWS} are shown: search for the others.` : "";
+    list.replaceChildren(
+      table(["Product", "Name", "On hand#", "Of these in lanes#", "Low at#", "Level"], found.slice(0, MOST_ROWS).map(rowOf)),
+      paragraph(`${count(found.length)} of ${counted(all.length, "product")}.${more}`, "hint"),
+    );
+  }
+  search.addEventListener("input", fill);
+  level.addEventListener("change", fill);
+  fill();
+  const problems = Object.values(unreadable).map((problem) => paragraph(`Left out: ${problem}`, "problem"));
+  return {
+    title: "Products",
+    about: "Out of stock and low first. Open one to receive goods, to correct its stock, or to see its history.",
+    content: [element("div", { className: "bar" }, labelled("Search (/)", search), labelled("Show", level)), ...problems, list, newProduct()],
+  };
+}
+
+function receiptOf(product) {
+  const made = form(
+    (fields) =>
+      carryOut(`Receive ${count(fields.received.valueAsNumber)} ${product.productId}`, {
+        action: "adjust",
+        adjustmentId: id(),
+        productId: product.productId,
+        delta: fields.received.valueAsNumber,
+        reason: "RECEIPT",
+        ...noteOf(fields, "reference"),
+      }),
+    "Receive",
+    labelled("Units that came in", units("received", { min: 1, max: 1_000_000 })),
+    labelled("Delivery note (optional)", input("reference", { required: false, maxLength: 128 })),
+  );
+  const id = idOf(made);
+  return card("Receive goods", made);
+}
+
+function correctionOf(product) {
+  const made = form(
+    (fields) =>
+      carryOut(`${REASONS[fields.reason.value]}: ${signed(fields.delta.valueAsNumber)} ${product.productId}`, {
+        action: "adjust",
+        adjustmentId: id(),
+        productId: product.productId,
+        delta: fields.delta.valueAsNumber,
+        reason: fields.reason.value,
+      }),
+    "Adjust",
+    labelled("Units, such as -2 or 5", units("delta", { min: -1_000_000, max: 1_000_000 })),
+    labelled("Reason", choice("reason", REASONS)),
+  );
+  const id = idOf(made);
+  return card("Correct the stock", made);
+}
+
+function limitsOf(product) {
+  const made = form(
+    (fields) =>
+      carryOut(`Change ${product.productId}`, {
+        action: "change",
+        productId: product.productId,
+        lowStockThreshold: fields.threshold.valueAsNumber,
+        backorderLimit: fields.backorders.valueAsNumber,
+      }),
+    "Save",
+    labelled("Low at", units("threshold", { value: product.lowStockThreshold })),
+    labelled("Sell this many more than there are", units("backorders", { value: product.backorderLimit })),
+  );
+  return card("Limits", made);
+}
+
+function listingOf(product) {
+  const { productId, status } = product;
+  const [action, text, hint] =
+    status === "DISCONTINUED"
+      ? ["listAgain", "List again", "No. Orders for it are rejected."]
+      : ["discontinue", "Discontinue", "Yes. Once discontinued, new orders for it are rejected; orders that have its units can be shipped. You can list it again."];
+  return card("On sale?", paragraph(hint, "hint"), button(text, () => carryOut(`${text}: ${productId}`, { action, productId }), { id: "listing" }));
+}
+
+function chartOf(entries, threshold) {
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const plot = element("div", { className: "chart", role: "img", ariaLabel: `Stock over time, now ${count(entries.at(-1).stock)}` });
+  const axis = { stroke: style("--muted"), grid: { stroke: style("--grid"), width: 1 }, ticks: { show: false } };
+  const times = [...entries.map((entry) => Date.parse(entry.at) / 1000), Date.now() / 1000];
+  // Times come from several clocks; the order of the changes does not.
+  times.forEach((at, index) => {
+    times[index] = Math.max(at, times[index - 1] ?? at);
+  });
+  const isShort = times.at(-1) - times[0] < 2 * 86_400;
+  const stocks = [...entries, entries.at(-1)].map((entry) => entry.stock);
+  let chart = null;
+  // It has a width once it is on the page.
+  new ResizeObserver(() => {
+    const size = { width: plot.clientWidth, height: 240 };
+    if (size.width === 0) return;
+    if (chart !== null) {
+      chart.setSize(size);
+      return;
+    }
+    const options = {
+      ...size,
+      cursor: { drag: { x: false, y: false } },
+      scales: { y: { range: (_, least, most) => [Math.min(0, least), Math.max(1, most) * 1.08] } },
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(isShort ? clock : day) }, axis],
+      series: [
+        { label: "at", value: (_, at) => (at === null ? "" : `${day(at)} ${clock(at)}`) },
+        { label: "stock", stroke: "#1f77b4", width: 1.8, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+        { label: "low at", stroke: style("--bad"), dash: [5, 4], points: { show: false } },
+      ],
+    };
+    chart = new uPlot(options, [times, stocks, times.map(() => threshold)], plot);
+  }).observe(plot);
+  return plot;
+}
+
+function historyOf(product) {
+  const place = element("div", { id: "history" });
+  async function read() {
+    place.replaceChildren(paragraph("Reading the orders …", "hint"));
+    try {
+      const { entries, unexplained } = await ask(`/data/history?id=${encodeURIComponent(product.productId)}`);
+      // Entries without a time stand for versions that changed no stock.
+      const changes = entries.filter((entry) => entry.at !== "");
+      const newest = changes.slice(-MOST_ROWS).reverse();
+      const wrong = unexplained ? [paragraph(`The books do not balance: ${signed(unexplained)} units are unexplained. docs/runbook.md says what to do.`, "problem")] : [];
+      place.replaceChildren(
+        ...wrong,
+        chartOf(changes, product.lowStockThreshold),
+        table(["When", "Change#", "Stock#", "What"], newest.map((entry) => [moment(entry.at), signed(entry.delta), count(entry.stock), entry.what])),
+        paragraph(`${count(newest.length)} of ${counted(changes.length, "change")}, the newest first.`, "hint"),
+      );
+    } catch (error) {
+      place.replaceChildren(paragraph(whyNot(error), "problem"));
+    }
+  }
+  if (product.ordersToRead <= READ_AT_ONCE) read();
+  else place.append(button(`Read the history: all ${counted(product.ordersToRead, "order")}`, read, { id: "read-history" }));
+  return card("History", place);
+}
+
+async function product(id) {
+  const found = await ask(`/data/product?id=${encodeURIComponent(id)}`);
+  const lanes = Object.values(found.lanes).reduce((sum, each) => sum + each, 0);
+  const where = lanes ? ` (${count(found.stockCount)} in its row, ${count(lanes)} in lanes)` : "";
+  const level = card(
+    "Stock",
+    element("p", { id: "on-hand", className: "big", textContent: count(found.onHand) }),
+    element("p", {}, levelOf(found.status), where, found.isExact ? "" : ", about: it changes too fast"),
+  );
+  return {
+    title: found.name ?? id,
+    about: `Product ${id}, listed ${moment(found.createdAt)}`,
+    content: [element("div", { className: "cards" }, level, receiptOf(found), correctionOf(found), limitsOf(found), listingOf(found)), historyOf(found)],
+  };
+}
+
+// ---------------------------------------------------------------- orders
+
+function commandsOf(order, isAlone) {
+  const { orderId } = order;
+  const made = possible(order).flatMap((action) => {
+    const text = ACTIONS[action];
+    if (action === "return") return isAlone ? [] : [link("order", orderId, `${text} …`)];
+    return [button(text, () => carryOut(`${text} order ${orderId}`, { action, orderId }), { id: `${action} ${orderId}`, ariaLabel: `${text} ${orderId}` })];
+  });
+  return element("div", { className: "actions" }, ...made);
+}
+
+function findOrders() {
+  const field = input("search", { type: "search" });
+  const go = (path) => {
+    if (field.reportValidity()) location.hash = `#/${path}/${encodeURIComponent(field.value.trim())}`;
+  };
+  const made = form(() => go("order"), "Find the order", labelled("Order id or user id (/)", field));
+  made.className = "bar";
+  made.append(button("Find the user's orders", () => go("orders")));
+  return made;
+}
+
+async function orders(user) {
+  const { orders: found, isAll } = await ask(user === undefined ? "/data/orders" : `/data/orders?user=${encodeURIComponent(user)}`);
+  const rowOf = (order) => [
+    link("order", order.orderId),
+    order.status,
+    moment(user === undefined ? order.confirmedAt : order.createdAt),
+    link("orders", order.userId),
+    itemsOf(user === undefined ? { items: stillOpen(order) } : order),
+    commandsOf(order, false),
+  ];
+  const since = user === undefined ? "Paid" : "Placed";
+  const more = isAll ? "" : " There are more: these are the first.";
+  const none = user === undefined ? "Nothing is to be shipped." : `There are no orders of ${user}.`;
+  const list = found.length
+    ? [table(["Order", "Status", since, "User", "Items", ""], found.map(rowOf)), paragraph(`${counted(found.length, "order")}.${more}`, "hint")]
+    : [paragraph(none)];
+  return {
+    title: user === undefined ? "Orders to ship" : `Orders of ${user}`,
+    about: user === undefined ? "Paid and not shipped, the oldest first. Press Fulfil when an order has left." : "The newest first.",
+    content: [findOrders(), element("div", { className: "card" }, ...list)],
+  };
+}
+
+const PARTS = { fulfil: "Ship a part", cancel: "Cancel a part", return: "Take back" };
+
+// A form for the units that a parcel holds, that are not wanted, or that came back.
+function partOf(order, action) {
+  const text = PARTS[action];
+  const items = action === "return" ? kept(order) : stillOpen(order);
+  const field = (at) => `${action}-${at}`;
+  const made = form(
+    (fields) => {
+      const part = items.map(({ productId }, at) => ({ productId, quantity: fields[field(at)].valueAsNumber })).filter((item) => item.quantity > 0);
+      if (part.length === 0) refuse(`${text}: enter units of one line at least`);
+      else {
+        const restock = action === "return" ? { restock: fields.restock.checked } : {};
+        carryOut(`${text}: ${itemsOf({ items: part })}`, { action, orderId: order.orderId, stepId: id(), items: part, ...restock, ...noteOf(fields, "reason") });
+      }
+    },
+    text,
+    ...items.map((item, at) => labelled(`Units of ${item.productId}`, units(field(at), { max: item.quantity, value: action === "return" ? item.quantity : 0 }))),
+    labelled("Why (optional)", input("reason", { required: false, maxLength: 128 })),
+    ...(action === "return" ? [labelled("They can be sold again", input("restock", { type: "checkbox", checked: true, required: false }))] : []),
+  );
+  const id = idOf(made);
+  return card(text, made);
+}
+
+// What the operator wrote beside a command, if anything.
+function noteOf(fields, name) {
+  const text = fields[name].value.trim();
+  return text ? { [name]: text } : {};
+}
+
+function stepsOf(order) {
+  const rowOf = (step) => [
+    moment(step.at),
+    step.stepId ? `${step.action} ${step.stepId}` : step.action,
+    step.items ? itemsOf(step) : "",
+    step.actor ?? "",
+    [step.reference, step.reason].filter(Boolean).join(", "),
+  ];
+  return card("Steps", table(["When", "Step", "Units", "By", "Why"], order.steps.map(rowOf)));
+}
+
+async function order(id) {
+  const found = await ask(`/data/order?id=${encodeURIComponent(id)}`);
+  const rowOf = (item) => [link("product", item.productId), ...["quantity", "fulfilled", "cancelled", "returned"].map((name) => count(item[name] ?? 0))];
+  const late = found.confirmationRejected ? [paragraph("Late payment: it came when the order held no stock. Refund it.", "problem")] : [];
+  const about = facts([
+    ["Status", statusOf(found)],
+    ["User", link("orders", found.userId)],
+    ...STEPS.map(([name, text]) => [text, moment(found[name])]),
+    ...Object.entries(found.attributes ?? {}).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+  ]);
+  return {
+    title: `Order ${id}`,
+    about: statusOf(found),
+    content: [
+      findOrders(),
+      ...late,
+      card("Order", about, commandsOf(found, true)),
+      card("Items", table(["Product", "Ordered#", "Shipped#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
+      ...(found.steps ? [stepsOf(found)] : []),
+      element("div", { className: "cards" }, ...possible(found).filter((action) => action in PARTS).map((action) => partOf(found, action))),
+    ],
+  };
+}
+
+// ---------------------------------------------------------------- dead letters
+
+// The ids in a body, as links; none if it is no JSON.
+function idsOf(body) {
+  try {
+    const said = JSON.parse(body);
+    const ids = [said.productId, ...(said.items ?? []).map((item) => item.productId)].filter((one) => typeof one === "string");
+    const order = typeof said.orderId === "string" ? [link("order", said.orderId, `order ${said.orderId}`)] : [];
+    return [...order, ...[...new Set(ids)].map((one) => link("product", one, `product ${one}`))];
+  } catch {
+    return [];
+  }
+}
+
+function deadLetterOf(letter) {
+  const { queue, messageId, source } = letter;
+  const settle = (words, action, said, warning) => change(`${words} ${messageId}`, () => post("/data/dead-letter", { queue, messageId, action }).then(() => said), warning);
+  const again = `sent to ${source}. If it fails again, it comes back to this list`;
+  const about = [source, `message ${messageId}`, ...(letter.group === null ? [] : [`group ${letter.group}`]), ...idsOf(letter.body)];
+  return element(
+    "li",
+    {},
+    element("p", { textContent: letter.message }),
+    element("p", { className: "hint" }, ...about.flatMap((fact, at) => (at ? [" · ", fact] : [fact]))),
+    element("pre", { tabIndex: 0, textContent: letter.body }),
+    element(
+      "div",
+      { className: "actions" },
+      button("Redrive", () => settle("Redrive", "redrive", again), { ariaLabel: `Redrive ${messageId}` }),
+      button("Delete", () => settle("Delete", "delete", "deleted", "It cannot be undone."), { ariaLabel: `Delete ${messageId}` }),
+    ),
+  );
+}
+
+async function deadLetters() {
+  const { deadLetters: letters, causes, isAll } = await ask("/data/dead-letters");
+  const codes = [...new Set(letters.map((letter) => letter.code))].sort();
+  const groups = codes.map((code) => {
+    const theirs = letters.filter((letter) => letter.code === code);
+    const cause = causes[code];
+    const words = cause ? [element("p", {}, ...withCode(`What it means: ${cause.meaning}.`)), element("p", {}, ...withCode(`What to do: ${cause.act}.`))] : [];
+    return card(`${code}: ${count(theirs.length)}`, ...words, element("ol", {}, ...theirs.map(deadLetterOf)));
+  });
+  const more = isAll ? [] : [paragraph("There are more than are shown.", "hint")];
+  return {
+    title: "Dead letters",
+    about: "Messages that the service could not process. Repair the cause, then redrive: the message goes back to its queue, and takes effect once.",
+    content: letters.length ? [...groups, ...more] : [card("All is well", paragraph("There are no dead letters."))],
+  };
+}
+
+// ---------------------------------------------------------------- lanes
+
+async function lanes() {
+  const { lanes: found, unreadable } = await ask("/data/lanes");
+  const rowOf = (lane) => [
+    lane.name,
+    lane.secondsLeft > 0 ? lane.worker : "",
+    lane.secondsLeft > 0 ? `${Math.round(lane.secondsLeft)} s` : "",
+    count(lane.products),
+    count(lane.units),
+    moment(lane.writtenAt),
+  ];
+  const problems = Object.values(unreadable).map((problem) => paragraph(problem, "problem"));
+  return {
+    title: "Lanes",
+    about: "Units of busy products, from which one worker each sells. Every unit counts as stock.",
+    content: [
+      ...problems,
+      card("Lanes", found.length ? table(["Lane", "In use by", "For another", "Products#", "Units#", "Written"], found.map(rowOf)) : paragraph("No lane has ever been used.")),
+    ],
+  };
+}
+
+// ---------------------------------------------------------------- the page
+
+const VIEWS = { products, product, orders, order, "dead-letters": deadLetters, lanes };
+let reading = 0;
+
+async function show() {
+  const mine = (reading += 1);
+  const [, name, id] = location.hash.split("/");
+  const place = byId("view");
+  place.ariaBusy = "true";
+  let view;
+  try {
+    await ABOUT;
+    view = await (VIEWS[name] ?? products)(id === undefined ? undefined : decodeURIComponent(id));
+  } catch (error) {
+    const retry = [paragraph(whyNot(error), "problem")];
+    view = { title: "Not found, or not readable", about: "", content: name?.startsWith("order") ? [findOrders(), ...retry] : retry };
+  }
+  // The operator has moved on.
+  if (mine !== reading) return;
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
+  document.title = `${view.title} - Desk`;
+  setText(byId("title"), view.title);
+  setText(byId("about"), view.about);
+  place.replaceChildren(...view.content);
+  place.ariaBusy = "false";
+  if (focused !== null) (byId(focused.id || "view") ?? place).focus();
+}
+
+function listenToKeys() {
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches("input, select, textarea");
+    if (event.key !== "/" || isTyping || document.querySelector("dialog[open]") !== null) return;
+    event.preventDefault();
+    byId("search")?.focus();
+  });
+  for (const answer of ["yes", "no"]) byId(answer).addEventListener("click", () => byId("question").close(answer));
+}
+
+listenToKeys();
+byId("refresh").addEventListener("click", show);
+addEventListener("hashchange", () => {
+  report("");
+  show();
+});
+show();

@@ -1,0 +1,71 @@
+"""Runs the desk: for an account until it is interrupted, for the embedded AWS as a process that `background` starts."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+
+from local import emulator
+from local.dashboard.service import Service
+from local.desk import background
+from local.desk.background import DeskServer
+from local.desk.site import Site, serving
+from local.desk.trial import Trial
+from local.desk.work import Desk
+from local.endpoint import use_embedded
+from local.stack import STACK_NAME
+from operations.aws import Aws
+from operations.errors import UserError
+
+POLL_SECONDS = 1.0
+# Less than `background` waits for the end.
+_CLOSE_SECONDS = 3.0
+
+
+def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
+    """Serve the desk of a stack on an account until Ctrl-C.
+
+    Args:
+        aws: The stack, with the operator's own credentials.
+        on_ready: Called with the address.
+    """
+    token = secrets.token_urlsafe()
+    with serving(Site(Desk(lambda: aws, is_embedded=False), token)) as port:
+        on_ready(_server(port, token).address())
+        Event().wait()
+
+
+def main() -> int:
+    """Serve the desk of the embedded AWS until the process is stopped, or until the embedded AWS has ended."""
+    aws = emulator.running()
+    if aws is None:
+        raise UserError("the embedded AWS is not running")
+    use_embedded(aws.endpoint)
+    service = Service(STACK_NAME, aws.endpoint)
+    trial = Trial(lambda: service.aws)
+    token = secrets.token_urlsafe()
+    stopped = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    desk = Desk(lambda: service.aws, is_embedded=True)
+    with serving(Site(desk, token, service, trial)) as port:
+        background.note(_server(port, token))
+        while aws.is_alive():
+            service.poll()
+            if stopped.wait(POLL_SECONDS):
+                break
+    trial.close(_CLOSE_SECONDS)
+    return 0
+
+
+def _server(port: int, token: str) -> DeskServer:
+    return replace(DeskServer.of_process(os.getpid(), port), token=token)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

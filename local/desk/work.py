@@ -1,0 +1,216 @@
+"""An operator's work at the desk: reads products, orders, dead letters and lanes, and changes them by the stack's functions."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from threading import Lock
+from typing import Any
+
+from inventory_orders.api.products import shown_level
+from inventory_orders.store.rows import Table
+from operations import orders, queues, redrive
+from operations.audit import read_history
+from operations.aws import Aws
+from operations.codes import DEAD_LETTERS
+from operations.errors import UserError
+from operations.lanes import lane_name, read_lanes
+from operations.stock import list_stock, read_stock
+
+Document = dict[str, Any]
+
+MOST_ORDERS = 200
+MOST_DEAD_LETTERS = 100
+"""Of each queue."""
+
+_FUNCTIONS = {
+    "adjust": "AdjustStock",
+    **dict.fromkeys(("create", "change", "discontinue", "listAgain"), "ManageProducts"),
+    **dict.fromkeys(("confirm", "fulfil", "cancel", "return"), "ChangeOrders"),
+}
+"""The function that carries out each command of the desk."""
+
+
+class NotFoundError(Exception):
+    """There is no such thing; the message names it."""
+
+
+class Desk:
+    """Reads and changes one stack.
+
+    Args:
+        stack: Finds the stack, which may be deployed again at any time.
+        is_embedded: Whether it is on the embedded AWS.
+    """
+
+    def __init__(self, stack: Callable[[], Aws], *, is_embedded: bool) -> None:
+        self._stack = stack
+        self._is_embedded = is_embedded
+        # Messages that one request reads are hidden from another one.
+        self._dead_letters = Lock()
+
+    def about(self) -> Document:
+        """Tell which stack this is."""
+        aws = self._stack()
+        return {
+            "place": aws.place,
+            "embedded": self._is_embedded,
+            "production": aws.is_production,
+        }
+
+    def products(self) -> Document:
+        """List all products with their levels, and what is wrong with those that cannot be read."""
+        levels, unreadable = list_stock(self._stack())
+        return {"products": list(map(shown_level, levels)), "unreadable": dict(unreadable)}
+
+    def product(self, product_id: str) -> Document:
+        """Show a product, and how many orders `history` would read (on AWS up to six hours old).
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        aws = self._stack()
+        level = read_stock(aws, product_id)
+        if level is None:
+            raise NotFoundError(f"there is no product {product_id}")
+        table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
+        return shown_level(level) | {"ordersToRead": table["ItemCount"]}
+
+    def history(self, product_id: str) -> Document:
+        """List every change of a product's stock, the oldest first. Reads all orders.
+
+        Raises:
+            NotFoundError: There is no such product.
+        """
+        found = read_history(self._stack(), product_id)
+        if found is None:
+            raise NotFoundError(f"there is no product {product_id}")
+        account, entries = found
+        return {"unexplained": account.unexplained, "entries": list(map(asdict, entries))}
+
+    def orders(self, user_id: str | None) -> Document:
+        """List a user's orders, the newest first; without a user those to ship, the oldest first."""
+        aws = self._stack()
+        if user_id is None:
+            found = orders.orders_to_ship(aws, MOST_ORDERS)
+        else:
+            found = orders.orders_of(aws, user_id, MOST_ORDERS)
+        return {"orders": found, "isAll": len(found) < MOST_ORDERS}
+
+    def order(self, order_id: str) -> Document:
+        """Show an order.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        found = orders.read_order(self._stack(), order_id)
+        if found is None:
+            raise NotFoundError(f"there is no order {order_id}")
+        return found
+
+    def dead_letters(self) -> Document:
+        """List the dead letters of all queues, and what their causes mean."""
+        aws = self._stack()
+
+        def read(queue: str) -> list[redrive.Delivery]:
+            return redrive.read_some(aws.sqs, aws.outputs[queue], MOST_DEAD_LETTERS)
+
+        names = [name for name in queues.DEAD_LETTERS if name in aws.outputs]
+        with self._dead_letters, ThreadPoolExecutor(len(names)) as pool:
+            by_queue = dict(zip(names, pool.map(read, names), strict=True))
+        letters = [
+            {
+                "queue": queue,
+                "source": _source_of(queue).removesuffix("Url"),
+                "messageId": delivery.message_id,
+                "group": delivery.group,
+                "code": delivery.content.code,
+                "message": delivery.content.message,
+                "body": delivery.content.body,
+            }
+            for queue, found in by_queue.items()
+            for delivery in found
+        ]
+        codes = {letter["code"] for letter in letters}
+        return {
+            "deadLetters": letters,
+            "causes": {
+                code: {"meaning": cause.meaning, "act": cause.act}
+                for code, cause in DEAD_LETTERS.items()
+                if code in codes
+            },
+            "isAll": all(len(found) < MOST_DEAD_LETTERS for found in by_queue.values()),
+        }
+
+    def lanes(self) -> Document:
+        """List the lanes with their workers and units, and what is wrong with pages that cannot be read."""
+        found, pages = read_lanes(self._stack())
+        now = time.time()
+        return {
+            "lanes": [
+                {
+                    "name": lane_name(lane.number),
+                    "worker": lane.lease.owner if lane.lease is not None else "",
+                    "secondsLeft": max(0, lane.lease.ends_at - now) if lane.lease else 0,
+                    "products": lane.products,
+                    "units": lane.units,
+                    "writtenAt": lane.written_at,
+                }
+                for lane in found
+            ],
+            "unreadable": dict(pages.corrupt),
+        }
+
+    def carry_out(self, command: Mapping[str, Any]) -> Document:
+        """Carry out a command by the function that takes it.
+
+        Returns:
+            Whether it is `done`; with `result`, or with the `code` and `message` of what failed.
+
+        Raises:
+            UserError: The desk has no such command, or the function failed.
+        """
+        action = command.get("action")
+        if action not in _FUNCTIONS:
+            raise UserError(f"{action!r} is no command of the desk")
+        function = _FUNCTIONS[action]
+        actor = {} if function == "ManageProducts" else {"actor": f"desk:{getpass.getuser()}"[:128]}
+        answer = self._stack().invoke(function, {**command, **actor})
+        result = answer.get("result")
+        if result in ("APPLIED", "REPLAYED"):
+            return {"done": True, "result": result}
+        return {
+            "done": False,
+            "code": answer.get("code"),
+            "message": answer.get("message"),
+        }
+
+    def settle(self, request: Mapping[str, Any]) -> Document:
+        """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
+
+        Raises:
+            NotFoundError: It is not there any more.
+            UserError: There is no such queue or action.
+        """
+        aws, queue, action = self._stack(), request.get("queue"), request.get("action")
+        if queue not in queues.DEAD_LETTERS or action not in ("redrive", "delete"):
+            raise UserError(f"{action!r} of {queue!r} is nothing that the desk can do")
+        source = _source_of(queue)
+        with self._dead_letters:
+            was_there = redrive.settle(
+                aws.sqs,
+                aws.outputs[queue],
+                str(request.get("messageId")),
+                aws.outputs[source] if action == "redrive" else None,
+            )
+        if not was_there:
+            raise NotFoundError("this dead letter is not in its queue: another reader has it")
+        return {"done": True}
+
+
+def _source_of(dead_letters: str) -> str:
+    """The output with the queue that sends its dead letters to this one."""
+    return queues.QUEUES[queues.DEAD_LETTERS.index(dead_letters)]

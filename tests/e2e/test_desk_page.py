@@ -1,0 +1,180 @@
+"""The desk in a real browser, on the tea shop in memory: an operator's day, by mouse and by keyboard."""
+
+import json
+import re
+
+import pytest
+
+from inventory_orders.store.rows import Table
+from tests.support.desk import TOKEN, desk_of_shop
+
+TEA = "tea-earl-grey"
+BELOW_FLOOR = {"adjustmentId": "r-9", "productId": TEA, "delta": -90, "reason": "DAMAGE"}
+
+
+@pytest.fixture
+def shop():
+    with desk_of_shop() as desk:
+        yield desk
+
+
+@pytest.fixture
+def failing(chromium):
+    """A page whose requests may fail, of which the browser complains."""
+    opened = chromium.new_page()
+    yield opened
+    opened.close()
+
+
+def place(shop, order_id, *, paid=True):
+    lines = [{"productId": TEA, "quantity": 3}]
+    shop.place({"orderId": order_id, "userId": "auth0:anna", "items": lines})
+    if paid:
+        shop.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def title(page, text):
+    page.get_by_role("heading", level=1, name=text).wait_for()
+
+
+def said(page, text):
+    page.get_by_role("status").get_by_text(text).wait_for()
+
+
+def test_a_day_at_the_desk(page, shop):
+    before = shop.stock(TEA)
+    place(shop, "o-1")
+    place(shop, "o-2")
+    letter = shop.dead_letter("StockDeadLetterQueueUrl", json.dumps(BELOW_FLOOR), "BELOW_FLOOR")
+    page.goto(shop.address())
+    title(page, "Products")
+    assert TOKEN not in page.url
+    page.get_by_text("Embedded AWS on this machine: account 123456789012").wait_for()
+
+    # Receives goods, by keyboard.
+    page.keyboard.press("/")
+    page.keyboard.type("EARL GREY")
+    page.get_by_text("2 of 40 products.").wait_for()
+    page.get_by_role("link", name=TEA, exact=True).press("Enter")
+    title(page, "Earl Grey")
+    page.get_by_label("Units that came in").fill("40")
+    page.keyboard.press("Enter")
+    said(page, f"Receive 40 {TEA}: done")
+    assert shop.stock(TEA) == before + 34
+    page.locator("#on-hand").get_by_text(str(before + 34)).wait_for()
+    page.locator("#history canvas").wait_for()
+    newest = page.locator("#history .list tbody tr").first.inner_text()
+    assert re.search(rf"\+40\s+{before + 34}\s+RECEIPT desk-", newest)
+
+    # Ships one of two orders.
+    page.get_by_role("link", name="Orders").click()
+    title(page, "Orders to ship")
+    page.get_by_role("button", name="Fulfil o-1").press("Enter")
+    said(page, "Fulfil order o-1: done")
+    page.get_by_role("link", name="o-1").wait_for(state="detached")
+    assert page.get_by_role("button", name="Fulfil o-2").is_visible()
+
+    # Takes a unit of it back.
+    page.keyboard.press("/")
+    page.keyboard.type("o-1")
+    page.keyboard.press("Enter")
+    title(page, "Order o-1")
+    page.get_by_label(f"Units of {TEA}").fill("1")
+    page.get_by_role("button", name="Take back").click()
+    said(page, f"Take back 1 {TEA}: done")
+    assert shop.stock(TEA) == before + 35
+    page.get_by_role("link", name="auth0:anna").click()
+    title(page, "Orders of auth0:anna")
+    assert page.locator("tbody tr").count() == 2
+
+    # Repairs a dead letter: there is enough now.
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_text("What to do: book what is missing, then redrive.").wait_for()
+    assert page.get_by_role("link", name=f"product {TEA}").is_visible()
+    page.get_by_role("button", name=f"Redrive {letter}").click()
+    said(page, "sent to StockQueue")
+    page.get_by_text("There are no dead letters.").wait_for()
+    assert shop.waiting("StockQueueUrl") == [json.dumps(BELOW_FLOOR)]
+
+
+def test_what_fails_is_said_and_a_lost_answer_is_sent_again_under_the_same_id(failing, shop):
+    page = failing
+    before = shop.stock(TEA)
+    page.goto(shop.address())
+    page.goto(f"{shop.origin}/#/product/{TEA}")
+    page.get_by_label("Units, such as -2 or 5").fill("-1000")
+    page.get_by_role("button", name="Adjust").click()
+    page.get_by_role("alert").get_by_text("BELOW_FLOOR: ").wait_for()
+    lost = []
+
+    def lose(route):
+        lost.append(route.fetch().text())
+        route.fulfill(status=503, body="the answer is lost")
+
+    page.route("**/data/command", lose, times=1)
+    page.get_by_label("Units that came in").fill("5")
+    page.get_by_role("button", name="Receive").click()
+    page.get_by_role("alert").get_by_text("the answer is lost").wait_for()
+    page.get_by_role("button", name="Receive").click()
+    said(page, "done before, nothing changed")
+    assert json.loads(lost[0])["done"]
+    assert shop.stock(TEA) == before + 5
+
+
+def test_in_production_each_change_asks_and_escape_is_a_no(page):
+    with desk_of_shop(is_embedded=False, is_production=True) as shop:
+        place(shop, "o-1", paid=False)
+        page.goto(shop.address())
+        page.get_by_text("PRODUCTION: account").wait_for()
+        parts = page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+        assert parts == ["Products", "Orders", "Dead letters", "Lanes", "API"]
+        page.goto(f"{shop.origin}/#/order/o-1")
+        confirm = page.get_by_role("button", name="Confirm o-1")
+        confirm.click()
+        dialog = page.get_by_role("dialog", name="In production")
+        assert "Confirm order o-1? This is account 123456789012" in dialog.inner_text()
+        assert page.evaluate("document.activeElement.textContent") == "Go back"
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="hidden")
+        assert shop.row(Table.ORDERS, "orderId", "o-1")["status"] == {"S": "PENDING"}
+        confirm.click()
+        dialog.get_by_role("button", name="Yes, do it").press("Enter")
+        said(page, "Confirm order o-1: done")
+        assert shop.row(Table.ORDERS, "orderId", "o-1")["status"] == {"S": "CONFIRMED"}
+
+
+def test_a_dead_letter_is_deleted_only_after_a_yes(page, shop):
+    letter = shop.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")
+    page.goto(shop.address())
+    page.get_by_role("link", name="Dead letters").click()
+    delete = page.get_by_role("button", name=f"Delete {letter}")
+    delete.click()
+    page.get_by_role("button", name="Go back").click()
+    delete.click()
+    page.get_by_role("button", name="Yes, do it").click()
+    page.get_by_text("There are no dead letters.").wait_for()
+    assert shop.waiting("OrderDeadLetterQueueUrl") == []
+
+
+def test_a_product_is_listed_limited_and_taken_off_sale(page, shop):
+    page.goto(shop.address())
+    page.get_by_text("List a new product").click()
+    page.get_by_label("Product id").fill("mug")
+    page.get_by_label("Units in stock").fill("5")
+    page.get_by_role("button", name="List it").click()
+    said(page, "List mug: done")
+    page.get_by_label("Show").select_option("in stock")
+    page.get_by_role("link", name="mug").click()
+    page.get_by_label("Low at").fill("9")
+    page.get_by_role("button", name="Save").click()
+    page.locator(".level").get_by_text("low").wait_for()
+    page.get_by_role("button", name="Discontinue").click()
+    page.get_by_role("button", name="List again").click()
+    page.get_by_role("button", name="Discontinue").wait_for()
+
+
+def test_without_the_token_the_page_says_which_address_to_open(failing, shop):
+    failing.goto(shop.address().replace(TOKEN, "old"))
+    failing.get_by_text("open the address that make desk").wait_for()
+    failing.goto(shop.address())
+    failing.get_by_role("link", name=TEA, exact=True).wait_for()

@@ -1,0 +1,228 @@
+"""The desk without a browser: who may use it, what it shows, what it changes, and what it says when it cannot."""
+
+import contextlib
+import http.client
+import json
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import main, this_machine
+from inventory_orders.store.rows import Table
+from tests.support.desk import TOKEN, desk_of_shop
+
+TEA = "tea-earl-grey"
+READS = ("about", "products", f"product?id={TEA}", f"history?id={TEA}", "orders", "order?id=o-1")
+LISTS = ("dead-letters", "lanes", "shelf", "events")
+RECEIPT = {
+    "action": "adjust",
+    "adjustmentId": "desk-1",
+    "productId": TEA,
+    "delta": 7,
+    "reason": "RECEIPT",
+}
+
+
+@pytest.fixture
+def shop():
+    with desk_of_shop() as desk:
+        yield desk
+
+
+def send(shop, method, path, body=None, **headers):
+    """A request as the page sends it, but for some headers; None leaves one out."""
+    given = {"X-Desk-Token": TOKEN, "Origin": shop.origin, "Sec-Fetch-Site": "same-origin"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    to = http.client.HTTPConnection(urlsplit(shop.origin).netloc, timeout=60)
+    with contextlib.closing(to):
+        sent = {name: value for name, value in given.items() if value is not None}
+        to.request(method, path, body and json.dumps(body), sent)
+        answer = to.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def get(shop, path):
+    status, text = send(shop, "GET", f"/data/{path}")
+    assert status == 200, text
+    return json.loads(text)
+
+
+def post(shop, path, body):
+    status, text = send(shop, "POST", f"/data/{path}", body)
+    assert status == 200, text
+    return json.loads(text)
+
+
+def place(shop, order_id="o-1", quantity=2):
+    lines = [{"productId": TEA, "quantity": quantity}]
+    shop.place({"orderId": order_id, "userId": "u-1", "items": lines})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X_Desk_Token": None},
+        {"X_Desk_Token": "another"},
+        {"Host": "attacker.example"},
+        {"Host": "attacker.example", "Origin": "http://attacker.example"},
+        {"Origin": "http://attacker.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(shop, headers):
+    letter = shop.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
+    before = shop.stock(TEA)
+    delete = {"queue": "StockDeadLetterQueueUrl", "messageId": letter, "action": "delete"}
+    requests = [("GET", f"/data/{path}", None) for path in (*READS, *LISTS)]
+    requests += [("GET", "/api/orders/o-1", None), ("POST", "/api/orders", {})]
+    requests += [("POST", "/data/command", RECEIPT), ("POST", "/data/dead-letter", delete)]
+    for method, path, body in requests:
+        status, text = send(shop, method, path, body, **headers)
+        assert (status, text.count("\n")) == (403, 1), path
+    assert shop.stock(TEA) == before
+    assert shop.waiting("StockDeadLetterQueueUrl") == ["{}"]
+
+
+def test_the_files_hold_no_secret_and_are_for_this_machine_only(shop):
+    for path in ("/", "/dashboard", "/try", "/contract", "/desk.js"):
+        status, text = send(shop, "GET", path, X_Desk_Token=None)
+        assert status == 200
+        assert TOKEN not in text
+        assert send(shop, "GET", path, Host="attacker.example")[0] == 403
+    assert send(shop, "GET", "/../pyproject.toml")[0] == 404
+
+
+def test_on_an_account_there_is_nothing_of_the_embedded_aws():
+    with desk_of_shop(is_embedded=False, is_production=True) as shop:
+        about = get(shop, "about")
+        assert (about["embedded"], about["production"]) == (False, True)
+        assert "stack InventoryOrders-shop" in about["place"]
+        for path in ("/try", "/dashboard", "/data/shelf", "/data/events", "/api/orders/o"):
+            assert send(shop, "GET", path)[0] == 404
+        assert post(shop, "command", RECEIPT)["done"]
+
+
+def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(shop, monkeypatch):
+    addresses = []
+
+    def interrupt(address, *_, **__):
+        addresses.append(address)
+        origin, token = address.split("/#token=")
+        there = replace(shop, origin=origin)
+        assert send(there, "GET", "/data/about")[0] == 403, "the token is another one"
+        assert send(there, "GET", "/data/about", X_Desk_Token=token)[0] == 200
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: shop.aws)
+    monkeypatch.setattr(this_machine, "_open", interrupt)
+    for _ in range(2):
+        done = CliRunner().invoke(main.app, ["desk", "--stage", "shop"], catch_exceptions=False)
+        assert done.exit_code == 0
+    first, second = (address.split("#token=")[1] for address in addresses)
+    assert first != second
+    assert len(first) >= 43, "256 bits"
+
+
+def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(shop):
+    before = shop.stock(TEA)
+    assert post(shop, "command", RECEIPT) == {"done": True, "result": "APPLIED"}
+    assert post(shop, "command", RECEIPT) == {"done": True, "result": "REPLAYED"}
+    place(shop)
+    shown = get(shop, f"product?id={TEA}")
+    assert (shown["onHand"], shown["ordersToRead"]) == (before + 5, 1)
+    history = get(shop, f"history?id={TEA}")
+    assert history["unexplained"] == 0
+    assert [(one["delta"], one["stock"], one["what"]) for one in history["entries"]] == [
+        (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
+        (7, before + 7, "RECEIPT desk-1"),
+        (-2, before + 5, "order o-1"),
+    ]
+
+
+def test_what_is_refused_says_its_code_and_what_to_do(shop):
+    said = post(shop, "command", RECEIPT | {"delta": -10_000})
+    assert (said["done"], said["code"]) == (False, "BELOW_FLOOR")
+    assert TEA in said["message"]
+    said = post(shop, "command", RECEIPT | {"delta": 0})
+    assert (said["done"], said["code"]) == (False, "SCHEMA_VIOLATION")
+    assert "delta" in said["message"]
+
+
+def test_a_product_is_listed_changed_discontinued_and_listed_again(shop):
+    for command in (
+        {"action": "create", "productId": "mug", "openingStock": 5},
+        {"action": "change", "productId": "mug", "lowStockThreshold": 9, "backorderLimit": 2},
+        {"action": "discontinue", "productId": "mug"},
+        {"action": "listAgain", "productId": "mug"},
+    ):
+        assert post(shop, "command", command)["done"], command
+    (mug,) = (one for one in get(shop, "products")["products"] if one["productId"] == "mug")
+    assert (mug["status"], mug["lowStockThreshold"], mug["backorderLimit"]) == ("LOW_STOCK", 9, 2)
+
+
+def test_an_order_is_shipped_and_taken_back(shop):
+    before = shop.stock(TEA)
+    place(shop)
+    assert get(shop, "orders")["orders"] == []
+    post(shop, "command", {"action": "confirm", "orderId": "o-1"})
+    assert [order["orderId"] for order in get(shop, "orders")["orders"]] == ["o-1"]
+    assert [order["orderId"] for order in get(shop, "orders?user=u-1")["orders"]] == ["o-1"]
+    items = [{"productId": TEA, "quantity": 1}]
+    parcel = {"action": "fulfil", "orderId": "o-1", "stepId": "desk-1", "items": items}
+    assert post(shop, "command", parcel)["done"]
+    assert get(shop, "order?id=o-1")["steps"][-1]["actor"].startswith("desk:")
+    post(shop, "command", {"action": "fulfil", "orderId": "o-1"})
+    assert get(shop, "order?id=o-1")["status"] == "FULFILLED"
+    taken = {"stepId": "desk-2", "items": items, "restock": True}
+    assert post(shop, "command", {"action": "return", "orderId": "o-1", **taken})["done"]
+    assert shop.stock(TEA) == before - 1
+    place(shop, "o-2")
+    post(shop, "command", {"action": "cancel", "orderId": "o-2"})
+    assert shop.row(Table.ORDERS, "orderId", "o-2")["status"] == {"S": "CANCELLED"}
+
+
+def test_one_dead_letter_goes_back_and_another_is_deleted(shop):
+    queue = "StockDeadLetterQueueUrl"
+    first, second, third = (
+        shop.dead_letter(queue, f'{{"number": {number}}}', code)
+        for number, code in enumerate(("BELOW_FLOOR", "SCHEMA_VIOLATION", "BELOW_FLOOR"))
+    )
+    found = get(shop, "dead-letters")
+    assert [one["messageId"] for one in found["deadLetters"]] == [first, second, third]
+    assert found["deadLetters"][1] == {
+        "queue": queue,
+        "source": "StockQueue",
+        "messageId": second,
+        "group": None,
+        "code": "SCHEMA_VIOLATION",
+        "message": "why it is SCHEMA_VIOLATION",
+        "body": '{"number": 1}',
+    }
+    assert found["causes"]["BELOW_FLOOR"]["act"] == "book what is missing, then redrive"
+    assert found["isAll"]
+    post(shop, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
+    post(shop, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
+    assert shop.waiting("StockQueueUrl") == ['{"number": 2}']
+    assert shop.waiting(queue) == ['{"number": 0}'], "visible again at once"
+    gone = {"queue": queue, "messageId": third, "action": "redrive"}
+    assert send(shop, "POST", "/data/dead-letter", gone)[0] == 404
+
+
+def test_what_is_not_there_or_cannot_be_read_is_said_in_words(shop):
+    for path in ("product?id=no", "history?id=no", "order?id=no"):
+        status, text = send(shop, "GET", f"/data/{path}")
+        assert (status, text.endswith(" no\n")) == (404, True), text
+    for path, body in (
+        ("command", {"action": "delist", "productId": TEA}),
+        ("dead-letter", {"queue": "StockQueueUrl", "messageId": "m", "action": "delete"}),
+        ("dead-letter", {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "purge"}),
+    ):
+        assert send(shop, "POST", f"/data/{path}", body)[0] == 503
+    del shop.aws.outputs["ProductsTableName"]
+    status, text = send(shop, "GET", "/data/products")
+    assert (status, text) == (500, "KeyError: 'ProductsTableName'\n")
