@@ -89,7 +89,7 @@ def test_a_day_at_the_desk(page, shop):
 
     # Repairs a dead letter: there is enough now.
     page.get_by_role("link", name="Dead letters").click()
-    page.get_by_text("What to do: book what is missing, then redrive.").wait_for()
+    page.get_by_text("What to do: book the missing units, then redrive.").wait_for()
     assert page.get_by_role("link", name=f"product {TEA}").is_visible()
     page.get_by_role("button", name=f"Redrive {letter}").click()
     said(page, "sent to StockQueue")

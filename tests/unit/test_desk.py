@@ -1,6 +1,7 @@
 """The desk without a browser: who may use it, what it shows, what it changes, and what it says when it cannot."""
 
 import contextlib
+import getpass
 import http.client
 import json
 from dataclasses import replace
@@ -139,7 +140,7 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(shop):
     assert history["unexplained"] == 0
     assert [(one["delta"], one["stock"], one["what"]) for one in history["entries"]] == [
         (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
-        (7, before + 7, "RECEIPT desk-1"),
+        (7, before + 7, f"RECEIPT desk-1 by desk:{getpass.getuser()}"),
         (-2, before + 5, "order o-1"),
     ]
 
@@ -203,7 +204,7 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(shop):
         "message": "why it is SCHEMA_VIOLATION",
         "body": '{"number": 1}',
     }
-    assert found["causes"]["BELOW_FLOOR"]["act"] == "book what is missing, then redrive"
+    assert found["causes"]["BELOW_FLOOR"]["act"] == "book the missing units, then redrive"
     assert found["isAll"]
     post(shop, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
     post(shop, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
