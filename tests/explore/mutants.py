@@ -510,16 +510,28 @@ MUTANTS = (
     ),
     _mutant(
         "refused on the word of a stale copy",
-        *("engine/committer.py", "consistent_records=about_records_alone"),
+        *("engine/committer.py", "consistent_records=is_recent"),
         "consistent_records=False",
         *(ONE_BATCH, RETURNS),
         kind="stale",
     ),
-    _mutant(
+    Mutant(
         "other commands of an order in a batch taken for duplicates",
-        *("engine/outcomes.py", "        if change.shares_record:\n"),
-        "        if False:\n",
-        ONE_BATCH,
+        tuple(
+            (f"{_PACKAGE}/engine/pending.py", old, new)
+            for old, new in (
+                ("next_turn[change.record_key] = turn + 1", "next_turn[change.record_key] = turn"),
+                (
+                    "        self._pending = dict(self.by_key)",
+                    "        self._all = changes\n        self._pending = dict(self.by_key)",
+                ),
+                (
+                    "self._outcomes[key] for key in self.by_key)",
+                    "self._outcomes[change.record_key] for change in self._all)",
+                ),
+            )
+        ),
+        (ONE_BATCH,),
     ),
     _mutant(
         "more taken back than was delivered",

@@ -131,14 +131,14 @@ class Batch:
                 self._cache.observe_read(product)
         self.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
-            pending.match(pending.first_by_key[key], record)
+            pending.match(pending.by_key[key], record)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
                     left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
                 )
             elif consistent_records:
-                change = pending.first_by_key[left_out]  # type: ignore[index]  # no page
+                change = pending.by_key[left_out]  # type: ignore[index]  # no page
                 pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
             # Elsewhere records are a hint, and go without.
 

@@ -19,7 +19,7 @@ What the batch knows is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -36,9 +36,8 @@ from inventory_orders.engine.outcomes import (
     merge_reports,
     rejected,
     returned,
-    split_into_turns,
 )
-from inventory_orders.engine.pending import PendingChanges
+from inventory_orders.engine.pending import PendingChanges, split_into_turns
 from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.transactions import Attempt, Failure, classify, send
@@ -96,49 +95,56 @@ class Committer:
         """Apply each change once, or report why not.
 
         Args:
-            changes: In the order in which they arrived. Of several with one record key the first counts.
+            changes: In the order in which they arrived. Several with one record key are applied one after the other.
             deadline: No request begins after it.
             age: Seconds for which the first of them has been waiting; the longer, the sooner it gets the depot.
 
         Returns:
             What became of each. Never raises; DynamoDB errors become outcomes in the report.
         """
-        turns = split_into_turns(changes)
-        if len(turns) == 1:
-            return self._apply(changes, deadline, age)
         outcomes: dict[int, ChangeOutcome] = {}
         reports: list[CommitReport] = []
-        is_open: set[RecordKey] = set()
-        for turn in turns:
+        unfinished: set[RecordKey | str | None] = set()
+        for turn in split_into_turns(changes):
             now = []
             for number in turn:
-                change = changes[number]
-                # Do not reject a delivery whose confirmation is still to come again.
-                if change.record_key in is_open and change.rejection({}) is not None:
-                    outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
-                else:
+                if (outcome := _held_back(changes[number], unfinished)) is None:
                     now.append(number)
-            report = self._apply([changes[number] for number in now], deadline, age)
+                else:
+                    outcomes[number] = outcome
+                    unfinished.add(changes[number].group)
+            report = self._apply([changes[n] for n in now], deadline, age, again=bool(reports))
             reports.append(report)
-            outcomes |= zip(now, report.outcomes, strict=True)
-            is_open |= {changes[number].record_key for number in now if outcomes[number].is_open}
+            for number, outcome in zip(now, report.outcomes, strict=True):
+                outcomes[number] = outcome
+                if outcome.is_open:
+                    unfinished |= {changes[number].record_key, changes[number].group}
         return merge_reports(outcomes, reports)
 
     # ------------------------------------------------------------------ the loop
 
-    def _apply(self, changes: Sequence[Change], deadline: Deadline, age: float) -> CommitReport:
-        """Apply the changes of one turn: begin, then round after round until each has its outcome."""
+    def _apply(
+        self, changes: Sequence[Change], deadline: Deadline, age: float, *, again: bool
+    ) -> CommitReport:
+        """Apply the changes of one turn: begin, then round after round until each has its outcome.
+
+        Args:
+            changes: With distinct record keys.
+            deadline: No request begins after it.
+            age: As for `apply`.
+            again: Whether a change of a turn before had the record key of one of them.
+        """
         pending = PendingChanges(changes, self._replays)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
         self._replays.observe_batch()
-        self._begin(batch)
+        self._begin(batch, again=again)
         while pending:
             self._round(batch)
         return pending.report(batch.stats)
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: Batch, *, again: bool) -> None:
         """Take products from the cache, and read records where they decide what is to be done."""
-        pending, changes = batch.pending, batch.pending.first_by_key
+        pending, changes = batch.pending, batch.pending.by_key
         if not self._patient:
             rivals = self.client.rivals
             if any(rivals.are_met_on(p, _AVOIDED_SECONDS) for p in pending.product_ids):
@@ -150,10 +156,10 @@ class Committer:
         if self.lanes.most:
             self.lanes.demand.observe_orders(change.decrements for change in changes.values())
         batch.take_from_cache(pending.product_ids)
-        # A command depends on the status of its order, so it must not see a stale copy.
-        about_records_alone = not all(change.product_ids for change in changes.values())
-        if about_records_alone or self._replays.are_expected:
-            batch.read([*changes], consistent_records=about_records_alone)
+        # A command depends on the status of its order, a duplicate on what the first has written: no stale copy will do.
+        is_recent = again or not all(change.product_ids for change in changes.values())
+        if is_recent or self._replays.are_expected:
+            batch.read([*changes], consistent_records=is_recent)
 
     def _round(self, batch: Batch) -> None:
         """Plan the pending changes, commit the plan, and apply the results."""
@@ -329,6 +335,17 @@ class Committer:
             batch.pending.settle(changes[0], outcome)
         elif changes:
             batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)
+
+
+def _held_back(change: Change, unfinished: Collection[object]) -> ChangeOutcome | None:
+    """The outcome of a change that has to wait for one before it, of its id or its group; None if it may go on."""
+    if change.record_key in unfinished and change.product_ids:
+        return returned("BEHIND_A_DUPLICATE")
+    # An order may be cancelled before it comes, but not delivered before its confirmation comes again.
+    is_behind = change.record_key in unfinished and change.rejection({}) is not None
+    if is_behind or (change.group is not None and change.group in unfinished):
+        return returned("BEHIND_A_RETURNED_MESSAGE")
+    return None
 
 
 def _rejects(planned: Plan) -> bool:

@@ -8,8 +8,7 @@ from inventory_orders.domain.change import Change, IdempotencyMatch, Record, Rec
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     CommitReport,
-    Duplicates,
-    answered_before,
+    outcome_of,
     rejected,
     returned,
 )
@@ -21,23 +20,48 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
     Verdict,
+    id_reused_error,
 )
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
+
+
+def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
+    """Give each of several changes of one record a turn of its own, by their order, so that it finds what the one before left.
+
+    In its group, what follows a change has its turn with it, or later.
+
+    Returns:
+        For each turn the numbers of its changes.
+    """
+    turns: list[list[int]] = []
+    next_turn: dict[RecordKey | str, int] = {}
+    for number, change in enumerate(changes):
+        turn = max(next_turn.get(key, 0) for key in (change.record_key, change.group or ""))
+        next_turn[change.record_key] = turn + 1
+        if change.group is not None:
+            next_turn[change.group] = turn
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(number)
+    return turns
 
 
 class PendingChanges:
     """Changes without an outcome, in the order of arrival. An outcome is final: the first one stands.
 
     Args:
-        changes: In the order in which they arrived. Of several with one record key the first counts.
+        changes: In the order in which they arrived, with distinct record keys.
         replays: Takes note of each replay.
+
+    Attributes:
+        by_key: All changes as they came, whether they are decided or not.
     """
 
     def __init__(self, changes: Sequence[Change], replays: RecentReplays) -> None:
-        self._duplicates = Duplicates(changes)
+        self.by_key: Mapping[RecordKey, Change] = {c.record_key: c for c in changes}
         self._replays = replays
-        self._pending: dict[RecordKey, Change] = dict(self._duplicates.first_by_key)
+        self._pending = dict(self.by_key)
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
         self._retries: dict[RecordKey, int] = {}
         self._failure: StoreError | None = None
@@ -49,11 +73,6 @@ class PendingChanges:
         return iter(list(self._pending.values()))
 
     # ------------------------------------------------------------------ what they are about
-
-    @property
-    def first_by_key(self) -> Mapping[RecordKey, Change]:
-        """The changes of the batch that count, as they came, whether they are decided or not."""
-        return self._duplicates.first_by_key
 
     @property
     def product_ids(self) -> list[str]:
@@ -107,8 +126,10 @@ class PendingChanges:
             return False
         if isinstance(meaning, IdempotencyMatch):
             self._replays.observe_replay()
-            same = meaning is IdempotencyMatch.SAME_REQUEST
-            self.settle(change, answered_before(change, record, same=same))
+            if meaning is IdempotencyMatch.SAME_REQUEST:
+                self.settle(change, ChangeOutcome(Verdict.REPLAYED, record=record))
+            else:
+                self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
         elif isinstance(meaning, Rejection):
             self.settle(change, rejected(meaning, record))
         elif meaning == change:
@@ -161,20 +182,19 @@ class PendingChanges:
 
     def report(self, stats: CommitStats) -> CommitReport:
         """The outcome of every change, once nothing is pending."""
-        keys = list(self.first_by_key)
         decided = (Verdict.APPLIED, Verdict.REJECTED)
         tried = [
             self._retries.get(key, 0)
-            for key in keys
+            for key in self.by_key
             if key in self._retries or self._outcomes[key].verdict in decided
         ]
         exhausted = [
             self._outcomes[key].verdict is Verdict.RETURNED
-            for key in keys
+            for key in self.by_key
             if self._retries.get(key)
         ]
         return CommitReport(
-            outcomes=self._duplicates.outcomes_of_all(self._outcomes),
+            outcomes=tuple(self._outcomes[key] for key in self.by_key),
             retries=tuple(tried),
             exhausted=tuple(exhausted),
             stats=stats,
