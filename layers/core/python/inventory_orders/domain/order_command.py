@@ -86,7 +86,6 @@ class OrderCommand(Change):
     ended_by: str = field(default="", compare=False)
     returned: Return | None = None
 
-    shares_record: ClassVar = True
     id_reused_code: ClassVar = "RETURN_ID_REUSED"
 
     @property
@@ -237,7 +236,6 @@ class Transition(Change):
     rejected: Rejection | None = None
 
     stores_rejection: ClassVar = True
-    shares_record: ClassVar = True
     id_reused_code: ClassVar = OrderCommand.id_reused_code
 
     @property
@@ -299,9 +297,6 @@ class Transition(Change):
 
     def match(self, record: Record) -> Meaning:
         return self.command.match(record)
-
-    def is_same_request(self, other: Change) -> bool:
-        return self.command.is_same_request(other)
 
 
 def _units_held(order: OrderRecord) -> dict[str, int]:
