@@ -131,7 +131,7 @@ class Batch:
                 self._cache.observe_read(product)
         self.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
-            pending.match(pending.by_key[key], record)
+            pending.match(key, record)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
@@ -146,8 +146,8 @@ class Batch:
 
     def observe(self, product_id: str, found: Product | CorruptItemError | None) -> None:
         """Take over a product as it is stored: the next plan starts from it."""
+        self.forget(product_id)
         self.unreadable.pop(product_id, None)
-        self._from_cache.discard(product_id)
         if isinstance(found, CorruptItemError):
             self.unreadable[product_id] = str(found)
         else:

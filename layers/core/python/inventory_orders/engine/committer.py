@@ -40,15 +40,27 @@ from inventory_orders.engine.outcomes import (
 from inventory_orders.engine.pending import PendingChanges, split_into_turns
 from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.transactions import Attempt, Failure, classify, send
+from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.lanes.lane import Lanes
 from inventory_orders.lanes.supply import end_visit, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.store.actions import (
+    CONDITION_FAILED,
+    INVALID,
+    RIVAL,
+    THROTTLED,
+    ActionKind,
+    CancellationReason,
+    TransactionCancelledError,
+)
 from inventory_orders.store.dynamodb import Store
 
 # How long a committer that makes one attempt avoids a product on which it met rivals.
 _AVOIDED_SECONDS = 5.0
+
+# Codes of cancellation by a rival, or for want of capacity.
+_LOST = THROTTLED | {CONDITION_FAILED, RIVAL}
 
 
 class Committer:
@@ -268,9 +280,7 @@ class Committer:
             if attempt.error is None:
                 self._apply_success(batch, attempt.transaction, attempt.at)
         lost = [
-            self._apply_failure(
-                batch, attempt.transaction, classify(attempt.transaction, attempt.error)
-            )
+            self._apply_failure(batch, attempt.transaction, attempt.error)
             for attempt in attempts
             if attempt.error is not None
         ]
@@ -297,7 +307,7 @@ class Committer:
                     batch.stats.from_lanes.append(all(own))
             batch.pending.settle(change, outcome)
 
-    def _apply_failure(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
+    def _apply_failure(self, batch: Batch, failed: Transaction, error: StoreError) -> bool:
         """Take over what a failed transaction tells. Returns whether it lost against rivals, and so should wait."""
         pending = batch.pending
         for product_id in failed.after:
@@ -305,33 +315,44 @@ class Committer:
         if failed.pages:
             # A rival has written a page, or the outcome of this write is unknown.
             self.lanes.forget()
-        for product_id in (*failure.rivals, *failure.throttled):
-            self.client.rivals.observe(product_id)
-        for product_id in failure.rivals:
-            batch.forget(product_id)
-        for product_id, found in failure.found_products:
-            batch.observe(product_id, found)
-        for product_id, why in failure.refused:
-            batch.mark_unwritable(product_id, why)
-        batch.throttled.update(failure.throttled)
-        replaced = [pending.match(change, record) for change, record in failure.found_records]
+        reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
+        has_lost = [self._apply_reason(batch, reason) for reason in reasons]
         undecided = pending.still_pending(decision.change for decision in failed.decisions)
-        if failure.verdict is Verdict.RETURNED:
-            pending.give_up(undecided, failure.code, str(failure.error))
+        verdict, code = verdict_of(error)
+        if verdict is Verdict.RETURNED:
+            pending.give_up(undecided, code, str(error))
             return False
-        if failure.verdict is Verdict.UNAVAILABLE:
-            pending.fail(failure.error)
+        if verdict is Verdict.UNAVAILABLE:
+            pending.fail(error)
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if failure.verdict is Verdict.POISON:
-            self._isolate(batch, undecided, failure)
-        return failure.contended or any(replaced)
+        if verdict is Verdict.POISON:
+            self._isolate(batch, undecided, code, str(error))
+        return any(has_lost)
 
-    def _isolate(self, batch: Batch, changes: Sequence[Change], failure: Failure) -> None:
+    def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
+        """Take over why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
+        code, product_id = reason.code, reason.product_id
+        if code == CONDITION_FAILED and reason.kind is ActionKind.RECORD:
+            return batch.pending.match(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
+        if reason.kind is ActionKind.PRODUCT:
+            if code in _LOST:
+                self.client.rivals.observe(product_id)
+            if code == CONDITION_FAILED:
+                batch.observe(product_id, reason.found)  # type: ignore[arg-type]  # of a product's row
+            elif code == RIVAL:
+                batch.forget(product_id)
+            elif code in THROTTLED:
+                batch.throttled.add(product_id)
+            elif code in INVALID:
+                batch.mark_unwritable(product_id, reason.message)
+        return code in _LOST
+
+    def _isolate(self, batch: Batch, changes: Sequence[Change], code: str, detail: str) -> None:
         """Halve the transactions until the offending change stands alone."""
         if len(changes) == 1:
-            outcome = ChangeOutcome(Verdict.POISON, cause=failure.code, detail=str(failure.error))
+            outcome = ChangeOutcome(Verdict.POISON, cause=code, detail=detail)
             batch.pending.settle(changes[0], outcome)
         elif changes:
             batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)

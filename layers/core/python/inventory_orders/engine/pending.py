@@ -112,10 +112,11 @@ class PendingChanges:
         if self._pending.pop(key, None) is not None:
             self._outcomes[key] = outcome
 
-    def match(self, change: Change, record: Record | CorruptItemError | None) -> bool:
+    def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
         """Match a change with its record. Returns whether it, or one that takes its place, has to be planned again."""
-        if record is None:
-            return True
+        change = self._pending.get(key)
+        if change is None or record is None:
+            return change is not None
         if isinstance(record, CorruptItemError):
             self.give_up([change], record.code, str(record))
             return False
@@ -136,7 +137,7 @@ class PendingChanges:
             # Planned from this very record, it failed: planned again it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")
         else:
-            self._pending[change.record_key] = meaning
+            self._pending[key] = meaning
             return True
         return False
 
