@@ -365,7 +365,7 @@ MUTANTS = (
     ),
     _mutant(
         "delisted without closing its books",
-        *("products/catalogue.py", "-reclaimed.stock_count,"),
+        *("products/catalogue.py", "-whole.stock_count,"),
         "0,",
         RELISTED,
     ),
@@ -767,8 +767,8 @@ MUTANTS = (
     ),
     _mutant(
         "delisted without a recall",
-        *("products/catalogue.py", "            if product.lent_to:\n"),
-        "            if False:\n",
+        *("products/catalogue.py", "(wanted is None or not _next"),
+        "(wanted is not None and not _next",
         RELISTED_FILL,
     ),
     _mutant(
@@ -798,9 +798,17 @@ MUTANTS = (
     ),
     Mutant(
         "discontinued without a recall",
-        tuple(
-            (f"{_PACKAGE}/{file}", "if after.lent_to and not after.may_be_lent:", "if False:")
-            for file in ("products/catalogue.py", "store/dynamodb.py")
+        (
+            (
+                f"{_PACKAGE}/products/catalogue.py",
+                "(wanted is None or not _next(before, wanted).may_be_lent)",
+                "wanted is None",
+            ),
+            (
+                f"{_PACKAGE}/store/dynamodb.py",
+                "if after.lent_to and not after.may_be_lent:",
+                "if False:",
+            ),
         ),
         (DISCONTINUED,),
     ),

@@ -9,9 +9,11 @@ from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey, OrderRecord
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.store.actions import existing
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 from inventory_orders.store.rows import Key
 
@@ -109,6 +111,20 @@ def read_all(
     if snapshot.unprocessed:
         raise ThrottledError("UNPROCESSED_KEYS", f"no read answered for {snapshot.unprocessed[0]}")
     return snapshot
+
+
+def read_product(
+    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
+) -> Product:
+    """Read one product, strongly consistent.
+
+    Raises:
+        ProductNotFoundError: There is none.
+        CorruptItemError: It breaks the table's contract.
+        StoreError: DynamoDB failed.
+    """
+    found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+    return existing(found, product_id)
 
 
 def read_orders(

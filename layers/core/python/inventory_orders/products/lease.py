@@ -25,6 +25,7 @@ from types import TracebackType
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.engine.reader import read_product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -32,7 +33,6 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
-    ProductNotFoundError,
     RejectedError,
     ThrottledError,
 )
@@ -41,6 +41,7 @@ from inventory_orders.store.actions import (
     TRANSIENT,
     ConditionFailedError,
     TransactionCancelledError,
+    existing,
 )
 from inventory_orders.store.expressions import (
     count_write,
@@ -112,13 +113,13 @@ class Lease:
         owner = f"{holder}-{uuid.uuid4().hex}"
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
-        product = _existing(client, product_id, deadline, stats)
+        product = read_product(client, product_id, deadline, stats)
         for _ in range(client.policy.max_attempts):
             try:
                 product = _lock(client, product, owner, seconds, deadline, stats)
                 break
             except ConditionFailedError as failed:
-                product = failed.existing(product_id)
+                product = existing(failed.found, product_id)
                 # Its owner is this call where the response to an earlier attempt was lost.
                 if product.locked_by == owner:
                     break
@@ -182,7 +183,7 @@ class Lease:
             StoreError: DynamoDB failed.
         """
         stats = CommitStats()
-        product = _existing(client, product_id, deadline, stats)
+        product = read_product(client, product_id, deadline, stats)
         lease = cls(client, product, owner, version, expires_at, stats=stats)
         if product.locked_by == owner and product.lock_version == product.version:
             # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
@@ -227,7 +228,7 @@ class Lease:
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            product = failed.existing(self.product_id)
+            product = existing(failed.found, self.product_id)
             # An earlier attempt of our own, whose response was lost, left the next version under our lock.
             is_mine = product.locked_by == self.owner and product.lock_version == product.version
             if not is_mine or product.version != self.version + 1:
@@ -327,7 +328,7 @@ class Lease:
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            product = failed.existing(self.product_id)
+            product = existing(failed.found, self.product_id)
             # An earlier attempt of our own, whose response was lost, left the next version and no lock.
             return product.locked_by is None and product.version == self.version + 1
         return True
@@ -359,15 +360,6 @@ class Lease:
         return LeaseLostError(
             f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
         )
-
-
-def _existing(
-    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
-) -> Product:
-    product = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-    if product is None:
-        raise ProductNotFoundError(f"there is no product {product_id}")
-    return product
 
 
 def _lock(
