@@ -286,66 +286,48 @@ class _Recall:
         avoid: Collection[int],
         problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
-        """The transactions of a recall, each built on those before it."""
+        """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
         limits = Limits()
-        room = limits.actions - (self.release is not None)
         places: set[str | PageKey] = set()
-        for number, lanes, group in self._pieces(allocation, rows, avoid):
-            new: set[str | PageKey] = {*group, *(PageKey(lane, number) for lane in (DEPOT, *lanes))}
-            together = places | new
-            if places and (len(together) > room or _size(allocation, together) > limits.size):
-                if allocation.touched:
-                    yield Transaction.of(allocation)
-                together = new
-            places = together
-            for product_id in group:
-                row = allocation.row(product_id)
-                is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
-                if not is_reclaimed and not row.may_be_lent:
-                    problems.append(_too_low(row))
-                    continue
-                allocation.recall(product_id, sorted(row.lent_to.intersection(lanes)))
-                if is_reclaimed:
-                    allocation.reclaim(product_id)
-        if allocation.touched:
+        for product_id, lanes in self._pieces(rows, avoid):
+            row = allocation.row(product_id)
+            mine = sorted(row.lent_to.intersection(lanes))
+            is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
+            if not mine and not (is_reclaimed and row.lent_to):
+                continue
+            if not is_reclaimed and not row.may_be_lent:
+                problems.append(_too_low(row))
+                continue
+            new: set[str | PageKey] = {PageKey.of(lane, product_id) for lane in (DEPOT, *mine)}
+            new.add(product_id)
+            actions = len(places | new) + (self.release is not None)
+            is_full = actions > limits.actions or _size(allocation, places | new) > limits.size
+            if places and is_full:
+                yield Transaction.of(allocation)
+                places = set()
+            places |= new
+            allocation.recall(product_id, mine)
+            if is_reclaimed:
+                allocation.reclaim(product_id)
+        if places:
             yield Transaction.of(allocation)
 
     def _pieces(
-        self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
-    ) -> Iterator[tuple[int, list[int], list[str]]]:
-        """Page numbers with the lanes and the products that fit into one transaction."""
-        most = Limits().actions - 1 - (self.release is not None)
-        by_number: dict[int, list[str]] = {}
-        lanes_of: dict[int, set[int]] = {}
+        self, rows: Sequence[Product], avoid: Collection[int]
+    ) -> Iterator[tuple[str, Collection[int]]]:
+        """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
+        by_number: dict[int, list[Product]] = {}
         for row in rows:
-            number = PageKey.of(DEPOT, row.product_id).number
-            by_number.setdefault(number, []).append(row.product_id)
-            lanes_of.setdefault(number, set()).update(row.lent_to - {DEPOT, *avoid})
-        for number, product_ids in by_number.items():
-            # Their pages leave room in a transaction for the depot's page and for rows.
+            by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
+        for number, of_page in by_number.items():
+            lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
             sizes = {
                 lane: self._known.pages[PageKey(lane, number)].size
-                for lane in sorted(lanes_of[number])
+                for lane in sorted(lent_to - {DEPOT, *avoid})
             }
             portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
             for lanes in portions or [[]]:
-                # The allocation includes the pieces before this one.
-                concerned = [
-                    product_id
-                    for product_id in product_ids
-                    if (lent_to := allocation.row(product_id).lent_to)
-                    and (
-                        lent_to.intersection(lanes)
-                        or (self._to_row is not None and lent_to == {DEPOT})
-                    )
-                ]
-                for group in in_portions(
-                    concerned,
-                    most - len(lanes),
-                    lambda p: allocation.row(p).size,
-                    Limits().size // 4,
-                ):
-                    yield number, lanes, group
+                yield from ((row.product_id, lanes) for row in of_page)
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
