@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Chain, Supply
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.depot import Visit
 from inventory_orders.lanes.depot_lease import release_depot
 from inventory_orders.lanes.lane import Lanes
@@ -40,10 +38,9 @@ def supply(
         commit: Commits chains of moves. Returns whether all of them are durable.
 
     Returns:
-        The supply; None if moves were lost, and all has to be looked at again.
+        The supply; None if moves were lost or changes returned, and all has to be looked at again.
 
     Raises:
-        CorruptItemError: A page that is needed breaks its table's contract: noted for its products in the batch.
         StoreError: DynamoDB failed, or the wait for the depot was too long.
     """
     need = batch.pending.need if lanes.most else {}
@@ -54,14 +51,7 @@ def supply(
         return found
     if need:
         lane = lane or lanes.take(batch.deadline, batch.stats)
-    visit = Visit(client, lanes, lane, batch, need, commit)
-    try:
-        return visit.prepare()
-    except CorruptItemError as error:
-        for product_id in batch.pending.product_ids:
-            if PageKey.of(DEPOT, product_id).number in visit.corrupt:
-                batch.pending.give_up_product(product_id, error.code, str(error))
-        return None
+    return Visit(client, lanes, lane, batch, need, commit).prepare()
 
 
 def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
