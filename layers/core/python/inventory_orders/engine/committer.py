@@ -186,7 +186,8 @@ class Committer:
         try:
             found = supply(self.client, self.lanes, batch, lambda c: self._move(batch, c))
             if found is not None:
-                out_of_reach = batch.leased - found.sources.keys()
+                unknown = set(pending.product_ids) - found.allocation.rows.keys()
+                out_of_reach = (batch.leased | unknown) - found.sources.keys()
                 blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
                 planned = plan(list(pending), found, blocked, batch.limits)
                 if batch.rests_on_cache and (planned.short or _rejects(planned)):

@@ -121,7 +121,7 @@ class Visit:
         for product_id in batch.pending.product_ids:
             if product_id not in self._need and product_id in batch.rows.keys() - self._to_reclaim:
                 self._allocation.add_row(product_id, batch.rows[product_id])
-        return Supply(self._allocation, sources, self._blocked(sources), self._to_release(), alone)
+        return Supply(self._allocation, sources, self._to_release(), alone)
 
     def _to_release(self) -> LaneLease | None:
         """The lease that the last transaction ends; None if it may be over by then.
@@ -133,16 +133,6 @@ class Visit:
             return None
         left = lease.ends_at - self._client.clock.now().timestamp()
         return lease if left > VISIT_SECONDS / 4 else None
-
-    def _blocked(self, sources: Collection[str]) -> set[str]:
-        """The products that cannot be sold now: they have no source, and their rows are unknown or under a lease."""
-        rows = self._allocation.rows
-        return {
-            p
-            for p in self._batch.pending.product_ids
-            if p not in sources
-            and (p not in rows or ((row := rows[p]) is not None and not self._is_free(row)))
-        }
 
     # ------------------------------------------------------------------ looking, and drawing
 
