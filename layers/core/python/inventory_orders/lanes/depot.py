@@ -29,7 +29,8 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot_lease import VISIT_SECONDS, acquire_depot
 from inventory_orders.lanes.lane import Lanes
-from inventory_orders.lanes.recall import Reclaim, in_portions, recall
+from inventory_orders.lanes.recall import Reclaim, recall
+from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 

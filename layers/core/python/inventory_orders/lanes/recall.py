@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation, Update
@@ -22,6 +21,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
+from inventory_orders.portions import in_portions
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
@@ -32,8 +32,6 @@ from inventory_orders.store.actions import (
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import Key
-
-T = TypeVar("T")
 
 _ATTEMPTS = 4
 
@@ -414,21 +412,6 @@ class _Recall:
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
-
-
-def in_portions(
-    items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
-) -> list[list[T]]:
-    """Items in portions of so many at the most, and of so many bytes unless a single one has more."""
-    portions: list[list[T]] = []
-    size = 0
-    for item in items:
-        size += size_of(item)
-        if not portions or len(portions[-1]) == most or size > most_bytes:
-            portions.append([])
-            size = size_of(item)
-        portions[-1].append(item)
-    return portions
 
 
 def _too_low(row: Product) -> CorruptItemError:
