@@ -951,7 +951,11 @@ def test_a_count_begins_when_all_units_are_in_the_row(lanes):
     lanes.list_and_lend()
     lanes.tables.once("TransactWriteItems", lambda _: lanes.sell(1))
     lease = lanes.lease()
-    assert (lease.product.stock_count, lease.product.lent_to, lanes.in_lanes()) == (99, frozenset(), {})
+    assert (lease.product.stock_count, lease.product.lent_to, lanes.in_lanes()) == (
+        99,
+        frozenset(),
+        {},
+    )
     count = lease.commit(98, "c1", lanes.soon())
     assert (count.delta, lanes.row().stock_count, lanes.row().locked_by) == (-1, 98, None)
 

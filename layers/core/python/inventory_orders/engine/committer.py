@@ -259,7 +259,8 @@ class Committer:
     # ------------------------------------------------------------------ committing, and learning
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
-        skips_throttled = not batch.pending.is_about_one_product
+        # Where all are about one product, none can go on without it.
+        skips_throttled = len(batch.pending.product_ids) != 1
         attempts = send(self.client, chains, batch.deadline, skips_throttled=skips_throttled)
         for attempt in attempts:
             batch.stats.add(attempt.stats)

@@ -81,11 +81,6 @@ class PendingChanges:
         return list(dict.fromkeys(ids))
 
     @property
-    def is_about_one_product(self) -> bool:
-        """Whether all pending changes are about one product: then none can go on without it."""
-        return len({p for change in self._pending.values() for p in change.product_ids}) == 1
-
-    @property
     def need(self) -> dict[str, int]:
         """Units of each product that pending changes take, and that may be sold from lanes.
 
@@ -143,14 +138,16 @@ class PendingChanges:
 
     # ------------------------------------------------------------------ giving up
 
-    def give_up(self, changes: Iterable[Change], cause: str, detail: str) -> None:
+    def give_up(
+        self, changes: Iterable[Change], cause: str, detail: str, retry_after: float = 0.0
+    ) -> None:
         """Return changes to their sender, and those that arrived after them in their groups."""
-        given_up = list(changes)
-        groups = {change.group for change in given_up} - {None}
-        keys = {change.record_key for change in given_up}
+        keys = {change.record_key for change in changes}
+        stopped: set[str | None] = set()
         for change in self:
-            if change.record_key in keys or change.group in groups:
-                self.settle(change, returned(cause, detail))
+            if change.record_key in keys or (change.group in stopped and change.group is not None):
+                self.settle(change, returned(cause, detail, retry_after))
+                stopped.add(change.group)
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
         """Return all changes of a product."""
