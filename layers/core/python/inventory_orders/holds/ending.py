@@ -81,14 +81,6 @@ class HoldsReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where to go on in a shard."""
-
-    shard: int
-    after: HoldBatch | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class EndingHolds:
     """The holds that end soon, or have ended.
 
@@ -112,32 +104,31 @@ class EndingHolds:
         """Send every one, unless this process has sent it lately. The oldest come first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
 
-        def look(place: _Place) -> HoldBatch | StoreError:
+        def look(place: tuple[int, HoldBatch | None]) -> HoldBatch | StoreError:
             try:
                 return self.client.call(
-                    lambda: self.client.store.list_holds(place.shard, until, place.after),
-                    self.deadline,
+                    lambda: self.client.store.list_holds(place[0], until, place[1]), self.deadline
                 )
             except StoreError as error:
                 return error
 
-        places = [_Place(shard) for shard in range(EXPIRY_SHARDS)]
+        # Where to go on in each shard.
+        places: dict[int, HoldBatch | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
-            pages = side_by_side(self.client.executor, look, places)
+            pages = side_by_side(self.client.executor, look, list(places.items()))
             holds: list[Hold] = []
-            for page in pages:
+            left: dict[int, HoldBatch | None] = {}
+            for shard, page in zip(places, pages, strict=True):
                 if isinstance(page, HoldBatch):
                     holds += page.holds
+                    if page.last is not None:
+                        left[shard] = page
                 elif isinstance(page, ThrottledError | OutcomeUnknownError):
                     self.report.unfinished = str(page)
                 else:
                     self.report.problems[str(page)] = None
             self._send(holds)
-            places = [
-                _Place(place.shard, page)
-                for place, page in zip(places, pages, strict=True)
-                if isinstance(page, HoldBatch) and page.has_more
-            ]
+            places = left
         if places:
             self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
         return self.report

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
-from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
@@ -158,14 +158,9 @@ class Lanes:
 
     def observe_row(self, product_id: str, product: Product | None) -> None:
         """Take note of a row that was just read or written."""
-        if (
-            product is None
-            or product.status is ProductStatus.DISCONTINUED
-            or product.available <= 0
-        ):
-            self._sold_out.set(product_id, True)
-        elif self._sold_out.get(product_id):
-            self._sold_out.set(product_id, False)
+        is_out = product is None or product.is_discontinued or product.available <= 0
+        if is_out or self._sold_out.get(product_id):
+            self._sold_out.set(product_id, is_out)
 
     def is_sold_out(self, product_id: str) -> bool:
         """Whether a product was sold out when its row was last seen: then it is sold from the row alone."""
