@@ -38,7 +38,6 @@ from inventory_orders.engine.outcomes import (
     returned,
 )
 from inventory_orders.engine.pending import PendingChanges, split_into_turns
-from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
@@ -58,6 +57,9 @@ from inventory_orders.store.dynamodb import Store
 
 # How long a committer that makes one attempt avoids a product on which it met rivals.
 _AVOIDED_SECONDS = 5.0
+
+# For how many batches after a replay another one is expected: then reading records first is worth a request.
+_REPLAYS_EXPECTED_FOR = 20
 
 # Codes of cancellation by a rival, or for want of capacity.
 _LOST = THROTTLED | {CONDITION_FAILED, RIVAL}
@@ -99,7 +101,7 @@ class Committer:
         self.limits = Limits()
         self._patient = patient
         self._cache = ProductCache(self.client.clock)
-        self._replays = RecentReplays()
+        self._replays_expected_for = 0
 
     def apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0
@@ -146,13 +148,17 @@ class Committer:
             age: As for `apply`.
             again: Whether a change of a turn before had the record key of one of them.
         """
-        pending = PendingChanges(changes, self._replays)
+        pending = PendingChanges(changes)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
-        self._replays.observe_batch()
         self._begin(batch, again=again)
         while pending:
             self._round(batch)
-        return pending.report(batch.stats)
+        report = pending.report(batch.stats)
+        has_replays = any(outcome.verdict is Verdict.REPLAYED for outcome in report.outcomes)
+        self._replays_expected_for = (
+            _REPLAYS_EXPECTED_FOR if has_replays else max(0, self._replays_expected_for - 1)
+        )
+        return report
 
     def _begin(self, batch: Batch, *, again: bool) -> None:
         """Take products from the cache, and read records where they decide what is to be done."""
@@ -170,7 +176,7 @@ class Committer:
         batch.take_from_cache(pending.product_ids)
         # A command depends on the status of its order, a duplicate on what the first has written: no stale copy will do.
         is_recent = again or not all(change.product_ids for change in changes.values())
-        if is_recent or self._replays.are_expected:
+        if is_recent or self._replays_expected_for:
             batch.read([*changes], consistent_records=is_recent)
 
     def _round(self, batch: Batch) -> None:

@@ -12,7 +12,6 @@ from inventory_orders.engine.outcomes import (
     rejected,
     returned,
 )
-from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
@@ -52,15 +51,13 @@ class PendingChanges:
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
-        replays: Takes note of each replay.
 
     Attributes:
         by_key: All changes as they came, whether they are decided or not.
     """
 
-    def __init__(self, changes: Sequence[Change], replays: RecentReplays) -> None:
+    def __init__(self, changes: Sequence[Change]) -> None:
         self.by_key: Mapping[RecordKey, Change] = {c.record_key: c for c in changes}
-        self._replays = replays
         self._pending = dict(self.by_key)
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
         self._retries: dict[RecordKey, int] = {}
@@ -121,7 +118,6 @@ class PendingChanges:
             self.give_up([change], error.code, str(error))
             return False
         if isinstance(meaning, IdempotencyMatch):
-            self._replays.observe_replay()
             if meaning is IdempotencyMatch.SAME_REQUEST:
                 self.settle(change, ChangeOutcome(Verdict.REPLAYED, record=record))
             else:

@@ -23,9 +23,6 @@ B = TypeVar("B")
 # Requests for keys that DynamoDB leaves out: it reads 16 MB at a time, and a throttled product holds up the others.
 _ANSWERS = 8
 
-# For how many batches after a replay another one is expected.
-_REPLAYS_EXPECTED_FOR = 20
-
 
 def side_by_side(
     executor: Executor | None, function: Callable[[A], B], arguments: Sequence[A]
@@ -142,23 +139,3 @@ def read_orders(
     found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records
     orders = [order for key in keys if isinstance(order := found.get(key), OrderRecord)]
     return orders, [k.order_id for k in keys if isinstance(found.get(k), CorruptItemError)]
-
-
-class RecentReplays:
-    """Whether replays were met lately: then reading records first is worth a request."""
-
-    def __init__(self) -> None:
-        self._batches_left = 0
-
-    @property
-    def are_expected(self) -> bool:
-        """Whether records should be read before the first plan."""
-        return self._batches_left > 0
-
-    def observe_batch(self) -> None:
-        """Count a batch."""
-        self._batches_left = max(0, self._batches_left - 1)
-
-    def observe_replay(self) -> None:
-        """Take note of a replay."""
-        self._batches_left = _REPLAYS_EXPECTED_FOR

@@ -10,7 +10,7 @@ from inventory_orders.domain.change import AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
+from inventory_orders.engine.outcomes import CommitReport, returned
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, StoreError, Verdict
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
@@ -21,6 +21,8 @@ REASON = "DECREMENT"
 # Far longer than a request is under way.
 _DOUBT_SECONDS = 10.0
 
+_IN_DOUBT = "an attempt got no answer and may still be booked; send the same command again"
+
 
 @dataclass(frozen=True, slots=True)
 class Decrement:
@@ -29,12 +31,10 @@ class Decrement:
     Attributes:
         report: The engine's, if it was asked; None for a decrement that was done atomically.
         stats: What the atomic attempts took.
-        retries: How often an atomic attempt was repeated.
     """
 
     report: CommitReport | None
     stats: CommitStats
-    retries: int
 
 
 class AtomicDecrement:
@@ -74,7 +74,7 @@ class AtomicDecrement:
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
                 self._committer.client.write(actions, deadline, stats)
-                return Decrement(None, stats, len(stats.backoffs))
+                return Decrement(None, stats)
             except StoreError as error:
                 # The engine meets the same, and says what it means.
                 in_doubt = error.in_doubt
@@ -85,8 +85,9 @@ class AtomicDecrement:
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON)
         report = self._committer.apply([adjustment], deadline)
         if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
-            report = replace(report, outcomes=(_ask_again(),))
-        return Decrement(report, stats, len(stats.backoffs))
+            # Instead of a rejection, while an attempt may still be booked.
+            report = replace(report, outcomes=(returned("IN_DOUBT", _IN_DOUBT, _DOUBT_SECONDS),))
+        return Decrement(report, stats)
 
     def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> Product | None:
         """Read a product; None if the engine has to report what is wrong with it."""
@@ -113,9 +114,3 @@ class AtomicDecrement:
     def _remember(self, product: Product) -> Product:
         """Keep what the next decrement is conditioned on. Attributes that are not the service's own may be large."""
         return self._seen.set(product.product_id, replace(product, other={}))
-
-
-def _ask_again() -> ChangeOutcome:
-    """Instead of a rejection, while an attempt may still be booked."""
-    detail = "an attempt got no answer and may still be booked; send the same command again"
-    return returned("IN_DOUBT", detail, _DOUBT_SECONDS)

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, timestamp
@@ -86,17 +85,6 @@ class PublishReport:
     left: int = 0
 
 
-class _Done(Enum):
-    """How many of the tried events were taken or parked."""
-
-    NOTHING = 0
-    SOME = 1
-    ALL = 2
-
-    def __bool__(self) -> bool:
-        return self is not _Done.NOTHING
-
-
 @dataclass(slots=True)
 class _Pending:
     """An event on its way to the bus; or, once there is a verdict, to those that are parked."""
@@ -146,9 +134,9 @@ class Publisher:
             chains.setdefault(each.subject, deque()).append(_pending(each))
         failures = fruitless = 0
         while chains:
-            done = self._round(chains, deadline, report)
-            fruitless = 0 if done else fruitless + 1
-            if done is _Done.ALL:
+            is_all, works = self._round(chains, deadline, report)
+            fruitless = 0 if works else fruitless + 1
+            if is_all:
                 failures = 0
                 continue
             failures += 1
@@ -161,8 +149,8 @@ class Publisher:
 
     def _round(
         self, chains: dict[str, deque[_Pending]], deadline: Deadline, report: PublishReport
-    ) -> _Done:
-        """Try the first of each chain once. Returns how many were taken."""
+    ) -> tuple[bool, bool]:
+        """Try the first of each chain once. Returns whether all were taken or parked, and whether some or a probe were."""
         heads = {subject: chain[0] for subject, chain in chains.items()}
         refused: list[tuple[_Pending, Refusal]] = []
         done: list[str] = []
@@ -195,9 +183,7 @@ class Publisher:
             chains[subject].popleft()
             if not chains[subject]:
                 del chains[subject]
-        if len(done) == len(heads):
-            return _Done.ALL
-        return _Done.SOME if done or works else _Done.NOTHING
+        return len(done) == len(heads), bool(done) or works
 
     def _blame(self, refused: list[tuple[_Pending, Refusal]], deadline: Deadline) -> bool:
         """Count refusals against events that may be to blame. Returns whether the bus took a probe."""
