@@ -785,8 +785,8 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/lanes/recall.py",
-                "            if not update.after.lent_to:\n",
-                "            if True:\n",
+                "for update in transaction.updates if not update.after.lent_to]",
+                "for update in transaction.updates]",
             ),
             (
                 f"{_PACKAGE}/store/dynamodb.py",

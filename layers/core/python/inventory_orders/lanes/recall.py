@@ -136,11 +136,10 @@ def reclaim(
                 release_depot(client, lease, deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
-        now = client.clock.now().timestamp()
         wanted = {
             product_id: row
             for product_id in recalled.still_lent
-            if (row := recalled.rows[product_id]) is not None and visit.is_free(row, now)
+            if (row := recalled.rows[product_id]) is not None and visit.is_free(row)
         }
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
@@ -170,6 +169,7 @@ class _Recall:
         self._deadline = deadline
         self._stats = stats
         self._to_row = to_row
+        self._owner = to_row.owner if to_row is not None else ""
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
         self._busy: set[int] = set()
@@ -206,20 +206,15 @@ class _Recall:
             raise problems[0]
         return self._known
 
-    def is_free(self, row: Product, now: float) -> bool:
+    def is_free(self, row: Product) -> bool:
         """Whether a product is under no other owner's lease."""
+        now = self._client.clock.now().timestamp()
         return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
-
-    @property
-    def _owner(self) -> str:
-        return self._to_row.owner if self._to_row is not None else ""
 
     def _needs_recall(self, row: Product) -> bool:
         """Whether lanes may hold units of a product, and it is free to be written."""
         lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
-        if row.product_id in self._throttled:
-            return False
-        return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
+        return bool(lanes) and row.product_id not in self._throttled and self.is_free(row)
 
     def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
         """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
@@ -354,20 +349,14 @@ class _Recall:
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
-        to_row = self._to_row or Reclaim()
         now = self._client.clock.now()
         actions = self._client.store.transaction_actions(transaction, now, self._owner)
-        if to_row.change is None:
+        if self._to_row is None or self._to_row.change is None:
             return actions
-        own: list[Action] = []
-        for update in transaction.updates:
-            if not update.after.lent_to:
-                own += to_row.change(update)
-        changed = {action.subject for action in own if action.kind is ActionKind.PRODUCT}
-        others = [
-            a for a in actions if a.kind is not ActionKind.PRODUCT or a.subject not in changed
-        ]
-        return others + own
+        reclaimed = [update for update in transaction.updates if not update.after.lent_to]
+        own = [action for update in reclaimed for action in self._to_row.change(update)]
+        replaced = {update.after.product_id for update in reclaimed}
+        return [action for action in actions if action.subject not in replaced] + own
 
     def _as_left(self, update: Update) -> Product:
         """A row as a transaction of this recall has left it: its owner's fence goes along."""
