@@ -119,8 +119,8 @@ class Lanes:
     @property
     def keys(self) -> list[PageKey]:
         """The pages of this lane."""
-        lane = self._lease.lane if self._lease is not None else None
-        return [PageKey(lane, number) for number in range(PAGES)] if lane is not None else []
+        lease = self._lease
+        return [] if lease is None else [PageKey(lease.lane, number) for number in range(PAGES)]
 
     @property
     def pages(self) -> list[Page] | None:
