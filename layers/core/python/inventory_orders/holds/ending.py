@@ -29,7 +29,7 @@ Each further time it waits as long as it is late, so that messages of rows that 
 """
 
 # An entry takes some 350 bytes of the function's 512 MB.
-_MAX_REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 
 # Holds in one request to SQS.
 _TOGETHER = 10
@@ -56,11 +56,6 @@ Send = Callable[[Sequence[DueHold]], set[int]]
 
 SentHolds = BoundedDict[Hold, float]
 """Until which Unix second a hold that was sent is not sent again."""
-
-
-def new_sent_holds() -> SentHolds:
-    """The memory of a process that has sent nothing yet."""
-    return BoundedDict(_MAX_REMEMBERED)
 
 
 @dataclass(slots=True)
@@ -137,7 +132,7 @@ class EndingHolds:
         now = self.client.clock.now().timestamp()
         due: list[DueHold] = []
         for hold in sorted(holds, key=lambda hold: hold.expires_at):
-            if (self.sent.get(hold) or 0.0) > now:
+            if self.sent.get(hold, 0.0) > now:
                 continue
             try:
                 end = datetime.fromisoformat(hold.expires_at).timestamp()
@@ -160,4 +155,5 @@ class EndingHolds:
             self.report.refused += len(chunk) - len(taken)
             for number in taken:
                 one = chunk[number]
-                self.sent.set(one.hold, max(one.at, now) + max(_REMEMBERED_SECONDS, now - one.at))
+                later = max(_REMEMBERED_SECONDS, now - one.at)
+                self.sent[one.hold] = max(one.at, now) + later

@@ -160,7 +160,7 @@ class Lanes:
         """Take note of a row that was just read or written."""
         is_out = product is None or product.is_discontinued or product.available <= 0
         if is_out or self._sold_out.get(product_id):
-            self._sold_out.set(product_id, is_out)
+            self._sold_out[product_id] = is_out
 
     def is_sold_out(self, product_id: str) -> bool:
         """Whether a product was sold out when its row was last seen: then it is sold from the row alone."""
@@ -168,8 +168,9 @@ class Lanes:
 
     def observe_drained(self, product_id: str) -> None:
         """Take note of a row that has nothing left to lend: for a while it is not read for more."""
-        self._drained_until.set(product_id, self._client.clock.monotonic() + _LOOK_AROUND_SECONDS)
+        now = self._client.clock.monotonic()
+        self._drained_until[product_id] = now + _LOOK_AROUND_SECONDS
 
     def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
-        return self._client.clock.monotonic() < (self._drained_until.get(product_id) or 0.0)
+        return self._client.clock.monotonic() < (self._drained_until.get(product_id, 0.0))

@@ -11,8 +11,9 @@ from inventory_orders.domain.product import Product
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.outcomes import CommitReport, returned
+from inventory_orders.engine.reader import read_product
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, StoreError, Verdict
+from inventory_orders.errors import StoreError, Verdict, VerdictError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.expressions import decrement_write
 
@@ -91,12 +92,10 @@ class AtomicDecrement:
 
     def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> Product | None:
         """Read a product; None if the engine has to report what is wrong with it."""
-        client = self._committer.client
         try:
-            found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-        except (StoreError, CorruptItemError):
+            return self._remember(read_product(self._committer.client, product_id, deadline, stats))
+        except VerdictError:
             return None
-        return None if found is None else self._remember(found)
 
     def _actions(self, product: Product, adjustment_id: str, quantity: int) -> list[Action]:
         client, product_id = self._committer.client, product.product_id
@@ -113,4 +112,5 @@ class AtomicDecrement:
 
     def _remember(self, product: Product) -> Product:
         """Keep what the next decrement is conditioned on. Attributes that are not the service's own may be large."""
-        return self._seen.set(product.product_id, replace(product, other={}))
+        self._seen[product.product_id] = replace(product, other={})
+        return product
