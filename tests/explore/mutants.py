@@ -291,9 +291,9 @@ MUTANTS = (
         "token renewed after a lost response",
         *(
             "engine/retrying_client.py",
-            "self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)",
+            "self.is_unknown = self.is_unknown or isinstance(error, OutcomeUnknownError)",
         ),
-        "self._unknown, self._token = False, uuid.uuid4().hex",
+        "self.is_unknown, self.token = False, uuid.uuid4().hex",
         RELISTED,
         kind="lost-twice",
     ),

@@ -83,22 +83,21 @@ def _send(
     actions = client.store.transaction_actions(transaction, now)
     if not actions:
         return
-    moved = transaction.drawn
+    skips_throttled = skips_throttled or len(transaction.updates) > 1
     try:
         client.write(
             actions,
             deadline,
             stats,
-            replans=True,
-            skips_throttled=skips_throttled or len(transaction.updates) > 1,
+            plans_around={RIVAL} | (THROTTLED if skips_throttled else frozenset()),
         )
     except StoreError as error:
         attempt.error = error
         if isinstance(error, TransactionCancelledError):
-            stats.draws_lost += [True] * len(moved)
+            stats.draws_lost += [True] * len(transaction.drawn)
         return
-    stats.draws_lost += [False] * len(moved)
-    stats.units_lent += sum(moved.values())
+    stats.draws_lost += [False] * len(transaction.drawn)
+    stats.units_lent += sum(transaction.drawn.values())
     if transaction.decisions:
         stats.changes_per_transaction.append(len(transaction.decisions))
     stats.low_stock += [

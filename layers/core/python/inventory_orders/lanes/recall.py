@@ -335,7 +335,9 @@ class _Recall:
             )
             sent = replace(transaction, updates=updates, release=release)
             try:
-                client.write(self._actions(sent), self._deadline, self._stats, skips_throttled=True)
+                client.write(
+                    self._actions(sent), self._deadline, self._stats, plans_around=THROTTLED
+                )
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 return False
