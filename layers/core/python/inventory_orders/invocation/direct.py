@@ -38,18 +38,13 @@ def answer(work: Callable[[], Answer]) -> Answer:
         return {**of_outcome(outcome_of(error)), **facts}
 
 
-def rejected(reason: str, message: str) -> Answer:
-    """The answer to a command that the business rejects."""
-    return {"result": "REFUSED", "reason": reason, "message": message}
-
-
 def of_outcome(outcome: ChangeOutcome) -> Answer:
     """The answer to a command, from its outcome."""
     match outcome.verdict:
         case Verdict.APPLIED | Verdict.REPLAYED:
             return {"result": outcome.verdict.name}
         case Verdict.REJECTED:
-            return rejected(outcome.cause, outcome.detail)
+            return {"result": "REFUSED", "reason": outcome.cause, "message": outcome.detail}
         case Verdict.RETURNED:
             later = {"result": "RETRY_LATER", "reason": outcome.cause, "message": outcome.detail}
             wait = round(outcome.retry_after, 3)
