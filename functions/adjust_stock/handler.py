@@ -73,7 +73,7 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
         done = runtime.process().atomic_decrement.apply(
             product_id, command["adjustmentId"], command["quantity"], deadline, notes
         )
-        emit_stats(done.stats, (done.retries,) if done.report is None else ())
+        emit_stats(done.stats, (len(done.stats.backoffs),) if done.report is None else ())
         if done.report is None:
             return {"result": "APPLIED", "productId": product_id, "path": "atomic"}
         report = done.report

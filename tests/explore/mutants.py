@@ -292,9 +292,9 @@ MUTANTS = (
         "token renewed after a lost response",
         *(
             "engine/retrying_client.py",
-            "self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)",
+            "self.is_unknown = self.is_unknown or isinstance(error, OutcomeUnknownError)",
         ),
-        "self._unknown, self._token = False, uuid.uuid4().hex",
+        "self.is_unknown, self.token = False, uuid.uuid4().hex",
         RELISTED,
         kind="lost-twice",
     ),
@@ -366,7 +366,7 @@ MUTANTS = (
     ),
     _mutant(
         "delisted without closing its books",
-        *("products/catalogue.py", "-reclaimed.stock_count,"),
+        *("products/catalogue.py", "-whole.stock_count,"),
         "0,",
         RELISTED,
     ),
@@ -536,16 +536,28 @@ MUTANTS = (
     ),
     _mutant(
         "refused on the word of a stale copy",
-        *("engine/committer.py", "consistent_records=about_records_alone"),
+        *("engine/committer.py", "consistent_records=is_recent"),
         "consistent_records=False",
         *(ONE_BATCH, RETURNS),
         kind="stale",
     ),
-    _mutant(
+    Mutant(
         "other commands of an order in a batch taken for duplicates",
-        *("engine/outcomes.py", "        if change.shares_record:\n"),
-        "        if False:\n",
-        ONE_BATCH,
+        tuple(
+            (f"{_PACKAGE}/engine/pending.py", old, new)
+            for old, new in (
+                ("next_turn[change.record_key] = turn + 1", "next_turn[change.record_key] = turn"),
+                (
+                    "        self._pending = dict(self.by_key)",
+                    "        self._all = changes\n        self._pending = dict(self.by_key)",
+                ),
+                (
+                    "self._outcomes[key] for key in self.by_key)",
+                    "self._outcomes[change.record_key] for change in self._all)",
+                ),
+            )
+        ),
+        (ONE_BATCH,),
     ),
     Mutant(
         "more taken back than was delivered",
@@ -797,8 +809,8 @@ MUTANTS = (
     ),
     _mutant(
         "delisted without a recall",
-        *("products/catalogue.py", "            if product.lent_to:\n"),
-        "            if False:\n",
+        *("products/catalogue.py", "(wanted is None or not _next"),
+        "(wanted is not None and not _next",
         RELISTED_FILL,
     ),
     _mutant(
@@ -815,8 +827,8 @@ MUTANTS = (
         (
             (
                 f"{_PACKAGE}/lanes/recall.py",
-                "            if not update.after.lent_to:\n",
-                "            if True:\n",
+                "for update in transaction.updates if not update.after.lent_to]",
+                "for update in transaction.updates]",
             ),
             (
                 f"{_PACKAGE}/store/dynamodb.py",
@@ -828,9 +840,17 @@ MUTANTS = (
     ),
     Mutant(
         "discontinued without a recall",
-        tuple(
-            (f"{_PACKAGE}/{file}", "if after.lent_to and not after.may_be_lent:", "if False:")
-            for file in ("products/catalogue.py", "store/dynamodb.py")
+        (
+            (
+                f"{_PACKAGE}/products/catalogue.py",
+                "(wanted is None or not _next(before, wanted).may_be_lent)",
+                "wanted is None",
+            ),
+            (
+                f"{_PACKAGE}/store/dynamodb.py",
+                "if after.lent_to and not after.may_be_lent:",
+                "if False:",
+            ),
         ),
         (DISCONTINUED,),
     ),

@@ -1327,7 +1327,7 @@ def test_an_order_is_queued_where_the_tables_do_not_answer(api, slow, monkeypatc
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
     client = runtime.process().impatient_committer.client
-    client.rivals._met_at.set(TEA, float("-inf"))
+    client.rivals._met_at[TEA] = float("-inf")
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)
     assert place(api).status == 202

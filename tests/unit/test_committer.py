@@ -146,7 +146,7 @@ def test_a_rejected_order_stays_rejected_when_stock_returns():
     bench.sell("p", -5)
     report = bench.apply(order())
     assert statuses(report) == [Verdict.REPLAYED]
-    assert report.outcomes[0].record.status == "REJECTED"
+    assert bench.record(OrderKey("o1")).status == "REJECTED"
     assert bench.stock() == 5
 
 
@@ -511,8 +511,27 @@ def test_the_id_of_a_rejected_adjustment_can_be_used_again():
     taken = Adjustment("p", "a", -5, "CORRECTION")
     other = Adjustment("p", "a", 5, "CORRECTION")
     report = bench.apply(taken, Adjustment("p", "a", -5, "CORRECTION"), other)
-    assert statuses(report) == [Verdict.REJECTED, Verdict.REJECTED, Verdict.RETURNED]
-    assert statuses(bench.apply(other)) == [Verdict.APPLIED]
+    assert statuses(report) == [Verdict.REJECTED, Verdict.REJECTED, Verdict.APPLIED]
+    assert statuses(bench.apply(other)) == [Verdict.REPLAYED]
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_it(is_leased):
+    """The duplicate has to wait for the first one, which is in another group, and all behind it waits with it."""
+    bench = Bench(product("p", 5), product("q", 5))
+    if is_leased:
+        bench.lease("p", 600)
+    changes = (order(1, product_id="p", group="g"), order(1, product_id="p", group="h"))
+    behind = Order("o2", "u", {"q": 1}, group="h")
+    report = bench.apply(*changes, behind)
+    if is_leased:
+        assert [o.cause for o in report.outcomes] == [
+            *("LEASED", "BEHIND_A_DUPLICATE", "BEHIND_A_RETURNED_MESSAGE"),
+        ]
+        assert bench.writes == []
+    else:
+        assert statuses(report) == [Verdict.APPLIED, Verdict.REPLAYED, Verdict.APPLIED]
+        assert [orders_of(request) for request in bench.writes] == [["o1"], ["o2"]]
 
 
 class TestCancellation:

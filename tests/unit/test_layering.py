@@ -10,7 +10,9 @@ from local import ROOT
 
 LAYER = ROOT / "layers" / "core" / "python"
 
-BASICS = tuple(f"inventory_orders.{name}" for name in ("clock", "retry", "errors", "domain"))
+BASICS = tuple(
+    f"inventory_orders.{name}" for name in ("clock", "retry", "errors", "portions", "domain")
+)
 
 # Module -> what of ours it may import: itself is always allowed, and the rule of the longest prefix counts.
 MAY_IMPORT = {
@@ -19,6 +21,7 @@ MAY_IMPORT = {
     "inventory_orders.clock": (),
     "inventory_orders.retry": (),
     "inventory_orders.errors": (),
+    "inventory_orders.portions": (),
     "inventory_orders.domain": ("inventory_orders.errors",),
     "inventory_orders.domain.planner": ("inventory_orders.domain",),
     "inventory_orders.store": (*BASICS,),
@@ -56,6 +59,7 @@ MAY_IMPORT = {
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
+        "inventory_orders.portions",
     ),
     # Other functions load what answers operators' requests, a few modules, and nothing that only the API's function needs.
     "inventory_orders.api": (

@@ -258,8 +258,8 @@ def test_an_order_that_comes_between_two_turns_has_its_payment_before_its_delive
     bench = shop()
     applied = bench.engine._apply
 
-    def apply_and_let_the_order_come(changes, *rest):
-        report = applied(changes, *rest)
+    def apply_and_let_the_order_come(changes, *rest, **more):
+        report = applied(changes, *rest, **more)
         if stored(bench) is None:
             bench.put_record(ROWS["held"])
         return report

@@ -74,7 +74,7 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     over = OrderRecord("over", "u", (), "CONFIRMED", 1, NOW.isoformat(), NOW.isoformat())
     each_store.write([each_store.record_action(NewRecord(over))], str(uuid4()))
     pages = [each_store.list_holds(7, ends[ids[7]])]
-    while pages[-1].has_more:
+    while pages[-1].last is not None:
         pages.append(each_store.list_holds(7, ends[ids[7]], pages[-1]))
     assert [hold.order_id for page in pages for hold in page.holds] == ids[:8]
     assert pages[0].holds[0] == dynamodb.Hold(ids[0], ends[ids[0]])

@@ -91,6 +91,7 @@ class StrictSqs:
         entry = {"MessageBody": MessageBody, "MessageAttributes": MessageAttributes}
         assert self.accepts(entry)
         self.parked.append(entry)
+        return {"MessageId": "m"}
 
     def send_message_batch(self, QueueUrl, Entries):
         assert 1 <= len(Entries) <= 10

@@ -320,14 +320,12 @@ class Change:
 
     Attributes:
         stores_rejection: Whether a rejection is stored too, and so is final.
-        shares_record: Whether another change with the same record key, which asks for something else, may follow this one.
         id_reused_code: `errorCode` of a change whose record belongs to another request.
     """
 
     __slots__ = ()
 
     stores_rejection: ClassVar = False
-    shares_record: ClassVar = False
     id_reused_code: ClassVar[str]
 
     @property
@@ -379,7 +377,3 @@ class Change:
             CorruptItemError: The record contradicts what the change needs.
         """
         raise NotImplementedError
-
-    def is_same_request(self, other: Change) -> bool:
-        """Whether another change with the same record key asks for the same."""
-        return self == other

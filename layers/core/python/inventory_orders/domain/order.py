@@ -154,15 +154,6 @@ class Order(Change):
             same &= _typed(stored.attributes) == _typed(self.attributes)
         return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
 
-    def is_same_request(self, other: Change) -> bool:
-        return (
-            isinstance(other, Order)
-            and other.user_id == self.user_id
-            and other.quantities == self.quantities
-            and other.hold_seconds == self.hold_seconds
-            and _typed(other.attributes) == _typed(self.attributes)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class CancelledBeforehand(Change):
@@ -205,9 +196,6 @@ class CancelledBeforehand(Change):
 
     def match(self, record: Record) -> IdempotencyMatch | Change:
         return self.order.match(record)
-
-    def is_same_request(self, other: Change) -> bool:
-        return self.order.is_same_request(other)
 
 
 def added_up(lines: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -110,7 +110,6 @@ class OrderCommand(Change):
     until: str = ""
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    shares_record: ClassVar = True
     id_reused_code: ClassVar = "STEP_ID_REUSED"
 
     @property
@@ -286,7 +285,6 @@ class Transition(Change):
     extended_to: str | None = None
 
     stores_rejection: ClassVar = True
-    shares_record: ClassVar = True
     id_reused_code: ClassVar = OrderCommand.id_reused_code
 
     @property
@@ -356,9 +354,6 @@ class Transition(Change):
 
     def match(self, record: Record) -> Meaning:
         return self.command.match(record)
-
-    def is_same_request(self, other: Change) -> bool:
-        return self.command.is_same_request(other)
 
 
 def _has_room(order: OrderRecord, step: Step) -> bool:

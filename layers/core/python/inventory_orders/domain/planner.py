@@ -100,7 +100,6 @@ class Supply:
     Attributes:
         allocation: The rows and pages that it is about, with what was moved and is not written yet. The plan changes it.
         sources: The lanes from which products are sold, by id; all others are sold from their rows.
-        blocked: Products that cannot be written at the moment.
         release: The lease of the depot, if it is held and will be for long enough. The last transaction that needs the
             depot ends it, if it has room for one more action.
         alone: Whether no other process waits for the depot. Then transactions are as full as can be; else the decisions
@@ -109,7 +108,6 @@ class Supply:
 
     allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
-    blocked: Collection[str] = ()
     release: LaneLease | None = None
     alone: bool = True
 
@@ -209,7 +207,7 @@ def plan(
     Args:
         changes: In the order in which they arrived, with distinct record keys.
         supply: Every product that the changes name, and where it is sold from.
-        blocked: Ids of further products that cannot be written at the moment.
+        blocked: Ids of products that cannot be written at the moment.
         limits: What one transaction may hold. A change that exceeds them by itself gets a transaction of its
             own, for DynamoDB to judge.
 
@@ -218,7 +216,7 @@ def plan(
         transaction that it depends on. Where products are sold from lanes they are one chain, because all share the
         lane's few pages; what was moved goes into the first of them.
     """
-    decisions, deferred, short = _decide(changes, supply, {*blocked, *supply.blocked})
+    decisions, deferred, short = _decide(changes, supply, blocked)
     moved, release = frozenset(supply.allocation.touched), supply.release
     if not moved and release is None and not supply.sources:
         transactions = _write_down(_pack(decisions, supply, limits), supply)

@@ -9,7 +9,6 @@ from inventory_orders.domain.change import Change, RecordKey
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import ProductCache
-from inventory_orders.engine.outcomes import ChangeOutcome, returned
 from inventory_orders.engine.pending import PendingChanges
 from inventory_orders.engine.reader import read
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -131,14 +130,14 @@ class Batch:
                 self._cache.observe_read(product)
         self.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
-            pending.match(pending.first_by_key[key], record)
+            pending.match(key, record)
         for left_out in snapshot.unprocessed:
             if isinstance(left_out, str):
                 pending.give_up_product(
                     left_out, "UNPROCESSED_KEYS", f"no read answered for product {left_out}"
                 )
             elif consistent_records:
-                change = pending.first_by_key[left_out]  # type: ignore[index]  # no page
+                change = pending.by_key[left_out]  # type: ignore[index]  # no page
                 pending.give_up([change], "UNPROCESSED_KEYS", f"no read answered for {left_out}")
             # Elsewhere records are a hint, and go without.
 
@@ -146,8 +145,8 @@ class Batch:
 
     def observe(self, product_id: str, found: Product | CorruptItemError | None) -> None:
         """Take over a product as it is stored: the next plan starts from it."""
+        self.forget(product_id)
         self.unreadable.pop(product_id, None)
-        self._from_cache.discard(product_id)
         if isinstance(found, CorruptItemError):
             self.unreadable[product_id] = str(found)
         else:
@@ -184,23 +183,14 @@ class Batch:
 
     def return_undecidable(self, deferred: Iterable[Change]) -> None:
         """Return deferred changes for which there is nothing to wait for, with those behind them in their group."""
-        stopped: dict[str, ChangeOutcome] = {}
         for change in deferred:
-            outcome = stopped.get(change.group) if change.group is not None else None
-            outcome = outcome or self._undecidable(change)
-            if outcome is not None:
-                self.pending.settle(change, outcome)
-                if change.group is not None:
-                    stopped[change.group] = outcome
-
-    def _undecidable(self, change: Change) -> ChangeOutcome | None:
-        for product_id in change.product_ids:
-            if product_id in self.unreadable:
-                problem = self.unreadable[product_id]
+            problems = [self.unreadable[p] for p in change.product_ids if p in self.unreadable]
+            left = self.lease_left(change)
+            if problems:
                 # An error about an item begins with what the item is.
-                is_page = problem.startswith("page ")
-                return returned("CORRUPT_PAGE" if is_page else "CORRUPT_PRODUCT", problem)
-        left = self.lease_left(change)
-        if left > self.deadline.remaining():
-            return returned("LEASED", f"a product is under a lease for another {left:.1f} s", left)
-        return None
+                is_page = problems[0].startswith("page ")
+                cause = "CORRUPT_PAGE" if is_page else "CORRUPT_PRODUCT"
+                self.pending.give_up([change], cause, problems[0])
+            elif left > self.deadline.remaining():
+                detail = f"a product is under a lease for another {left:.1f} s"
+                self.pending.give_up([change], "LEASED", detail, left)

@@ -19,7 +19,7 @@ What the batch knows is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -36,20 +36,33 @@ from inventory_orders.engine.outcomes import (
     merge_reports,
     rejected,
     returned,
-    split_into_turns,
 )
-from inventory_orders.engine.pending import PendingChanges
-from inventory_orders.engine.reader import RecentReplays
+from inventory_orders.engine.pending import PendingChanges, split_into_turns
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.transactions import Attempt, Failure, classify, send
+from inventory_orders.engine.transactions import Attempt, send, verdict_of
 from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.lanes.lane import Lanes
 from inventory_orders.lanes.supply import end_visit, supply
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
+from inventory_orders.store.actions import (
+    CONDITION_FAILED,
+    INVALID,
+    RIVAL,
+    THROTTLED,
+    ActionKind,
+    CancellationReason,
+    TransactionCancelledError,
+)
 from inventory_orders.store.dynamodb import Store
 
 # How long a committer that makes one attempt avoids a product on which it met rivals.
 _AVOIDED_SECONDS = 5.0
+
+# For how many batches after a replay another one is expected: then reading records first is worth a request.
+_REPLAYS_EXPECTED_FOR = 20
+
+# Codes of cancellation by a rival, or for want of capacity.
+_LOST = THROTTLED | {CONDITION_FAILED, RIVAL}
 
 
 class Committer:
@@ -88,7 +101,7 @@ class Committer:
         self.limits = Limits()
         self._patient = patient
         self._cache = ProductCache(self.client.clock)
-        self._replays = RecentReplays()
+        self._replays_expected_for = 0
 
     def apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float = 0.0
@@ -96,49 +109,60 @@ class Committer:
         """Apply each change once, or report why not.
 
         Args:
-            changes: In the order in which they arrived. Of several with one record key the first counts.
+            changes: In the order in which they arrived. Several with one record key are applied one after the other.
             deadline: No request begins after it.
             age: Seconds for which the first of them has been waiting; the longer, the sooner it gets the depot.
 
         Returns:
             What became of each. Never raises; DynamoDB errors become outcomes in the report.
         """
-        turns = split_into_turns(changes)
-        if len(turns) == 1:
-            return self._apply(changes, deadline, age)
         outcomes: dict[int, ChangeOutcome] = {}
         reports: list[CommitReport] = []
-        is_open: set[RecordKey] = set()
-        for turn in turns:
+        unfinished: set[RecordKey | str | None] = set()
+        for turn in split_into_turns(changes):
             now = []
             for number in turn:
-                change = changes[number]
-                # Do not reject a delivery whose confirmation is still to come again.
-                if change.record_key in is_open and change.rejection({}) is not None:
-                    outcomes[number] = returned("BEHIND_A_RETURNED_MESSAGE")
-                else:
+                if (outcome := _held_back(changes[number], unfinished)) is None:
                     now.append(number)
-            report = self._apply([changes[number] for number in now], deadline, age)
+                else:
+                    outcomes[number] = outcome
+                    unfinished.add(changes[number].group)
+            report = self._apply([changes[n] for n in now], deadline, age, again=bool(reports))
             reports.append(report)
-            outcomes |= zip(now, report.outcomes, strict=True)
-            is_open |= {changes[number].record_key for number in now if outcomes[number].is_open}
+            for number, outcome in zip(now, report.outcomes, strict=True):
+                outcomes[number] = outcome
+                if outcome.is_open:
+                    unfinished |= {changes[number].record_key, changes[number].group}
         return merge_reports(outcomes, reports)
 
     # ------------------------------------------------------------------ the loop
 
-    def _apply(self, changes: Sequence[Change], deadline: Deadline, age: float) -> CommitReport:
-        """Apply the changes of one turn: begin, then round after round until each has its outcome."""
-        pending = PendingChanges(changes, self._replays)
+    def _apply(
+        self, changes: Sequence[Change], deadline: Deadline, age: float, *, again: bool
+    ) -> CommitReport:
+        """Apply the changes of one turn: begin, then round after round until each has its outcome.
+
+        Args:
+            changes: With distinct record keys.
+            deadline: No request begins after it.
+            age: As for `apply`.
+            again: Whether a change of a turn before had the record key of one of them.
+        """
+        pending = PendingChanges(changes)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
-        self._replays.observe_batch()
-        self._begin(batch)
+        self._begin(batch, again=again)
         while pending:
             self._round(batch)
-        return pending.report(batch.stats)
+        report = pending.report(batch.stats)
+        has_replays = any(outcome.verdict is Verdict.REPLAYED for outcome in report.outcomes)
+        self._replays_expected_for = (
+            _REPLAYS_EXPECTED_FOR if has_replays else max(0, self._replays_expected_for - 1)
+        )
+        return report
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: Batch, *, again: bool) -> None:
         """Take products from the cache, and read records where they decide what is to be done."""
-        pending, changes = batch.pending, batch.pending.first_by_key
+        pending, changes = batch.pending, batch.pending.by_key
         if not self._patient:
             rivals = self.client.rivals
             if any(rivals.are_met_on(p, _AVOIDED_SECONDS) for p in pending.product_ids):
@@ -150,10 +174,10 @@ class Committer:
         if self.lanes.most:
             self.lanes.demand.observe_orders(change.decrements for change in changes.values())
         batch.take_from_cache(pending.product_ids)
-        # A command depends on the status of its order, so it must not see a stale copy.
-        about_records_alone = not all(change.product_ids for change in changes.values())
-        if about_records_alone or self._replays.are_expected:
-            batch.read([*changes], consistent_records=about_records_alone)
+        # A command depends on the status of its order, a duplicate on what the first has written: no stale copy will do.
+        is_recent = again or not all(change.product_ids for change in changes.values())
+        if is_recent or self._replays_expected_for:
+            batch.read([*changes], consistent_records=is_recent)
 
     def _round(self, batch: Batch) -> None:
         """Plan the pending changes, commit the plan, and apply the results."""
@@ -168,7 +192,8 @@ class Committer:
         try:
             found = supply(self.client, self.lanes, batch, lambda c: self._move(batch, c))
             if found is not None:
-                out_of_reach = batch.leased - found.sources.keys()
+                unknown = set(pending.product_ids) - found.allocation.rows.keys()
+                out_of_reach = (batch.leased | unknown) - found.sources.keys()
                 blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
                 planned = plan(list(pending), found, blocked, batch.limits)
                 if batch.rests_on_cache and (planned.short or _rejects(planned)):
@@ -240,7 +265,8 @@ class Committer:
     # ------------------------------------------------------------------ committing, and learning
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
-        skips_throttled = not batch.pending.is_about_one_product
+        # Where all are about one product, none can go on without it.
+        skips_throttled = len(batch.pending.product_ids) != 1
         attempts = send(self.client, chains, batch.deadline, skips_throttled=skips_throttled)
         for attempt in attempts:
             batch.stats.add(attempt.stats)
@@ -262,9 +288,7 @@ class Committer:
             if attempt.error is None:
                 self._apply_success(batch, attempt.transaction, attempt.at)
         lost = [
-            self._apply_failure(
-                batch, attempt.transaction, classify(attempt.transaction, attempt.error)
-            )
+            self._apply_failure(batch, attempt.transaction, attempt.error)
             for attempt in attempts
             if attempt.error is not None
         ]
@@ -291,7 +315,7 @@ class Committer:
                     batch.stats.from_lanes.append(all(own))
             batch.pending.settle(change, outcome)
 
-    def _apply_failure(self, batch: Batch, failed: Transaction, failure: Failure) -> bool:
+    def _apply_failure(self, batch: Batch, failed: Transaction, error: StoreError) -> bool:
         """Take over what a failed transaction tells. Returns whether it lost against rivals, and so should wait."""
         pending = batch.pending
         for product_id in failed.after:
@@ -299,36 +323,58 @@ class Committer:
         if failed.pages:
             # A rival has written a page, or the outcome of this write is unknown.
             self.lanes.forget()
-        for product_id in (*failure.rivals, *failure.throttled):
-            self.client.rivals.observe(product_id)
-        for product_id in failure.rivals:
-            batch.forget(product_id)
-        for product_id, found in failure.found_products:
-            batch.observe(product_id, found)
-        for product_id, why in failure.refused:
-            batch.mark_unwritable(product_id, why)
-        batch.throttled.update(failure.throttled)
-        replaced = [pending.match(change, record) for change, record in failure.found_records]
+        reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
+        has_lost = [self._apply_reason(batch, reason) for reason in reasons]
         undecided = pending.still_pending(decision.change for decision in failed.decisions)
-        if failure.verdict is Verdict.RETURNED:
-            pending.give_up(undecided, failure.code, str(failure.error))
+        verdict, code = verdict_of(error)
+        if verdict is Verdict.RETURNED:
+            pending.give_up(undecided, code, str(error))
             return False
-        if failure.verdict is Verdict.UNAVAILABLE:
-            pending.fail(failure.error)
+        if verdict is Verdict.UNAVAILABLE:
+            pending.fail(error)
             return False
         for change in undecided:
             pending.count_retries(change, 1)
-        if failure.verdict is Verdict.POISON:
-            self._isolate(batch, undecided, failure)
-        return failure.contended or any(replaced)
+        if verdict is Verdict.POISON:
+            self._isolate(batch, undecided, code, str(error))
+        return any(has_lost)
 
-    def _isolate(self, batch: Batch, changes: Sequence[Change], failure: Failure) -> None:
+    def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
+        """Take over why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
+        code, product_id = reason.code, reason.product_id
+        if code == CONDITION_FAILED and reason.kind is ActionKind.RECORD:
+            return batch.pending.match(reason.action.subject, reason.found)  # type: ignore[union-attr,arg-type]
+        if reason.kind is ActionKind.PRODUCT:
+            if code in _LOST:
+                self.client.rivals.observe(product_id)
+            if code == CONDITION_FAILED:
+                batch.observe(product_id, reason.found)  # type: ignore[arg-type]  # of a product's row
+            elif code == RIVAL:
+                batch.forget(product_id)
+            elif code in THROTTLED:
+                batch.throttled.add(product_id)
+            elif code in INVALID:
+                batch.mark_unwritable(product_id, reason.message)
+        return code in _LOST
+
+    def _isolate(self, batch: Batch, changes: Sequence[Change], code: str, detail: str) -> None:
         """Halve the transactions until the offending change stands alone."""
         if len(changes) == 1:
-            outcome = ChangeOutcome(Verdict.POISON, cause=failure.code, detail=str(failure.error))
+            outcome = ChangeOutcome(Verdict.POISON, cause=code, detail=detail)
             batch.pending.settle(changes[0], outcome)
         elif changes:
             batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)
+
+
+def _held_back(change: Change, unfinished: Collection[object]) -> ChangeOutcome | None:
+    """The outcome of a change that has to wait for one before it, of its id or its group; None if it may go on."""
+    if change.record_key in unfinished and change.product_ids:
+        return returned("BEHIND_A_DUPLICATE")
+    # An order may be cancelled before it comes, but not delivered before its confirmation comes again.
+    is_behind = change.record_key in unfinished and change.rejection({}) is not None
+    if is_behind or (change.group is not None and change.group in unfinished):
+        return returned("BEHIND_A_RETURNED_MESSAGE")
+    return None
 
 
 def _rejects(planned: Plan) -> bool:

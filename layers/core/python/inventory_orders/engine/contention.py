@@ -63,7 +63,7 @@ class Rivals:
 
     def observe(self, product_id: str) -> None:
         """Take note of a lost or throttled write of the product's row."""
-        self._met_at.set(product_id, self._clock.monotonic())
+        self._met_at[product_id] = self._clock.monotonic()
 
     def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
         """Whether rivals were met on the product's row in the last seconds."""

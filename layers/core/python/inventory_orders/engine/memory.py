@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.product import Product
@@ -19,7 +19,7 @@ _SOLE_WRITER_SECONDS = 5.0
 _LARGEST = 4096
 
 
-class BoundedDict(Generic[K, V]):
+class BoundedDict(OrderedDict[K, V]):
     """A dictionary of bounded size: it drops the entry that was written longest ago.
 
     Args:
@@ -27,20 +27,14 @@ class BoundedDict(Generic[K, V]):
     """
 
     def __init__(self, most: int = 10_000) -> None:
+        super().__init__()
         self._most = most
-        self._entries: OrderedDict[K, V] = OrderedDict()
 
-    def get(self, key: K) -> V | None:
-        """The entry, if there is one."""
-        return self._entries.get(key)
-
-    def set(self, key: K, value: V) -> V:
-        """Write an entry, and drop the oldest one if there are too many. Returns the value."""
-        self._entries[key] = value
-        self._entries.move_to_end(key)
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
-        return value
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -48,14 +42,14 @@ class _Entry:
     """A product as this process left it.
 
     Attributes:
-        product: Its state; None if that is not known.
+        product: Its state.
         written_at: When, on the clock's monotonic scale.
         sole_writer: Whether no other process seems to write it.
     """
 
-    product: Product | None
+    product: Product
     written_at: float
-    sole_writer: bool = False
+    sole_writer: bool
 
 
 class ProductCache:
@@ -85,20 +79,18 @@ class ProductCache:
     def observe_read(self, product: Product) -> None:
         """Compare a fresh read with the entry: is this process still the only writer?"""
         if (entry := self._entries.get(product.product_id)) is not None:
-            entry.sole_writer = entry.product is not None and product.is_same_version(entry.product)
+            entry.sole_writer = product.is_same_version(entry.product)
 
     def observe_write(self, product: Product) -> None:
         """Keep a product that this process has just written."""
         if product.size > _LARGEST:
             self.forget(product.product_id)
             return
-        now = self._clock.monotonic()
-        entry = self._entries.get(product.product_id) or _Entry(product, now)
-        entry.product, entry.written_at = product, now
-        self._entries.set(product.product_id, entry)
+        before = self._entries.get(product.product_id)
+        is_sole_writer = before is not None and before.sole_writer
+        entry = _Entry(product, self._clock.monotonic(), is_sole_writer)
+        self._entries[product.product_id] = entry
 
     def forget(self, product_id: str) -> None:
         """Forget a product that another process wrote, or whose write has an unknown outcome."""
-        entry = self._entries.get(product_id)
-        if entry is not None:
-            entry.product, entry.sole_writer = None, False
+        self._entries.pop(product_id, None)

@@ -8,12 +8,10 @@ from inventory_orders.domain.change import Change, IdempotencyMatch, Record, Rec
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
     CommitReport,
-    Duplicates,
-    answered_before,
+    outcome_of,
     rejected,
     returned,
 )
-from inventory_orders.engine.reader import RecentReplays
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     CorruptItemError,
@@ -21,23 +19,46 @@ from inventory_orders.errors import (
     StoreError,
     ThrottledError,
     Verdict,
+    id_reused_error,
 )
 
 _REPAIR = "it fails a condition on what was read from it; repair the item"
+
+
+def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
+    """Give each of several changes of one record a turn of its own, by their order, so that it finds what the one before left.
+
+    In its group, what follows a change has its turn with it, or later.
+
+    Returns:
+        For each turn the numbers of its changes.
+    """
+    turns: list[list[int]] = []
+    next_turn: dict[RecordKey | str, int] = {}
+    for number, change in enumerate(changes):
+        turn = max(next_turn.get(key, 0) for key in (change.record_key, change.group or ""))
+        next_turn[change.record_key] = turn + 1
+        if change.group is not None:
+            next_turn[change.group] = turn
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(number)
+    return turns
 
 
 class PendingChanges:
     """Changes without an outcome, in the order of arrival. An outcome is final: the first one stands.
 
     Args:
-        changes: In the order in which they arrived. Of several with one record key the first counts.
-        replays: Takes note of each replay.
+        changes: In the order in which they arrived, with distinct record keys.
+
+    Attributes:
+        by_key: All changes as they came, whether they are decided or not.
     """
 
-    def __init__(self, changes: Sequence[Change], replays: RecentReplays) -> None:
-        self._duplicates = Duplicates(changes)
-        self._replays = replays
-        self._pending: dict[RecordKey, Change] = dict(self._duplicates.first_by_key)
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.by_key: Mapping[RecordKey, Change] = {c.record_key: c for c in changes}
+        self._pending = dict(self.by_key)
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
         self._retries: dict[RecordKey, int] = {}
         self._failure: StoreError | None = None
@@ -51,20 +72,10 @@ class PendingChanges:
     # ------------------------------------------------------------------ what they are about
 
     @property
-    def first_by_key(self) -> Mapping[RecordKey, Change]:
-        """The changes of the batch that count, as they came, whether they are decided or not."""
-        return self._duplicates.first_by_key
-
-    @property
     def product_ids(self) -> list[str]:
         """The products of all pending changes."""
         ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
         return list(dict.fromkeys(ids))
-
-    @property
-    def is_about_one_product(self) -> bool:
-        """Whether all pending changes are about one product: then none can go on without it."""
-        return len({p for change in self._pending.values() for p in change.product_ids}) == 1
 
     @property
     def need(self) -> dict[str, int]:
@@ -93,10 +104,11 @@ class PendingChanges:
         if self._pending.pop(key, None) is not None:
             self._outcomes[key] = outcome
 
-    def match(self, change: Change, record: Record | CorruptItemError | None) -> bool:
+    def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
         """Match a change with its record. Returns whether it, or one that takes its place, has to be planned again."""
-        if record is None:
-            return True
+        change = self._pending.get(key)
+        if change is None or record is None:
+            return change is not None
         if isinstance(record, CorruptItemError):
             self.give_up([change], record.code, str(record))
             return False
@@ -106,29 +118,32 @@ class PendingChanges:
             self.give_up([change], error.code, str(error))
             return False
         if isinstance(meaning, IdempotencyMatch):
-            self._replays.observe_replay()
-            same = meaning is IdempotencyMatch.SAME_REQUEST
-            self.settle(change, answered_before(change, record, same=same))
+            if meaning is IdempotencyMatch.SAME_REQUEST:
+                self.settle(change, ChangeOutcome(Verdict.REPLAYED))
+            else:
+                self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
         elif isinstance(meaning, Rejection):
-            self.settle(change, rejected(meaning, record))
+            self.settle(change, rejected(meaning))
         elif meaning == change:
             # Planned from this very record, it failed: planned again it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")
         else:
-            self._pending[change.record_key] = meaning
+            self._pending[key] = meaning
             return True
         return False
 
     # ------------------------------------------------------------------ giving up
 
-    def give_up(self, changes: Iterable[Change], cause: str, detail: str) -> None:
+    def give_up(
+        self, changes: Iterable[Change], cause: str, detail: str, retry_after: float = 0.0
+    ) -> None:
         """Return changes to their sender, and those that arrived after them in their groups."""
-        given_up = list(changes)
-        groups = {change.group for change in given_up} - {None}
-        keys = {change.record_key for change in given_up}
+        keys = {change.record_key for change in changes}
+        stopped: set[str | None] = set()
         for change in self:
-            if change.record_key in keys or change.group in groups:
-                self.settle(change, returned(cause, detail))
+            if change.record_key in keys or (change.group in stopped and change.group is not None):
+                self.settle(change, returned(cause, detail, retry_after))
+                stopped.add(change.group)
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
         """Return all changes of a product."""
@@ -161,20 +176,19 @@ class PendingChanges:
 
     def report(self, stats: CommitStats) -> CommitReport:
         """The outcome of every change, once nothing is pending."""
-        keys = list(self.first_by_key)
         decided = (Verdict.APPLIED, Verdict.REJECTED)
         tried = [
             self._retries.get(key, 0)
-            for key in keys
+            for key in self.by_key
             if key in self._retries or self._outcomes[key].verdict in decided
         ]
         exhausted = [
             self._outcomes[key].verdict is Verdict.RETURNED
-            for key in keys
+            for key in self.by_key
             if self._retries.get(key)
         ]
         return CommitReport(
-            outcomes=self._duplicates.outcomes_of_all(self._outcomes),
+            outcomes=tuple(self._outcomes[key] for key in self.by_key),
             retries=tuple(tried),
             exhausted=tuple(exhausted),
             stats=stats,

@@ -9,9 +9,11 @@ from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import OrderKey, OrderRecord
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.store.actions import existing
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 from inventory_orders.store.rows import Key
 
@@ -20,9 +22,6 @@ B = TypeVar("B")
 
 # Requests for keys that DynamoDB leaves out: it reads 16 MB at a time, and a throttled product holds up the others.
 _ANSWERS = 8
-
-# For how many batches after a replay another one is expected.
-_REPLAYS_EXPECTED_FOR = 20
 
 
 def side_by_side(
@@ -111,6 +110,20 @@ def read_all(
     return snapshot
 
 
+def read_product(
+    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
+) -> Product:
+    """Read one product, strongly consistent.
+
+    Raises:
+        ProductNotFoundError: There is none.
+        CorruptItemError: It breaks the table's contract.
+        StoreError: DynamoDB failed.
+    """
+    found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
+    return existing(found, product_id)
+
+
 def read_orders(
     client: RetryingClient, places: Sequence[ListPosition], deadline: Deadline
 ) -> tuple[list[OrderRecord], list[str]]:
@@ -126,23 +139,3 @@ def read_orders(
     found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records
     orders = [order for key in keys if isinstance(order := found.get(key), OrderRecord)]
     return orders, [k.order_id for k in keys if isinstance(found.get(k), CorruptItemError)]
-
-
-class RecentReplays:
-    """Whether replays were met lately: then reading records first is worth a request."""
-
-    def __init__(self) -> None:
-        self._batches_left = 0
-
-    @property
-    def are_expected(self) -> bool:
-        """Whether records should be read before the first plan."""
-        return self._batches_left > 0
-
-    def observe_batch(self) -> None:
-        """Count a batch."""
-        self._batches_left = max(0, self._batches_left - 1)
-
-    def observe_replay(self) -> None:
-        """Take note of a replay."""
-        self._batches_left = _REPLAYS_EXPECTED_FOR

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
@@ -69,8 +70,7 @@ class RetryingClient:
         deadline: Deadline,
         stats: CommitStats,
         *,
-        replans: bool = False,
-        skips_throttled: bool = False,
+        plans_around: Collection[str] = (),
     ) -> None:
         """Send a transaction until it is applied.
 
@@ -78,15 +78,15 @@ class RetryingClient:
             actions: Of the transaction.
             deadline: No request begins after it.
             stats: Where to note what it took.
-            replans: Whether the caller plans again where a rival is writing the row of a product: that is cheaper
-                than to repeat the whole transaction, which is bound to lose.
-            skips_throttled: Whether the caller goes on without an update that is throttled, so that the others need not wait.
+            plans_around: Codes of cancellation after which the caller plans again, if the row of a product met them: around
+                a rival, that is cheaper than to repeat the whole transaction, which is bound to lose; around a throttled
+                product, the others need not wait.
 
         Raises:
             StoreError: Why it was not applied. If it is `in_doubt`, an earlier attempt is applied as soon as it arrives and its
                 conditions hold; a condition on a version that has moved never holds again.
         """
-        attempts = _Attempts(self, actions, stats, replans=replans, skips_throttled=skips_throttled)
+        attempts = _Attempts(self, actions, stats, plans_around)
         self._within(deadline)
         self._repeat(attempts.send, deadline, stats, attempts.repeat_after)
 
@@ -176,40 +176,31 @@ class RetryingClient:
         return deadline.remaining() > 0
 
 
+@dataclass(slots=True)
 class _Attempts:
     """The attempts at one transaction."""
 
-    def __init__(
-        self,
-        client: RetryingClient,
-        actions: Sequence[Action],
-        stats: CommitStats,
-        *,
-        replans: bool,
-        skips_throttled: bool,
-    ) -> None:
-        self._client = client
-        self._actions = actions
-        self._stats = stats
-        self._replans = replans
-        self._skips_throttled = skips_throttled
-        self._token = uuid.uuid4().hex
-        self._unknown = False
+    client: RetryingClient
+    actions: Sequence[Action]
+    stats: CommitStats
+    plans_around: Collection[str]
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    is_unknown: bool = False
 
     def send(self) -> None:
-        clock, stats = self._client.clock, self._stats
+        clock, stats = self.client.clock, self.stats
         started, moved, rival = clock.monotonic(), False, False
         try:
-            self._client.store.write(self._actions, self._token)
+            self.client.store.write(self.actions, self.token)
             stats.commit_latencies.append(clock.monotonic() - started)
-            self._client.pace.observe_success()
+            self.client.pace.observe_success()
         except StoreError as error:
-            self._unknown = self._unknown or isinstance(error, OutcomeUnknownError)
-            error.in_doubt = self._unknown
+            self.is_unknown = self.is_unknown or isinstance(error, OutcomeUnknownError)
+            error.in_doubt = self.is_unknown
             if isinstance(error, TransactionCancelledError):
-                error.label(self._actions)
+                error.label(self.actions)
             if self._is_short_of_capacity(error):
-                self._client.pace.observe_throttle()
+                self.client.pace.observe_throttle()
             if isinstance(error, TransactionCancelledError):
                 moved = any(
                     reason.code == CONDITION_FAILED and reason.by_version
@@ -225,7 +216,7 @@ class _Attempts:
         """Seconds to wait at the least before the same request may succeed; None if it cannot."""
         if not self._may_repeat(error):
             return None
-        return self._client.pace.wait if self._is_short_of_capacity(error) else 0.0
+        return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_short_of_capacity(self, error: StoreError) -> bool:
         """Whether a table was throttled, and not only a hot row, which is set aside."""
@@ -241,17 +232,12 @@ class _Attempts:
             return _is_transient(error)
         if not error.codes <= TRANSIENT:
             return False
-        if self._unknown:
+        if self.is_unknown:
             # An earlier attempt that may still be in flight is recognised by its token only.
             return True
-        self._token = uuid.uuid4().hex
+        self.token = uuid.uuid4().hex
         return not any(
-            _is_of_hot_row(reason)
-            and (
-                (reason.code == RIVAL and self._replans)
-                or (reason.code in THROTTLED and self._skips_throttled)
-            )
-            for reason in error.reasons
+            _is_of_hot_row(reason) and reason.code in self.plans_around for reason in error.reasons
         )
 
 

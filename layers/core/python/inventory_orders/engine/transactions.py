@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.change import Change, Record
 from inventory_orders.domain.planner import Chain, Transaction
-from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.reader import side_by_side
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, StoreError, Verdict
+from inventory_orders.errors import StoreError, Verdict
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
@@ -84,22 +83,21 @@ def _send(
     actions = client.store.transaction_actions(transaction, now)
     if not actions:
         return
-    moved = transaction.drawn
+    skips_throttled = skips_throttled or len(transaction.updates) > 1
     try:
         client.write(
             actions,
             deadline,
             stats,
-            replans=True,
-            skips_throttled=skips_throttled or len(transaction.updates) > 1,
+            plans_around={RIVAL} | (THROTTLED if skips_throttled else frozenset()),
         )
     except StoreError as error:
         attempt.error = error
         if isinstance(error, TransactionCancelledError):
-            stats.draws_lost += [True] * len(moved)
+            stats.draws_lost += [True] * len(transaction.drawn)
         return
-    stats.draws_lost += [False] * len(moved)
-    stats.units_lent += sum(moved.values())
+    stats.draws_lost += [False] * len(transaction.drawn)
+    stats.units_lent += sum(transaction.drawn.values())
     if transaction.decisions:
         stats.changes_per_transaction.append(len(transaction.decisions))
     stats.low_stock += [
@@ -110,79 +108,25 @@ def _send(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a transaction was not applied.
+def verdict_of(error: StoreError) -> tuple[Verdict | None, str]:
+    """Classify an error by what follows for the changes of the transaction that met it.
 
-    Attributes:
-        verdict: What becomes of its changes; None if they are to be planned again from what came back. Poison is one of
-            them, which has to be found.
-        code: Why, as a stable code.
-        error: The error itself.
-        found_products: Of the products whose condition failed, what is stored: None if there is no product, and an
-            error if it breaks the table's contract.
-        found_records: Of the changes whose record's condition failed, what is stored: None if it is gone.
-        rivals: Products on which a rival was met.
-        throttled: Products whose writes are throttled.
-        refused: Products whose rows DynamoDB does not take as they would be, and why.
-        contended: Whether rivals or throttles were met at all, so that a wait makes sense before the next attempt.
+    Returns:
+        What becomes of them, and why, as a stable code. None if they are to be planned again from what came back. Poison
+        is one of them, which has to be found.
     """
-
-    verdict: Verdict | None
-    code: str
-    error: StoreError
-    found_products: tuple[tuple[str, Product | CorruptItemError | None], ...] = ()
-    found_records: tuple[tuple[Change, Record | CorruptItemError | None], ...] = ()
-    rivals: tuple[str, ...] = ()
-    throttled: tuple[str, ...] = ()
-    refused: tuple[tuple[str, str], ...] = ()
-    contended: bool = False
-
-
-def classify(failed: Transaction, error: StoreError) -> Failure:
-    """Classify an error by what follows for the transaction that met it."""
-    if isinstance(error, TransactionCancelledError):
-        return _cancelled(failed, error)
-    return Failure(error.verdict, error.code, error)
-
-
-def _cancelled(failed: Transaction, error: TransactionCancelledError) -> Failure:
-    codes = error.codes
-    of_lanes = [*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE)]
-    lost_pages = any(reason.code in (CONDITION_FAILED, RIVAL) for reason in of_lanes)
-    if any(reason.code in INVALID for reason in of_lanes):
+    if not isinstance(error, TransactionCancelledError):
+        return error.verdict, error.code
+    of_rows = {reason.code for reason in error.of(ActionKind.PRODUCT)}
+    of_lanes = {r.code for r in (*error.of(ActionKind.PAGE), *error.of(ActionKind.LANE))}
+    if of_lanes & INVALID:
         # None of the changes is to blame.
-        return Failure(Verdict.RETURNED, "CORRUPT_PAGE", error)
-    of_products = error.of(ActionKind.PRODUCT)
-    rivals = tuple(r.product_id for r in of_products if r.code in (CONDITION_FAILED, RIVAL))
-    throttled = tuple(r.product_id for r in of_products if r.code in THROTTLED)
-    if codes <= TRANSIENT and not rivals and not throttled and not lost_pages:
-        return Failure(Verdict.RETURNED, "CONTENTION", error)
-    changes = {decision.change.record_key: decision.change for decision in failed.decisions}
-    refused = tuple((r.product_id, r.message) for r in of_products if r.code in INVALID)
-    verdict: Verdict | None = None
-    code = "CONTENTION"
-    if codes & INVALID and not refused:
-        verdict, code = Verdict.POISON, "REFUSED_BY_DYNAMODB"
-    elif not codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
+        return Verdict.RETURNED, "CORRUPT_PAGE"
+    if error.codes & INVALID and not of_rows & INVALID:
+        return Verdict.POISON, "REFUSED_BY_DYNAMODB"
+    if not error.codes <= TRANSIENT | INVALID | {CONDITION_FAILED}:
         # Access denied, or something newer than this code: an operator has to look at it.
-        verdict, code = Verdict.UNAVAILABLE, error.code
-    return Failure(
-        verdict,
-        code,
-        error,
-        found_products=tuple(
-            (reason.product_id, reason.found)  # type: ignore[misc]  # of a product's row
-            for reason in of_products
-            if reason.code == CONDITION_FAILED
-        ),
-        found_records=tuple(
-            (changes[reason.action.subject], reason.found)  # type: ignore[index,misc]  # of a record
-            for reason in error.of(ActionKind.RECORD)
-            if reason.action is not None and reason.code == CONDITION_FAILED
-        ),
-        rivals=rivals,
-        throttled=throttled,
-        refused=refused,
-        contended=bool(rivals) or lost_pages or not codes.isdisjoint(TRANSIENT - {"None"}),
-    )
+        return Verdict.UNAVAILABLE, error.code
+    if error.codes <= TRANSIENT and not of_rows & THROTTLED and RIVAL not in of_rows | of_lanes:
+        return Verdict.RETURNED, "CONTENTION"
+    return None, "CONTENTION"

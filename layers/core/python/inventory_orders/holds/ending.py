@@ -29,7 +29,7 @@ Each further time it waits as long as it is late, so that messages of rows that 
 """
 
 # An entry takes some 350 bytes of the function's 512 MB.
-_MAX_REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 
 # Holds in one request to SQS.
 _TOGETHER = 10
@@ -58,11 +58,6 @@ SentHolds = BoundedDict[Hold, float]
 """Until which Unix second a hold that was sent is not sent again."""
 
 
-def new_sent_holds() -> SentHolds:
-    """The memory of a process that has sent nothing yet."""
-    return BoundedDict(_MAX_REMEMBERED)
-
-
 @dataclass(slots=True)
 class HoldsReport:
     """The result of sending holds that are about to end.
@@ -78,14 +73,6 @@ class HoldsReport:
     refused: int = 0
     problems: dict[str, None] = field(default_factory=dict)
     unfinished: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where to go on in a shard."""
-
-    shard: int
-    after: HoldBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,32 +99,31 @@ class EndingHolds:
         """Send every one, unless this process has sent it lately. The oldest come first."""
         until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
 
-        def look(place: _Place) -> HoldBatch | StoreError:
+        def look(place: tuple[int, HoldBatch | None]) -> HoldBatch | StoreError:
             try:
                 return self.client.call(
-                    lambda: self.client.store.list_holds(place.shard, until, place.after),
-                    self.deadline,
+                    lambda: self.client.store.list_holds(place[0], until, place[1]), self.deadline
                 )
             except StoreError as error:
                 return error
 
-        places = [_Place(shard) for shard in range(EXPIRY_SHARDS)]
+        # Where to go on in each shard.
+        places: dict[int, HoldBatch | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:
-            pages = side_by_side(self.client.executor, look, places)
+            pages = side_by_side(self.client.executor, look, list(places.items()))
             holds: list[Hold] = []
-            for page in pages:
+            left: dict[int, HoldBatch | None] = {}
+            for shard, page in zip(places, pages, strict=True):
                 if isinstance(page, HoldBatch):
                     holds += page.holds
+                    if page.last is not None:
+                        left[shard] = page
                 elif isinstance(page, ThrottledError | OutcomeUnknownError):
                     self.report.unfinished = str(page)
                 else:
                     self.report.problems[str(page)] = None
             self._send(holds)
-            places = [
-                _Place(place.shard, page)
-                for place, page in zip(places, pages, strict=True)
-                if isinstance(page, HoldBatch) and page.has_more
-            ]
+            places = left
         if places:
             self.report.unfinished = f"no time was left for the holds of {len(places)} shards"
         return self.report
@@ -146,7 +132,7 @@ class EndingHolds:
         now = self.client.clock.now().timestamp()
         due: list[DueHold] = []
         for hold in sorted(holds, key=lambda hold: hold.expires_at):
-            if (self.sent.get(hold) or 0.0) > now:
+            if self.sent.get(hold, 0.0) > now:
                 continue
             try:
                 end = datetime.fromisoformat(hold.expires_at).timestamp()
@@ -169,4 +155,5 @@ class EndingHolds:
             self.report.refused += len(chunk) - len(taken)
             for number in taken:
                 one = chunk[number]
-                self.sent.set(one.hold, max(one.at, now) + max(_REMEMBERED_SECONDS, now - one.at))
+                later = max(_REMEMBERED_SECONDS, now - one.at)
+                self.sent[one.hold] = max(one.at, now) + later

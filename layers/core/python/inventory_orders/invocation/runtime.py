@@ -159,9 +159,9 @@ class Process:
     @cached_property
     def sent_holds(self) -> SentHolds:
         """The holds that this process has sent lately."""
-        from inventory_orders.holds.ending import new_sent_holds  # noqa: PLC0415 - the sweep alone pays for it
+        from inventory_orders.holds import ending  # noqa: PLC0415 - the sweep alone pays for it
 
-        return new_sent_holds()
+        return ending.SentHolds(ending.MAX_REMEMBERED)
 
     @cached_property
     def stock_watch(self) -> StockWatch:

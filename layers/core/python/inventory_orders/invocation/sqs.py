@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
+from inventory_orders.portions import in_portions
+
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import (
-        MessageAttributeValueTypeDef,
-        SendMessageBatchRequestEntryTypeDef,
-    )
+    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
     from inventory_orders.engine.outcomes import ChangeOutcome
     from inventory_orders.publishing.publisher import Undeliverable
+
+T = TypeVar("T")
 
 # The next delivery repeats what SQS does not take now, so a long wait gains nothing.
 CLIENT_CONFIG = Config(
@@ -137,13 +138,8 @@ class SqsCalls:
         """Send messages to their dead-letter queues, unchanged. Returns those that were not sent."""
         sent: set[Message] = set()
         for url, messages in self._by_queue(poison, lambda queue: queue.dead_letter_url):
-            for batch in _batches(messages):
-                entries = [
-                    _dead_letter_entry(str(index), message, poison[message])
-                    for index, message in enumerate(batch)
-                ]
-                taken = self._call_in_batch("send_message_batch", url, entries)
-                sent |= {batch[int(entry_id)] for entry_id in taken}
+            entries = {m: _dead_letter_entry(m, poison[m]) for m in messages}
+            sent |= self._call_for_each("send_message_batch", url, entries)
         return poison.keys() - sent
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
@@ -155,27 +151,21 @@ class SqsCalls:
         Returns:
             The messages whose copies SQS took.
         """
-        sent: set[Message] = set()
-        for batch in _batches(list(seconds)):
-            entries = [
-                {
-                    "Id": str(index),
-                    "MessageBody": message.body,
-                    "DelaySeconds": seconds[message],
-                    "MessageAttributes": {
-                        "originalMessageId": _text_attribute(message.original_id),
-                        # The copy keeps the place of the original in the order of sending.
-                        "originalSentTimestamp": _text_attribute(
-                            "" if message.sent is None else f"{message.sent * 1000:.0f}"
-                        ),
-                    },
-                }
-                for index, message in enumerate(batch)
-            ]
-            url = self._queues.standard.url
-            taken = self._call_in_batch("send_message_batch", url, entries)
-            sent |= {batch[int(entry_id)] for entry_id in taken}
-        return sent
+        entries = {
+            message: {
+                "MessageBody": message.body,
+                "DelaySeconds": delay,
+                "MessageAttributes": {
+                    "originalMessageId": _text_attribute(message.original_id),
+                    # The copy keeps the place of the original in the order of sending.
+                    "originalSentTimestamp": _text_attribute(
+                        "" if message.sent is None else f"{message.sent * 1000:.0f}"
+                    ),
+                },
+            }
+            for message, delay in seconds.items()
+        }
+        return self._call_for_each("send_message_batch", self._queues.standard.url, entries)
 
     def send(self, bodies: Sequence[tuple[str, float]]) -> set[int]:
         """Send messages to the standard queue, for later.
@@ -187,17 +177,14 @@ class SqsCalls:
             The numbers of those that SQS took.
         """
         now = time.time()
-        entries = [
-            {
-                "Id": str(index),
+        entries = {
+            number: {
                 "MessageBody": body,
                 "DelaySeconds": min(_LONGEST_DELAY_SECONDS, max(0, ceil(at - now))),
             }
-            for index, (body, at) in enumerate(bodies)
-        ]
-        url = self._queues.standard.url
-        taken = self._call_in_batch("send_message_batch", url, entries)
-        return {int(entry_id) for entry_id in taken}
+            for number, (body, at) in enumerate(bodies)
+        }
+        return self._call_for_each("send_message_batch", self._queues.standard.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
         """Hide messages for so many seconds each, from now on.
@@ -205,16 +192,11 @@ class SqsCalls:
         Best effort: where SQS does not do it, the message comes back after the queue's visibility timeout.
         """
         for url, messages in self._by_queue(seconds, lambda queue: queue.url):
-            for start in range(0, len(messages), _ENTRIES_PER_CALL):
-                entries = [
-                    {
-                        "Id": str(index),
-                        "ReceiptHandle": message.receipt_handle,
-                        "VisibilityTimeout": seconds[message],
-                    }
-                    for index, message in enumerate(messages[start : start + _ENTRIES_PER_CALL])
-                ]
-                self._call_in_batch("change_message_visibility_batch", url, entries)
+            entries = {
+                m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": seconds[m]}
+                for m in messages
+            }
+            self._call_for_each("change_message_visibility_batch", url, entries)
 
     def _by_queue(
         self, messages: Iterable[Message], url: Callable[[QueueUrls], str]
@@ -224,34 +206,27 @@ class SqsCalls:
             grouped.setdefault(url(self._queues.of(message)), []).append(message)
         return grouped.items()
 
-    def _call_in_batch(self, operation: str, url: str, entries: Sequence[Any]) -> list[str]:
-        """Make one call for several messages. Returns the ids of the entries that SQS took."""
-        answer = self._call(operation, url, Entries=entries) or {}
-        self.errors += [
-            str(entry)
-            for entry in answer.get("Failed", ())
-            if entry.get("Code", "").rsplit(".", 1)[-1] not in _DELIVERY_IS_OVER
-        ]
-        return [entry["Id"] for entry in answer.get("Successful", ())]
+    def _call_for_each(
+        self, operation: str, url: str, entries: Mapping[T, Mapping[str, Any]]
+    ) -> set[T]:
+        """Make a call for the entries of several items, or more if they do not fit. Returns the items that SQS took."""
+        items = list(entries)
+        numbered = [{"Id": str(number), **entries[item]} for number, item in enumerate(items)]
+        taken: set[T] = set()
+        for some in in_portions(numbered, _ENTRIES_PER_CALL, _size_of, _BYTES_PER_CALL):
+            answer = self._call(operation, url, Entries=some) or {}
+            self.errors += [
+                str(entry)
+                for entry in answer.get("Failed", ())
+                if entry.get("Code", "").rsplit(".", 1)[-1] not in _DELIVERY_IS_OVER
+            ]
+            taken |= {items[int(entry["Id"])] for entry in answer.get("Successful", ())}
+        return taken
 
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
         """Make one call. Returns what SQS answers, None if it does not."""
-        for _ in range(_ATTEMPTS):
-            if self._time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
-                self.errors.append(f"no time was left for {operation}")
-                return None
-            try:
-                answer: Mapping[str, Any] = getattr(self._queues.client, operation)(
-                    QueueUrl=url, **request
-                )
-            except ConnectionClosedError as error:
-                self.errors.append(str(error))
-            except (BotoCoreError, ClientError) as error:
-                self.errors.append(str(error))
-                return None
-            else:
-                return answer
-        return None
+        request["QueueUrl"] = url
+        return _call(self._queues.client, operation, request, self.errors, self._time_left)
 
 
 class QueueSender:
@@ -274,19 +249,12 @@ class QueueSender:
         self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
     ) -> bool:
         """Send one message. Returns whether SQS has it for sure; if not, it may have it all the same."""
-        for _ in range(_ATTEMPTS):
-            try:
-                self._client.send_message(
-                    QueueUrl=self._url, MessageBody=body, MessageAttributes=attributes or {}
-                )
-            except ConnectionClosedError as error:
-                self.errors.append(str(error))
-            except (BotoCoreError, ClientError) as error:
-                self.errors.append(str(error))
-                return False
-            else:
-                return True
-        return False
+        request = {
+            "QueueUrl": self._url,
+            "MessageBody": body,
+            "MessageAttributes": attributes or {},
+        }
+        return _call(self._client, "send_message", request, self.errors) is not None
 
 
 class UndeliverableEvents(QueueSender):
@@ -318,11 +286,8 @@ def _text_attribute(text: str) -> MessageAttributeValueTypeDef:
     return {"DataType": "String", "StringValue": text or "?"}
 
 
-def _dead_letter_entry(
-    entry_id: str, message: Message, outcome: ChangeOutcome
-) -> SendMessageBatchRequestEntryTypeDef:
-    entry: SendMessageBatchRequestEntryTypeDef = {
-        "Id": entry_id,
+def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, Any]:
+    entry: dict[str, Any] = {
         "MessageBody": message.body,
         "MessageAttributes": _attributes(outcome.cause, outcome.detail, message.original_id),
     }
@@ -339,15 +304,31 @@ def printable(text: str) -> str:
     return shown if len(shown) <= _MAX_ERROR_MESSAGE else f"{shown[: _MAX_ERROR_MESSAGE - 3]}..."
 
 
-def _batches(messages: Sequence[Message]) -> list[list[Message]]:
-    """Split into what one SendMessageBatch takes."""
-    batches: list[list[Message]] = []
-    room = 0
-    for message in messages:
-        size = len(message.body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
-        if not batches or len(batches[-1]) == _ENTRIES_PER_CALL or size > room:
-            batches.append([])
-            room = _BYTES_PER_CALL
-        batches[-1].append(message)
-        room -= size
-    return batches
+def _size_of(entry: Mapping[str, Any]) -> int:
+    """Upper bound of the bytes that an entry of a call counts."""
+    body: str = entry.get("MessageBody", "")
+    return len(body.encode("utf-8", "surrogatepass")) + _BYTES_OF_ATTRIBUTES
+
+
+def _call(
+    client: SQSClient,
+    operation: str,
+    request: Mapping[str, Any],
+    errors: list[str],
+    time_left: Callable[[], float] = lambda: inf,
+) -> Mapping[str, Any] | None:
+    """Make one call. Returns what SQS answers; None if it does not, with the reason in `errors`."""
+    for _ in range(_ATTEMPTS):
+        if time_left() < WORST_CASE_SECONDS_OF_ONE_CALL:
+            errors.append(f"no time was left for {operation}")
+            return None
+        try:
+            answer: Mapping[str, Any] = getattr(client, operation)(**request)
+        except ConnectionClosedError as error:
+            errors.append(str(error))
+        except (BotoCoreError, ClientError) as error:
+            errors.append(str(error))
+            return None
+        else:
+            return answer
+    return None

@@ -41,6 +41,9 @@ class _ProductDemand:
     before: float = -math.inf
 
 
+_UNKNOWN = _ProductDemand()
+
+
 class Demand:
     """The demand for each product.
 
@@ -91,26 +94,21 @@ class Demand:
 
     def is_idle(self, product_id: str) -> bool:
         """Whether a product was in no batch lately."""
-        wanted = self._products.get(product_id)
-        return wanted is None or wanted.last <= self._clock.monotonic() - _REMEMBERED
+        return self._of(product_id).last <= self._clock.monotonic() - _REMEMBERED
 
     def is_slow_seller(self, product_id: str) -> bool:
         """Whether a product was in fewer than two batches lately: lent units would lie unused."""
-        wanted = self._products.get(product_id)
-        return wanted is None or wanted.before < self._clock.monotonic() - _REMEMBERED
+        return self._of(product_id).before < self._clock.monotonic() - _REMEMBERED
 
     def last_quantity(self, product_id: str) -> int:
         """Units in the last order of a product."""
-        wanted = self._products.get(product_id)
-        return wanted.use if wanted is not None else 1
+        return self._of(product_id).use
 
     def lane_target(self, product_id: str) -> float:
         """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance."""
-        wanted = self._products.get(product_id)
-        if wanted is None or not self._orders:
-            return 3.0 * self.last_quantity(product_id)
-        mean, use = _LANE_ORDERS * wanted.units / self._orders, wanted.use
-        return mean + 3 * math.sqrt(mean * use) + 3 * use
+        wanted = self._of(product_id)
+        mean = _LANE_ORDERS * wanted.units / self._orders if self._orders else 0.0
+        return mean + 3 * math.sqrt(mean * wanted.use) + 3 * wanted.use
 
     def depot_target(self, product_id: str, lanes: int) -> float:
         """Units that the depot holds when stock is plentiful, for so many lanes in use."""
@@ -118,5 +116,7 @@ class Demand:
 
     def rate(self, product_id: str) -> float:
         """Units of a product in an average order."""
-        wanted = self._products.get(product_id)
-        return wanted.units / self._orders if wanted is not None and self._orders else 0.0
+        return self._of(product_id).units / self._orders if self._orders else 0.0
+
+    def _of(self, product_id: str) -> _ProductDemand:
+        return self._products.get(product_id, _UNKNOWN)

@@ -15,7 +15,6 @@ from inventory_orders.domain.allotments import (
     DEPOT,
     MAX_PRODUCTS,
     PAGES,
-    LaneLease,
     Page,
     PageEntry,
     PageKey,
@@ -29,7 +28,8 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot_lease import VISIT_SECONDS, acquire_depot
 from inventory_orders.lanes.lane import Lanes
-from inventory_orders.lanes.recall import Reclaim, in_portions, recall
+from inventory_orders.lanes.recall import Reclaim, recall
+from inventory_orders.portions import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
@@ -61,9 +61,6 @@ class Visit:
         batch: What the batch knows. Rows that are read here, and what is wrong with items, are noted there.
         need: Units that open orders want from lanes, by product.
         commit: Commits chains of moves. Returns whether all of them are durable.
-
-    Attributes:
-        corrupt: By its number, what is wrong with a page of the depot. Products that belong there are left alone.
     """
 
     def __init__(
@@ -75,7 +72,6 @@ class Visit:
         need: Mapping[str, int],
         commit: Callable[[Sequence[Chain]], bool],
     ) -> None:
-        self.corrupt: dict[int, CorruptItemError] = {}
         self._client = client
         self._lanes = lanes
         self._lane = lane
@@ -85,21 +81,23 @@ class Visit:
         self._commit = commit
         self._in_use = 1
         self._allocation = Allocation({})
+        # What is wrong with pages of the depot, by their numbers. Products that belong there are left alone.
+        self._corrupt: dict[int, CorruptItemError] = {}
 
     def prepare(self) -> Supply | None:
         """Wait in line, and move units until as much as possible of what is needed can be sold.
 
         Returns:
-            The supply, with moves that are not written yet; None if moves were lost, and all has to be read again.
+            The supply, with moves that are not written yet; None if moves were lost or changes returned, and all has to be
+            read again.
 
         Raises:
             StoreError: DynamoDB failed, or the wait was too long.
-            CorruptItemError: A page that something needed belongs to breaks its table's contract.
         """
         client, lanes, batch = self._client, self._lanes, self._batch
         self._in_use = lanes.count_in_use(batch.deadline, batch.stats)
         patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), client.clock)
-        lanes.depot_lease = acquire_depot(client, patience, batch.stats, batch.age)
+        lanes.depot_lease = lease = acquire_depot(client, patience, batch.stats, batch.age)
         alone = client.line.average_wait < FIRST_WAIT
         short = self._read_and_draw()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
@@ -123,33 +121,14 @@ class Visit:
         for product_id in batch.pending.product_ids:
             if product_id not in self._need and product_id in batch.rows.keys() - self._to_reclaim:
                 self._allocation.add_row(product_id, batch.rows[product_id])
-        return Supply(self._allocation, sources, self._blocked(sources), self._to_release(), alone)
-
-    def _to_release(self) -> LaneLease | None:
-        """The lease that the last transaction ends; None if it may be over by then.
-
-        A lease that may be over is left out: where every visit takes too long, no transaction would be applied.
-        """
-        lease = self._lanes.depot_lease
-        if lease is None:
-            return None
-        left = lease.ends_at - self._client.clock.now().timestamp()
-        return lease if left > VISIT_SECONDS / 4 else None
-
-    def _blocked(self, sources: Collection[str]) -> set[str]:
-        """The products that cannot be sold now: they have no source, and their rows are unknown or under a lease."""
-        rows = self._allocation.rows
-        return {
-            p
-            for p in self._batch.pending.product_ids
-            if p not in sources
-            and (p not in rows or ((row := rows[p]) is not None and not self._is_free(row)))
-        }
+        # Where every visit takes too long, no transaction would be applied that ends a lease which may be over by then.
+        is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
+        return Supply(self._allocation, sources, lease if is_live else None, alone)
 
     # ------------------------------------------------------------------ looking, and drawing
 
     def _read_and_draw(self) -> set[str] | None:
-        """Read pages and rows, and draw. Returns the products that are short; None if draws were lost."""
+        """Read pages and rows, and draw. Returns the products that are short; None if draws were lost or changes returned."""
         own = [] if self._lane is None else self._lanes.keys
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         pages = self._read([*own, *shelves]).pages
@@ -160,9 +139,15 @@ class Visit:
         self._allocation = Allocation(
             {}, [self._sound(key, pages[key]) for key in (*own, *shelves)]
         )
-        for product_id in {*self._need, *self._to_reclaim}:
-            if (problem := self.corrupt.get(PageKey.of(DEPOT, product_id).number)) is not None:
-                raise problem
+        corrupt = {
+            p: why
+            for p in (*self._need, *self._to_reclaim)
+            if (why := self._corrupt.get(PageKey.of(DEPOT, p).number))
+        }
+        for product_id, why in corrupt.items():
+            self._batch.pending.give_up_product(product_id, why.code, str(why))
+        if corrupt:
+            return None
         self._lanes.demand.observe_others(
             p for key in shelves for p in self._allocation.entries(key)
         )
@@ -202,7 +187,7 @@ class Visit:
         """The page, or one that stands for it where it cannot be read: nothing that belongs there is touched."""
         if isinstance(page, Page):
             return page
-        self.corrupt[key.number] = page
+        self._corrupt[key.number] = page
         return Page(key, 0, "")
 
     def _read(self, keys: Sequence[Key]) -> Snapshot:
@@ -220,16 +205,10 @@ class Visit:
 
     def _has_mixed_incarnations(self, product_id: str) -> bool:
         """Whether row, depot and lane hold different incarnations of a product, which was listed again meanwhile."""
-        first = self._allocation.entry(DEPOT, product_id)
-        other = None if self._lane is None else self._allocation.entry(self._lane, product_id)
-        row = self._allocation.rows.get(product_id)
-        since = first.created_at if first is not None else None
-        for place in (other, row):
-            if place is not None and place.created_at != since:
-                if since is not None:
-                    return True
-                since = place.created_at
-        return False
+        allocation = self._allocation
+        places = [allocation.entry(lane, product_id) for lane in {DEPOT, self._lane or DEPOT}]
+        units_of = (*places, allocation.rows.get(product_id))
+        return len({units.created_at for units in units_of if units is not None}) > 1
 
     def _is_in_lanes(self, product_id: str) -> bool:
         """Whether lanes may hold some of a product."""
@@ -241,7 +220,7 @@ class Visit:
 
     def _should_read(self, product_id: str, units: int) -> bool:
         """Whether to read a row: the depot has too little, and the row may have more."""
-        if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self.corrupt:
+        if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
             return False
         held = self._allocation.entry(DEPOT, product_id)
         stored = held.units if held is not None else 0
@@ -352,7 +331,7 @@ class Visit:
         sources: dict[str, int] = {}
         # Page by page, because a visit does this for each product that is lent: it takes most of its CPU.
         for key in self._lanes.keys:
-            if key.number in self.corrupt:
+            if key.number in self._corrupt:
                 continue
             own, shelf = allocation.entries(key), allocation.entries(PageKey(DEPOT, key.number))
             for product_id in [*shelf, *(p for p in own if p not in shelf)]:

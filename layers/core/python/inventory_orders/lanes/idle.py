@@ -79,9 +79,9 @@ def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
     except (ThrottledError, OutcomeUnknownError) as error:
         run.report.unfinished = str(error)
     except StoreError as error:
-        run.repair(str(error))
+        run.problems.append(str(error))
     if run.problems:
-        raise RepairNeededError("; ".join(run.problems))
+        raise RepairNeededError("; ".join(dict.fromkeys(run.problems)))
     return run.report
 
 
@@ -90,7 +90,7 @@ class _IdleReturn:
 
     Attributes:
         report: What was moved so far.
-        problems: What has to be repaired, each once.
+        problems: What an operator has to repair.
     """
 
     def __init__(self, client: RetryingClient, deadline: Deadline) -> None:
@@ -99,11 +99,7 @@ class _IdleReturn:
         self._stats = CommitStats()
         self._lanes_in_use: set[int] = set()
         self.report = IdleReport()
-        self.problems: dict[str, None] = {}
-
-    def repair(self, problem: str) -> None:
-        """Note what an operator has to repair."""
-        self.problems[problem] = None
+        self.problems: list[str] = []
 
     # ------------------------------------------------------------------ lanes
 
@@ -145,7 +141,9 @@ class _IdleReturn:
                 if beside is None or beside.created_at == held.created_at:
                     allocation.give_back(key.lane, product_id)
                 else:
-                    self.repair(f"{key} and {target} hold different incarnations of {product_id}")
+                    self.problems.append(
+                        f"{key} and {target} hold different incarnations of {product_id}"
+                    )
         return allocation
 
     def _write(self, allocation: Allocation, visit: LaneLease) -> bool:
@@ -184,12 +182,12 @@ class _IdleReturn:
             if not _is_unwritten(found, snapshot.pages.get(page.key)):
                 return
             for problem in snapshot.unreadable.values():
-                self.repair(problem)
+                self.problems.append(problem)
             idle = [row for row in self._known(found, snapshot.products) if self._is_idle(row)]
             try:
                 done = reclaim(self._client, idle, self._deadline, self._stats)
             except CorruptItemError as error:
-                self.repair(str(error))
+                self.problems.append(str(error))
                 return
             self.report.products += len(done.rows.keys() - done.still_lent)
             found = done.pages.get(page.key, found)
@@ -208,7 +206,7 @@ class _IdleReturn:
         if unknown and _is_unwritten(page, self._pages([page.key]).get(page.key)):
             for product_id in unknown:
                 held = page.entries[product_id].units
-                self.repair(f"{page.key} holds {held} of {product_id} unknown to its row")
+                self.problems.append(f"{page.key} holds {held} of {product_id} unknown to its row")
         return known
 
     def _is_idle(self, row: Product) -> bool:
@@ -225,7 +223,7 @@ class _IdleReturn:
             if isinstance(page, Page):
                 pages[key] = page
             else:
-                self.repair(str(page))
+                self.problems.append(str(page))
         return pages
 
 

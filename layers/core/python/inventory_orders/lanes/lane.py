@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.planner import Transaction
-from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
@@ -119,8 +119,8 @@ class Lanes:
     @property
     def keys(self) -> list[PageKey]:
         """The pages of this lane."""
-        lane = self._lease.lane if self._lease is not None else None
-        return [PageKey(lane, number) for number in range(PAGES)] if lane is not None else []
+        lease = self._lease
+        return [] if lease is None else [PageKey(lease.lane, number) for number in range(PAGES)]
 
     @property
     def pages(self) -> list[Page] | None:
@@ -158,14 +158,9 @@ class Lanes:
 
     def observe_row(self, product_id: str, product: Product | None) -> None:
         """Take note of a row that was just read or written."""
-        if (
-            product is None
-            or product.status is ProductStatus.DISCONTINUED
-            or product.available <= 0
-        ):
-            self._sold_out.set(product_id, True)
-        elif self._sold_out.get(product_id):
-            self._sold_out.set(product_id, False)
+        is_out = product is None or product.is_discontinued or product.available <= 0
+        if is_out or self._sold_out.get(product_id):
+            self._sold_out[product_id] = is_out
 
     def is_sold_out(self, product_id: str) -> bool:
         """Whether a product was sold out when its row was last seen: then it is sold from the row alone."""
@@ -173,8 +168,9 @@ class Lanes:
 
     def observe_drained(self, product_id: str) -> None:
         """Take note of a row that has nothing left to lend: for a while it is not read for more."""
-        self._drained_until.set(product_id, self._client.clock.monotonic() + _LOOK_AROUND_SECONDS)
+        now = self._client.clock.monotonic()
+        self._drained_until[product_id] = now + _LOOK_AROUND_SECONDS
 
     def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
-        return self._client.clock.monotonic() < (self._drained_until.get(product_id) or 0.0)
+        return self._client.clock.monotonic() < (self._drained_until.get(product_id, 0.0))

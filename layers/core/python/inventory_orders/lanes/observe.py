@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -113,16 +113,12 @@ def _pages_of(row: Product) -> list[PageKey]:
 
 def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
     in_lanes = {}
-    for page in _readable(found.pages[key] for key in _pages_of(row)):
+    for key in _pages_of(row):
+        page = found.pages[key]
+        if isinstance(page, CorruptItemError):
+            raise page
         entry = page.entries.get(row.product_id)
         # Another incarnation's units are none of this product.
         if entry is not None and entry.created_at == row.created_at:
-            in_lanes[page.key.lane] = entry.units
+            in_lanes[key.lane] = entry.units
     return StockLevel(row, in_lanes, is_exact)
-
-
-def _readable(pages: Iterable[Page | CorruptItemError]) -> Iterable[Page]:
-    for page in pages:
-        if isinstance(page, CorruptItemError):
-            raise page
-        yield page

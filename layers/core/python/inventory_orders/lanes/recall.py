@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation, Update
@@ -22,6 +21,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.depot_lease import acquire_depot, release_depot
+from inventory_orders.portions import in_portions
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
     INVALID,
@@ -33,9 +33,9 @@ from inventory_orders.store.actions import (
 )
 from inventory_orders.store.rows import Key
 
-T = TypeVar("T")
-
 _ATTEMPTS = 4
+
+_TOO_LOW = "product {0.product_id} is in lanes, with a row that is {0.status.value} at {0.stock_count} in stock; repair the item"
 
 # Lanes in one transaction, so that there is room for the rows of several products.
 _MAX_LANES = 90
@@ -138,11 +138,10 @@ def reclaim(
                 release_depot(client, lease, deadline, stats)
         done.rows |= recalled.rows
         done.pages |= recalled.pages
-        now = client.clock.now().timestamp()
         wanted = {
             product_id: row
             for product_id in recalled.still_lent
-            if (row := recalled.rows[product_id]) is not None and visit.is_free(row, now)
+            if (row := recalled.rows[product_id]) is not None and visit.is_free(row)
         }
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
@@ -172,6 +171,7 @@ class _Recall:
         self._deadline = deadline
         self._stats = stats
         self._to_row = to_row
+        self._owner = to_row.owner if to_row is not None else ""
         self._known = Recalled()
         self._corrupt: dict[Key, CorruptItemError] = {}
         self._busy: set[int] = set()
@@ -208,20 +208,15 @@ class _Recall:
             raise problems[0]
         return self._known
 
-    def is_free(self, row: Product, now: float) -> bool:
+    def is_free(self, row: Product) -> bool:
         """Whether a product is under no other owner's lease."""
+        now = self._client.clock.now().timestamp()
         return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
-
-    @property
-    def _owner(self) -> str:
-        return self._to_row.owner if self._to_row is not None else ""
 
     def _needs_recall(self, row: Product) -> bool:
         """Whether lanes may hold units of a product, and it is free to be written."""
         lanes = row.lent_to if self._to_row is not None else row.lent_to - {DEPOT}
-        if row.product_id in self._throttled:
-            return False
-        return bool(lanes) and self.is_free(row, self._client.clock.now().timestamp())
+        return bool(lanes) and row.product_id not in self._throttled and self.is_free(row)
 
     def _problem(self, row: Product, stale: set[Key]) -> CorruptItemError | None:
         """The reason why a product cannot be recalled: a corrupt item, or a page with units of another incarnation.
@@ -286,66 +281,48 @@ class _Recall:
         avoid: Collection[int],
         problems: list[CorruptItemError],
     ) -> Iterator[Transaction]:
-        """The transactions of a recall, each built on those before it."""
+        """The transactions of a recall, each built on those before it and filled as far as it takes whole products."""
         limits = Limits()
-        room = limits.actions - (self.release is not None)
         places: set[str | PageKey] = set()
-        for number, lanes, group in self._pieces(allocation, rows, avoid):
-            new: set[str | PageKey] = {*group, *(PageKey(lane, number) for lane in (DEPOT, *lanes))}
-            together = places | new
-            if places and (len(together) > room or _size(allocation, together) > limits.size):
-                if allocation.touched:
-                    yield Transaction.of(allocation)
-                together = new
-            places = together
-            for product_id in group:
-                row = allocation.row(product_id)
-                is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
-                if not is_reclaimed and not row.may_be_lent:
-                    problems.append(_too_low(row))
-                    continue
-                allocation.recall(product_id, sorted(row.lent_to.intersection(lanes)))
-                if is_reclaimed:
-                    allocation.reclaim(product_id)
-        if allocation.touched:
+        for product_id, lanes in self._pieces(rows, avoid):
+            row = allocation.row(product_id)
+            mine = sorted(row.lent_to.intersection(lanes))
+            is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
+            if not mine and not (is_reclaimed and row.lent_to):
+                continue
+            if not is_reclaimed and not row.may_be_lent:
+                problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
+                continue
+            new: set[str | PageKey] = {PageKey.of(lane, product_id) for lane in (DEPOT, *mine)}
+            new.add(product_id)
+            actions = len(places | new) + (self.release is not None)
+            is_full = actions > limits.actions or _size(allocation, places | new) > limits.size
+            if places and is_full:
+                yield Transaction.of(allocation)
+                places = set()
+            places |= new
+            allocation.recall(product_id, mine)
+            if is_reclaimed:
+                allocation.reclaim(product_id)
+        if places:
             yield Transaction.of(allocation)
 
     def _pieces(
-        self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
-    ) -> Iterator[tuple[int, list[int], list[str]]]:
-        """Page numbers with the lanes and the products that fit into one transaction."""
-        most = Limits().actions - 1 - (self.release is not None)
-        by_number: dict[int, list[str]] = {}
-        lanes_of: dict[int, set[int]] = {}
+        self, rows: Sequence[Product], avoid: Collection[int]
+    ) -> Iterator[tuple[str, Collection[int]]]:
+        """Products with lanes, page by page, so many lanes at a time that their pages leave room for the depot's and rows."""
+        by_number: dict[int, list[Product]] = {}
         for row in rows:
-            number = PageKey.of(DEPOT, row.product_id).number
-            by_number.setdefault(number, []).append(row.product_id)
-            lanes_of.setdefault(number, set()).update(row.lent_to - {DEPOT, *avoid})
-        for number, product_ids in by_number.items():
-            # Their pages leave room in a transaction for the depot's page and for rows.
+            by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
+        for number, of_page in by_number.items():
+            lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
             sizes = {
                 lane: self._known.pages[PageKey(lane, number)].size
-                for lane in sorted(lanes_of[number])
+                for lane in sorted(lent_to - {DEPOT, *avoid})
             }
             portions = in_portions(sizes, _MAX_LANES, sizes.__getitem__, Limits().size // 2)
             for lanes in portions or [[]]:
-                # The allocation includes the pieces before this one.
-                concerned = [
-                    product_id
-                    for product_id in product_ids
-                    if (lent_to := allocation.row(product_id).lent_to)
-                    and (
-                        lent_to.intersection(lanes)
-                        or (self._to_row is not None and lent_to == {DEPOT})
-                    )
-                ]
-                for group in in_portions(
-                    concerned,
-                    most - len(lanes),
-                    lambda p: allocation.row(p).size,
-                    Limits().size // 4,
-                ):
-                    yield number, lanes, group
+                yield from ((row.product_id, lanes) for row in of_page)
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
@@ -360,7 +337,9 @@ class _Recall:
             )
             sent = replace(transaction, updates=updates, release=release)
             try:
-                client.write(self._actions(sent), self._deadline, self._stats, skips_throttled=True)
+                client.write(
+                    self._actions(sent), self._deadline, self._stats, plans_around=THROTTLED
+                )
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
                 return False
@@ -374,20 +353,14 @@ class _Recall:
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's own for the rows that reclaim their units."""
-        to_row = self._to_row or Reclaim()
         now = self._client.clock.now()
         actions = self._client.store.transaction_actions(transaction, now, self._owner)
-        if to_row.change is None:
+        if self._to_row is None or self._to_row.change is None:
             return actions
-        own: list[Action] = []
-        for update in transaction.updates:
-            if not update.after.lent_to:
-                own += to_row.change(update)
-        changed = {action.subject for action in own if action.kind is ActionKind.PRODUCT}
-        others = [
-            a for a in actions if a.kind is not ActionKind.PRODUCT or a.subject not in changed
-        ]
-        return others + own
+        reclaimed = [update for update in transaction.updates if not update.after.lent_to]
+        own = [action for update in reclaimed for action in self._to_row.change(update)]
+        replaced = {update.after.product_id for update in reclaimed}
+        return [action for action in actions if action.subject not in replaced] + own
 
     def _as_left(self, update: Update) -> Product:
         """A row as a transaction of this recall has left it: its owner's fence goes along."""
@@ -432,29 +405,6 @@ class _Recall:
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
-
-
-def in_portions(
-    items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
-) -> list[list[T]]:
-    """Items in portions of so many at the most, and of so many bytes unless a single one has more."""
-    portions: list[list[T]] = []
-    size = 0
-    for item in items:
-        size += size_of(item)
-        if not portions or len(portions[-1]) == most or size > most_bytes:
-            portions.append([])
-            size = size_of(item)
-        portions[-1].append(item)
-    return portions
-
-
-def _too_low(row: Product) -> CorruptItemError:
-    return CorruptItemError(
-        f"product {row.product_id} is in lanes, with a row that is {row.status.value} at {row.stock_count} in stock; "
-        "repair the item",
-        "CORRUPT_PRODUCT",
-    )
 
 
 def _size(allocation: Allocation, places: Iterable[str | PageKey]) -> int:

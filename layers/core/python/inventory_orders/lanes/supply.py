@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Chain, Supply
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.depot import Visit
 from inventory_orders.lanes.depot_lease import release_depot
 from inventory_orders.lanes.lane import Lanes
@@ -40,28 +38,24 @@ def supply(
         commit: Commits chains of moves. Returns whether all of them are durable.
 
     Returns:
-        The supply; None if moves were lost, and all has to be looked at again.
+        The supply; None if moves were lost or changes returned, and all has to be looked at again.
 
     Raises:
-        CorruptItemError: A page that is needed breaks its table's contract: noted for its products in the batch.
         StoreError: DynamoDB failed, or the wait for the depot was too long.
     """
     need = batch.pending.need if lanes.most else {}
     # A process takes a lane when it has a use for it: slow sellers stay in their rows.
-    lane = _lane(client, lanes, batch) if lanes.keys else None
+    lane = lanes.take(batch.deadline, batch.stats) if lanes.keys else None
+    if lane is not None and lanes.pages is None:
+        lanes.remember(read_all(client, lanes.keys, batch.deadline, batch.stats).pages.values())
+        # A lane that cannot be read is given up.
+        lane = lane if lanes.keys else None
     found = _without_a_visit(client, lanes, lane, batch, need)
     if found is not None or not batch.pending:
         return found
     if need:
         lane = lane or lanes.take(batch.deadline, batch.stats)
-    visit = Visit(client, lanes, lane, batch, need, commit)
-    try:
-        return visit.prepare()
-    except CorruptItemError as error:
-        for product_id in batch.pending.product_ids:
-            if PageKey.of(DEPOT, product_id).number in visit.corrupt:
-                batch.pending.give_up_product(product_id, error.code, str(error))
-        return None
+    return Visit(client, lanes, lane, batch, need, commit).prepare()
 
 
 def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
@@ -69,16 +63,6 @@ def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
     if lanes.depot_lease is not None:
         release_depot(client, lanes.depot_lease, batch.deadline, batch.stats)
         lanes.depot_lease = None
-
-
-def _lane(client: RetryingClient, lanes: Lanes, batch: Batch) -> int | None:
-    """The lane of this process, with its pages read; None if all are in use."""
-    lane = lanes.take(batch.deadline, batch.stats)
-    if lane is not None and lanes.pages is None:
-        found = read_all(client, lanes.keys, batch.deadline, batch.stats)
-        lanes.remember(found.pages.values())
-    # One that cannot be read is given up.
-    return lane if lanes.keys else None
 
 
 def _without_a_visit(

@@ -22,11 +22,11 @@ from inventory_orders.domain.product import (
     ProductStatus,
     stock_status,
 )
+from inventory_orders.engine.reader import read_product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ContentionError,
-    CorruptItemError,
     LeaseHeldError,
     OutcomeUnknownError,
     ProductNotFoundError,
@@ -42,6 +42,7 @@ from inventory_orders.store.actions import (
     ActionKind,
     ConditionFailedError,
     TransactionCancelledError,
+    existing,
 )
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.expressions import details_write, price_write
@@ -88,17 +89,10 @@ class ProductCatalogue:
             CorruptItemError: It breaks the table's contract.
             StoreError: DynamoDB failed.
         """
-        product = self._read(product_id, deadline)
-        if product is None:
-            raise ProductNotFoundError(f"there is no product {product_id}")
-        return product
+        return read_product(self._client, product_id, deadline, self.stats)
 
     def update_with_retry(
-        self,
-        product_id: str,
-        change: Callable[[Product], Product],
-        deadline: Deadline,
-        created_at: str | None = None,
+        self, product_id: str, change: Callable[[Product], Product], deadline: Deadline
     ) -> Update:
         """Optimistic locking: read, decide, write on condition that nothing has changed; else decide again.
 
@@ -116,7 +110,6 @@ class ProductCatalogue:
                 (`Adjustment`); `status` follows from the stock unless it is set to or from `DISCONTINUED`.
                 Attributes of one's own go into `other`. What it raises ends the update.
             deadline: When to give up.
-            created_at: The incarnation that is meant; the one that is read first if not given.
 
         Raises:
             ProductNotFoundError: There is no such product, or the incarnation is gone.
@@ -124,70 +117,119 @@ class ProductCatalogue:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
+        return self._write(product_id, change, deadline)
+
+    def _write(
+        self,
+        product_id: str,
+        change: Callable[[Product], Product | None],
+        deadline: Deadline,
+        created_at: str = "",
+        *,
+        waits: bool = True,
+    ) -> Update:
+        """Change a product as `update_with_retry` does, or delete it.
+
+        Args:
+            product_id: The product.
+            change: From the product to what it should be; None: it should be deleted.
+            deadline: When to give up.
+            created_at: The incarnation that is meant; the one that is read first if not given.
+            waits: Whether to wait until a lease is over.
+
+        Returns:
+            The product as it was read, and as it was left: the same if it was deleted.
+        """
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
         retries = 0
         while True:
-            if before.created_at != created_at:
-                raise ProductNotFoundError(f"that incarnation of {product_id} is gone")
-            before, now = self._unlocked(before, deadline), self.clock.now()
-            after = _next(before, change(before), timestamp(now))
-            if after is None:
-                self._settle(retries)
-                return Update(before, before)
-            if after.lent_to and not after.may_be_lent:
-                done = self._replace_with_reclaim(before, change, deadline)
-                if done is None:
-                    before = self.get(product_id, deadline)
-                    continue
-                before, after = done.before, done.after
-            else:
-                stats = CommitStats()
-                action = self.store.product_replace_action(before, after, now)
-                try:
-                    self._client.write([action], deadline, stats)
-                except StoreError as error:
-                    retries += self._count(stats)
-                    before, retries = self._after_conflict(product_id, error, retries, deadline)
-                    continue
+            before = self._unlocked(before, created_at, deadline, waits=waits)
+            wanted = change(before)
+            if wanted == before:
+                done = Update(before, before)
+                break
+            if before.lent_to and (wanted is None or not _next(before, wanted).may_be_lent):
+                reclaimed = self._write_with_reclaim(before, change, deadline)
+                if reclaimed is not None:
+                    done = reclaimed
+                    break
+                before = self.get(product_id, deadline)
+                continue
+            done, actions = self._actions(before, before, wanted)
+            stats = CommitStats()
+            try:
+                self._client.write(actions, deadline, stats)
+            except StoreError as error:
                 retries += self._count(stats)
-            self._settle(retries)
-            return Update(before, after)
+                before, retries = self._after_conflict(product_id, error, retries, deadline)
+            else:
+                retries += self._count(stats)
+                break
+        self._settle(retries)
+        return done
+
+    def _actions(
+        self, stored: Product, whole: Product, wanted: Product | None
+    ) -> tuple[Update, list[Action]]:
+        """The update of a product's row, and the actions that write it.
+
+        Args:
+            stored: As it was read.
+            whole: The same with the units that the row reclaims.
+            wanted: What that should be; None if it should be deleted.
+        """
+        moment = self.clock.now()
+        if wanted is not None:
+            after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
+            action = self.store.product_replace_action(stored, after, moment)
+            return Update(stored, after), [action]
+        closing = AdjustmentRecord(
+            stored.product_id,
+            f"closing-{_incarnation(stored.created_at)}",
+            -whole.stock_count,
+            "CLOSING",
+            stored.created_at,
+            stored.version + 1,
+            timestamp(moment),
+        )
+        return Update(stored, stored), [
+            self.store.product_delete_action(stored, moment),
+            self.store.record_action(NewRecord(closing)),
+        ]
 
     def _count(self, stats: CommitStats) -> int:
         """Add up what one write took. Returns how often it was repeated."""
         self.stats.add(stats)
         return len(stats.backoffs)
 
-    def _read(self, product_id: str, deadline: Deadline) -> Product | None:
-        return self._client.call(lambda: self.store.get_product(product_id), deadline, self.stats)
-
-    def _unlocked(self, product: Product, deadline: Deadline) -> Product:
+    def _unlocked(
+        self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
+    ) -> Product:
         """The product when no lease of another is in the way any more.
 
         Raises:
-            ProductNotFoundError: Meanwhile it has gone.
-            LeaseHeldError: A lease outlasts the deadline.
+            ProductNotFoundError: That incarnation is gone.
+            LeaseHeldError: A lease outlasts the deadline, or is live and not waited for.
             StoreError: DynamoDB failed.
         """
-        product_id = product.product_id
-        while (left := self._lease_left(product)) > 0:
+        while True:
+            if product.created_at != created_at:
+                raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
+            left = product.lease_left(self.clock.now().timestamp())
+            if left <= 0:
+                return product
             wait = min(left, LEASE_POLL_SECONDS)
-            if left > deadline.remaining() or not self._client.pause(wait, deadline):
-                raise LeaseHeldError(product_id, left)
+            is_in_time = waits and left <= deadline.remaining()
+            if not (is_in_time and self._client.pause(wait, deadline)):
+                raise LeaseHeldError(product.product_id, left)
             self.stats.lease_wait += wait
-            product = self.get(product_id, deadline)
-        return product
+            product = self.get(product.product_id, deadline)
 
-    def _change_with_reclaim(
-        self, product: Product, change: Callable[[Update], list[Action]], deadline: Deadline
+    def _write_with_reclaim(
+        self, product: Product, change: Callable[[Product], Product | None], deadline: Deadline
     ) -> Update | None:
-        """Change a product in the transaction that reclaims its units.
-
-        Args:
-            product: As it was read.
-            change: From the row's update to the actions that take its place.
-            deadline: When to give up.
+        """Change or delete a product in the transaction that reclaims its units.
 
         Returns:
             The update; None if the units were reclaimed without it, or another's longer lease came in between.
@@ -197,35 +239,19 @@ class ProductCatalogue:
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
             StoreError: DynamoDB failed, or no time was left.
         """
-        sent: list[Update] = []
+        sent: list[tuple[Product, Update]] = []
 
-        def and_note(update: Update) -> list[Action]:
+        def write(update: Update) -> list[Action]:
             if update.before.created_at != product.created_at:
                 raise ProductNotFoundError(f"that incarnation of {product.product_id} is gone")
-            sent.append(update)
-            return change(update)
+            whole = replace(update.after, version=update.before.version)
+            written, actions = self._actions(update.before, whole, change(whole))
+            sent.append((update.after, written))
+            return actions
 
-        done = reclaim(self._client, [product], deadline, self.stats, Reclaim(change=and_note))
-        is_mine = bool(sent) and done.rows.get(product.product_id) is sent[-1].after
-        return sent[-1] if is_mine else None
-
-    def _replace_with_reclaim(
-        self, product: Product, change: Callable[[Product], Product], deadline: Deadline
-    ) -> Update | None:
-        """Apply an update function in the transaction that reclaims the product's units."""
-        after = product
-
-        def replacing(update: Update) -> list[Action]:
-            nonlocal after
-            now, whole = self.clock.now(), replace(update.after, version=update.before.version)
-            after = _next(whole, change(whole), timestamp(now)) or update.after
-            return [self.store.product_replace_action(update.before, after, now)]
-
-        done = self._change_with_reclaim(product, replacing, deadline)
-        return Update(done.before, after) if done is not None else None
-
-    def _lease_left(self, product: Product) -> float:
-        return product.lease_left(self.clock.now().timestamp())
+        done = reclaim(self._client, [product], deadline, self.stats, Reclaim(change=write))
+        left = done.rows.get(product.product_id)
+        return next((update for after, update in sent if after is left), None)
 
     def _settle(self, retries: int, *, given_up: bool = False) -> None:
         """Note how an optimistic call ended."""
@@ -268,7 +294,7 @@ class ProductCatalogue:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if not found:
                 raise
-            return False, _sound(found[0])
+            return False, existing(found[0], product.product_id)
         return True, product
 
     def change_details(
@@ -299,7 +325,7 @@ class ProductCatalogue:
                 self.stats,
             )
         except ConditionFailedError as failed:
-            product = failed.existing(event.product_id)
+            product = existing(failed.found, event.product_id)
             newest = (product.details_event_time or "", product.details_event_id or "")
             if newest == (event.event_time, event.event_id):
                 if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
@@ -347,7 +373,7 @@ class ProductCatalogue:
                 lambda: self.store.update_product(product_id, write), deadline, self.stats
             )
         except ConditionFailedError as failed:
-            product = failed.existing(product_id)
+            product = existing(failed.found, product_id)
             if (product.price_changed_at, product.price) == (at, price):
                 # An earlier attempt of our own whose response was lost.
                 return product
@@ -433,60 +459,12 @@ class ProductCatalogue:
             ContentionError: Rivals were faster until the attempts or the time ran out.
             StoreError: DynamoDB failed.
         """
-        product = self._read(product_id, deadline)
-        retries = 0
-        while product is not None and product.created_at == created_at:
-            left = self._lease_left(product)
-            if left > 0:
-                raise LeaseHeldError(product_id, left)
-            if product.lent_to:
-                try:
-                    done = self._change_with_reclaim(
-                        product, lambda update: self._closing(update.before, update.after), deadline
-                    )
-                except ProductNotFoundError:
-                    break
-                if done is not None:
-                    self._settle(retries)
-                    return True
-                product = self._read(product_id, deadline)
-                continue
-            stats = CommitStats()
-            try:
-                self._client.write(self._closing(product, product), deadline, stats)
-            except StoreError as error:
-                retries += self._count(stats)
-                try:
-                    product, retries = self._after_conflict(product_id, error, retries, deadline)
-                except ProductNotFoundError:
-                    break
-                continue
-            self._settle(retries + self._count(stats))
-            return True
-        self._settle(retries)
-        return False
-
-    def _closing(self, stored: Product, reclaimed: Product) -> list[Action]:
-        """The actions that delete a product and close its books.
-
-        Args:
-            stored: As it was read.
-            reclaimed: With all its units.
-        """
-        moment = self.clock.now()
-        closing = AdjustmentRecord(
-            stored.product_id,
-            f"closing-{_incarnation(stored.created_at)}",
-            -reclaimed.stock_count,
-            "CLOSING",
-            stored.created_at,
-            stored.version + 1,
-            timestamp(moment),
-        )
-        return [
-            self.store.product_delete_action(stored, moment),
-            self.store.record_action(NewRecord(closing)),
-        ]
+        try:
+            self._write(product_id, lambda _: None, deadline, created_at, waits=False)
+        except ProductNotFoundError:
+            self._settle(0)
+            return False
+        return True
 
 
 def _why_the_price_stays(
@@ -553,41 +531,22 @@ def opening_key(product: Product) -> AdjustmentKey:
     return AdjustmentKey(product.product_id, f"opening-{_incarnation(product.created_at)}")
 
 
-def _next(before: Product, wanted: Product, at: str) -> Product | None:
-    """The product to write; None if nothing has changed."""
+def _next(before: Product, wanted: Product) -> Product:
+    """The product to write."""
     for name in _FIXED:
         if getattr(wanted, name) != getattr(before, name):
             raise ValueError(f"{name} of a product is not for an update function to change")
-    if wanted == before:
-        return None
-    return replace(wanted.with_stock(wanted.stock_count, before.version + 1), last_updated_at=at)
+    return wanted.with_stock(wanted.stock_count, before.version + 1)
 
 
 def _found_in_conflict(product_id: str, error: StoreError) -> Product:
     """The product as it came back with a lost write."""
     if not isinstance(error, TransactionCancelledError):
         raise error
-    reason = next(iter(error.of(ActionKind.PRODUCT)), None)
-    if reason is None:
-        raise error
+    (reason,) = error.of(ActionKind.PRODUCT)
     if reason.code != CONDITION_FAILED:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
-    if reason.found is None:
-        raise ProductNotFoundError(f"there is no product {product_id} any more")
-    return _sound(reason.found)
-
-
-def _sound(found: object) -> Product:
-    """The returned item, as a product.
-
-    Raises:
-        CorruptItemError: It breaks the table's contract.
-    """
-    if isinstance(found, CorruptItemError):
-        raise found
-    if not isinstance(found, Product):
-        raise TypeError(f"{found!r} is no product")
-    return found
+    return existing(reason.found, product_id)
 
 
 def _lease_held(product: Product, now: float) -> LeaseHeldError:

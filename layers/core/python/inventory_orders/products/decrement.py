@@ -12,9 +12,10 @@ from inventory_orders.domain.product import Product
 from inventory_orders.domain.steps import NO_NOTES
 from inventory_orders.engine.committer import Committer
 from inventory_orders.engine.memory import BoundedDict
-from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, returned
+from inventory_orders.engine.outcomes import CommitReport, returned
+from inventory_orders.engine.reader import read_product
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, StoreError, Verdict
+from inventory_orders.errors import StoreError, Verdict, VerdictError
 from inventory_orders.store.actions import Action, ActionKind, TransactionCancelledError
 from inventory_orders.store.expressions import decrement_write
 
@@ -22,6 +23,8 @@ REASON = "DECREMENT"
 
 # Far longer than a request is under way.
 _DOUBT_SECONDS = 10.0
+
+_IN_DOUBT = "an attempt got no answer and may still be booked; send the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,10 @@ class Decrement:
     Attributes:
         report: The engine's, if it was asked; None for a decrement that was done atomically.
         stats: What the atomic attempts took.
-        retries: How often an atomic attempt was repeated.
     """
 
     report: CommitReport | None
     stats: CommitStats
-    retries: int
 
 
 class AtomicDecrement:
@@ -82,7 +83,7 @@ class AtomicDecrement:
             try:
                 # Not conditioned on a version: that too little is left is no conflict.
                 self._committer.client.write(actions, deadline, stats)
-                return Decrement(None, stats, len(stats.backoffs))
+                return Decrement(None, stats)
             except StoreError as error:
                 # The engine meets the same, and says what it means.
                 in_doubt = error.in_doubt
@@ -93,17 +94,16 @@ class AtomicDecrement:
         adjustment = Adjustment(product_id, adjustment_id, -quantity, REASON, notes)
         report = self._committer.apply([adjustment], deadline)
         if in_doubt and report.outcomes[0].verdict is Verdict.REJECTED:
-            report = replace(report, outcomes=(_ask_again(),))
-        return Decrement(report, stats, len(stats.backoffs))
+            # Instead of a rejection, while an attempt may still be booked.
+            report = replace(report, outcomes=(returned("IN_DOUBT", _IN_DOUBT, _DOUBT_SECONDS),))
+        return Decrement(report, stats)
 
     def _read(self, product_id: str, deadline: Deadline, stats: CommitStats) -> Product | None:
         """Read a product; None if the engine has to report what is wrong with it."""
-        client = self._committer.client
         try:
-            found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-        except (StoreError, CorruptItemError):
+            return self._remember(read_product(self._committer.client, product_id, deadline, stats))
+        except VerdictError:
             return None
-        return None if found is None else self._remember(found)
 
     def _actions(
         self, product: Product, adjustment_id: str, quantity: int, notes: Mapping[str, str]
@@ -123,10 +123,5 @@ class AtomicDecrement:
 
     def _remember(self, product: Product) -> Product:
         """Keep what the next decrement is conditioned on. Attributes that are not the service's own may be large."""
-        return self._seen.set(product.product_id, replace(product, other={}))
-
-
-def _ask_again() -> ChangeOutcome:
-    """Instead of a rejection, while an attempt may still be booked."""
-    detail = "an attempt got no answer and may still be booked; send the same command again"
-    return returned("IN_DOUBT", detail, _DOUBT_SECONDS)
+        self._seen[product.product_id] = replace(product, other={})
+        return product

@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from types import TracebackType
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord, NewRecord
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.steps import NO_NOTES
+from inventory_orders.engine.reader import read_product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
@@ -34,7 +35,6 @@ from inventory_orders.errors import (
     InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
-    ProductNotFoundError,
     RejectedError,
     ThrottledError,
 )
@@ -43,6 +43,7 @@ from inventory_orders.store.actions import (
     TRANSIENT,
     ConditionFailedError,
     TransactionCancelledError,
+    existing,
 )
 from inventory_orders.store.expressions import (
     count_write,
@@ -58,7 +59,7 @@ LONGEST_LEASE_SECONDS = 900.0
 
 @dataclass
 class Lease:
-    """A lease that was acquired. Usable as a context manager, which releases it unless it was committed.
+    """A lease that was acquired.
 
     Attributes:
         client: Sends the requests.
@@ -77,7 +78,6 @@ class Lease:
     expires_at: Decimal
     granted: float = 0.0
     stats: CommitStats = field(default_factory=CommitStats)
-    _over: bool = False
 
     @classmethod
     def acquire(
@@ -114,13 +114,13 @@ class Lease:
         owner = f"{holder}-{uuid.uuid4().hex}"
         seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
-        product = _existing(client, product_id, deadline, stats)
+        product = read_product(client, product_id, deadline, stats)
         for _ in range(client.policy.max_attempts):
             try:
                 product = _lock(client, product, owner, seconds, deadline, stats)
                 break
             except ConditionFailedError as failed:
-                product = failed.existing(product_id)
+                product = existing(failed.found, product_id)
                 # Its owner is this call where the response to an earlier attempt was lost.
                 if product.locked_by == owner:
                     break
@@ -142,17 +142,13 @@ class Lease:
             recalled = reclaim(
                 client, [self.product], in_time, self.stats, Reclaim(owner=self.owner)
             )
-        except InventoryOrdersError as error:
-            self.__exit__(type(error), error, None)
+        except InventoryOrdersError:
+            # If it cannot be released, it expires by itself.
+            with suppress(InventoryOrdersError):
+                self.release(Deadline.after(3.0, client.clock))
             raise
         product = recalled.rows.get(self.product_id)
-        is_mine = product is not None and product.locked_by == self.owner
-        if (
-            product is None
-            or not is_mine
-            or product.lock_version != product.version
-            or product.lent_to
-        ):
+        if product is None or not product.is_fenced_by(self.owner) or product.lent_to:
             raise self._lost()
         self._adopt(product)
 
@@ -184,9 +180,9 @@ class Lease:
             StoreError: DynamoDB failed.
         """
         stats = CommitStats()
-        product = _existing(client, product_id, deadline, stats)
+        product = read_product(client, product_id, deadline, stats)
         lease = cls(client, product, owner, version, expires_at, stats=stats)
-        if product.locked_by == owner and product.lock_version == product.version:
+        if product.is_fenced_by(owner):
             # A later renewal of its own, whose answer was lost, is as good as the one that the owner knows.
             lease._adopt(product)
         return lease
@@ -195,11 +191,6 @@ class Lease:
     def product_id(self) -> str:
         """The product's id."""
         return self.product.product_id
-
-    @property
-    def stock_count(self) -> int:
-        """Units on hand; no other can change them while the lease is live."""
-        return self.product.stock_count
 
     def seconds_left(self) -> float:
         """How long the lease still lasts; negative once it has expired."""
@@ -229,10 +220,9 @@ class Lease:
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            product = failed.existing(self.product_id)
+            product = existing(failed.found, self.product_id)
             # An earlier attempt of our own, whose response was lost, left the next version under our lock.
-            is_mine = product.locked_by == self.owner and product.lock_version == product.version
-            if not is_mine or product.version != self.version + 1:
+            if not product.is_fenced_by(self.owner) or product.version != self.version + 1:
                 raise self._lost() from None
             self._adopt(product)
             self.granted = self.seconds_left()
@@ -282,15 +272,12 @@ class Lease:
         ]
         # A later attempt would be judged by a time that is long past. Where the lease is over, none can succeed.
         left = self.seconds_left()
-        if 0 < left < deadline.remaining():
-            deadline_of_write = Deadline.after(left, self.client.clock)
-        else:
-            deadline_of_write = deadline
+        is_short = 0 < left < deadline.remaining()
+        in_time = Deadline.after(left, self.client.clock) if is_short else deadline
         try:
-            self.client.write(actions, deadline_of_write, self.stats)
+            self.client.write(actions, in_time, self.stats)
         except TransactionCancelledError as cancelled:
             return self._settle_commit(cancelled, count, deadline)
-        self._over = True
         if before.status is ProductStatus.ACTIVE and after.status is not before.status:
             self.stats.low_stock.append(after)
         return count
@@ -308,7 +295,6 @@ class Lease:
                 and stored.product_created_at == count.product_created_at
                 and (stored.product_version or 0) > self.version
             ):
-                self._over = True
                 return stored
             raise RejectedError(
                 "ADJUSTMENT_ID_REUSED",
@@ -328,7 +314,6 @@ class Lease:
         Raises:
             StoreError: DynamoDB failed.
         """
-        self._over = True
 
         def attempt() -> Product:
             write = end_lease(self.owner, self.client.clock.now())
@@ -337,27 +322,10 @@ class Lease:
         try:
             self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
-            product = failed.existing(self.product_id)
+            product = existing(failed.found, self.product_id)
             # An earlier attempt of our own, whose response was lost, left the next version and no lock.
             return product.locked_by is None and product.version == self.version + 1
         return True
-
-    def __enter__(self) -> Lease:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._over:
-            try:
-                self.release(Deadline.after(3.0, self.client.clock))
-            except InventoryOrdersError:
-                # It expires by itself; what went wrong inside must not be hidden by this.
-                if error is None:
-                    raise
 
     def _adopt(self, product: Product) -> None:
         self.product = product
@@ -369,15 +337,6 @@ class Lease:
         return LeaseLostError(
             f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
         )
-
-
-def _existing(
-    client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
-) -> Product:
-    product = client.call(lambda: client.store.get_product(product_id), deadline, stats)
-    if product is None:
-        raise ProductNotFoundError(f"there is no product {product_id}")
-    return product
 
 
 def _lock(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from inventory_orders.portions import in_portions
 
 # The publisher decides about repetitions, so the client makes none.
 CLIENT_CONFIG = Config(
@@ -132,20 +134,9 @@ def _of_the_call(code: str, error: Exception, entries: int) -> list[Refusal | No
     return [Refusal(code, str(error), is_shared=entries > 1)] * entries
 
 
-def calls_of(entries: Sequence[tuple[BusEntry, bool]]) -> Iterator[list[int]]:
+def calls_of(entries: Sequence[tuple[BusEntry, bool]]) -> list[list[int]]:
     """Split entries into what one call takes, by their indexes. Of each: whether it has to be sent alone."""
-    call: list[int] = []
-    room = 0
-    for index, (entry, alone) in enumerate(entries):
-        if alone:
-            yield [index]
-            continue
-        if call and (len(call) == MAX_ENTRIES or entry.size >= room):
-            yield call
-            call = []
-        if not call:
-            room = MAX_BYTES
-        call.append(index)
-        room -= entry.size
-    if call:
-        yield call
+    alone = [[index] for index, (_, is_alone) in enumerate(entries) if is_alone]
+    others = (index for index, (_, is_alone) in enumerate(entries) if not is_alone)
+    size_of = [entry.size for entry, _ in entries].__getitem__
+    return alone + in_portions(others, MAX_ENTRIES, size_of, MAX_BYTES - 1)

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, timestamp
@@ -86,26 +85,18 @@ class PublishReport:
     left: int = 0
 
 
-class _Done(Enum):
-    """How many of the tried events were taken or parked."""
-
-    NOTHING = 0
-    SOME = 1
-    ALL = 2
-
-    def __bool__(self) -> bool:
-        return self is not _Done.NOTHING
-
-
 @dataclass(slots=True)
 class _Pending:
-    """An event on its way to the bus; or, once there is a verdict, to those that are parked."""
+    """An event on its way to the bus."""
 
-    event: Event | None
-    entry: BusEntry | None
-    verdict: Undeliverable | None = None
+    event: Event
+    entry: BusEntry
     refusals: int = 0
     alone: bool = False
+
+
+_Chain = deque[_Pending | Undeliverable]
+"""What is left of the news of one subject: on its way to the bus, or to what is parked."""
 
 
 class Publisher:
@@ -141,14 +132,14 @@ class Publisher:
             deadline: No call begins after it.
         """
         report = PublishReport()
-        chains: dict[str, deque[_Pending]] = {}
+        chains: dict[str, _Chain] = {}
         for each in news:
             chains.setdefault(each.subject, deque()).append(_pending(each))
         failures = fruitless = 0
         while chains:
-            done = self._round(chains, deadline, report)
-            fruitless = 0 if done else fruitless + 1
-            if done is _Done.ALL:
+            is_all, works = self._round(chains, deadline, report)
+            fruitless = 0 if works else fruitless + 1
+            if is_all:
                 failures = 0
                 continue
             failures += 1
@@ -160,46 +151,46 @@ class Publisher:
         return report
 
     def _round(
-        self, chains: dict[str, deque[_Pending]], deadline: Deadline, report: PublishReport
-    ) -> _Done:
-        """Try the first of each chain once. Returns how many were taken."""
+        self, chains: dict[str, _Chain], deadline: Deadline, report: PublishReport
+    ) -> tuple[bool, bool]:
+        """Try the first of each chain once. Returns whether all were taken or parked, and whether some or a probe were."""
         heads = {subject: chain[0] for subject, chain in chains.items()}
         refused: list[tuple[_Pending, Refusal]] = []
         done: list[str] = []
-        for subject, pending in heads.items():
-            if pending.verdict is None or deadline.remaining() <= 0:
+        for subject, head in heads.items():
+            if not isinstance(head, Undeliverable) or deadline.remaining() <= 0:
                 continue
-            if self._park(pending.verdict):
-                report.undeliverable.append(pending.verdict)
+            if self._park(head):
+                report.undeliverable.append(head)
                 done.append(subject)
-        sent = [
-            (subject, p, p.entry) for subject, p in heads.items() if p.verdict is None and p.entry
-        ]
-        for call in calls_of([(entry, pending.alone) for _, pending, entry in sent]):
+        sent = [(subject, head) for subject, head in heads.items() if isinstance(head, _Pending)]
+        for call in calls_of([(pending.entry, pending.alone) for _, pending in sent]):
             if deadline.remaining() <= 0:
                 break
-            answers = self._bus.put([sent[index][2] for index in call])
+            answers = self._bus.put([sent[index][1].entry for index in call])
             now = self._clock.now()
             for index, refusal in zip(call, answers, strict=True):
-                subject, pending, _ = sent[index]
+                subject, pending = sent[index]
                 if refusal is not None:
                     refused.append((pending, refusal))
                     continue
                 done.append(subject)
-                if pending.event is not None:
-                    report.published.append(pending.event.id)
-                    report.delays += _delay(pending.event, now)
+                report.published.append(pending.event.id)
+                report.delays += _delay(pending.event, now)
         report.refusals += [refusal for _, refusal in refused]
-        works = self._blame(refused, deadline)
+        works = self._blame(refused, chains, deadline)
         for subject in done:
             chains[subject].popleft()
             if not chains[subject]:
                 del chains[subject]
-        if len(done) == len(heads):
-            return _Done.ALL
-        return _Done.SOME if done or works else _Done.NOTHING
+        return len(done) == len(heads), bool(done) or works
 
-    def _blame(self, refused: list[tuple[_Pending, Refusal]], deadline: Deadline) -> bool:
+    def _blame(
+        self,
+        refused: list[tuple[_Pending, Refusal]],
+        chains: dict[str, _Chain],
+        deadline: Deadline,
+    ) -> bool:
         """Count refusals against events that may be to blame. Returns whether the bus took a probe."""
         now = self._clock.now()
         suspects = [
@@ -214,10 +205,9 @@ class Publisher:
                 pending.alone = True
                 continue
             pending.refusals += 1
-            if pending.refusals == MAX_REFUSALS and pending.event and pending.entry:
-                pending.verdict = _verdict(
-                    pending.event, pending.entry, refusal.code, refusal.message
-                )
+            if pending.refusals == MAX_REFUSALS:
+                verdict = _verdict(pending.event, pending.entry, refusal.code, refusal.message)
+                chains[pending.event.subject][0] = verdict
         return True
 
     def _takes_a_probe(self, deadline: Deadline) -> bool:
@@ -232,16 +222,15 @@ class Publisher:
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 
-def _pending(news: Event | Unreadable) -> _Pending:
+def _pending(news: Event | Unreadable) -> _Pending | Undeliverable:
     if isinstance(news, Unreadable):
         body = json.dumps({"record": news.record}, default=str)
-        error = news.error
-        return _Pending(None, None, Undeliverable(news.id, body, error.code, str(error)))
+        return Undeliverable(news.id, body, news.error.code, str(news.error))
     entry = BusEntry(SOURCE, news.type, _json(news.detail()))
     if entry.size < MAX_BYTES:
         return _Pending(news, entry)
     message = f"the event has {entry.size:,} bytes; a bus takes less than {MAX_BYTES:,}. Read the row instead"
-    return _Pending(news, entry, _verdict(news, entry, EVENT_TOO_LARGE, message))
+    return _verdict(news, entry, EVENT_TOO_LARGE, message)
 
 
 def _verdict(event: Event, entry: BusEntry, code: str, message: str) -> Undeliverable:
@@ -253,9 +242,9 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, default=plain_number, separators=(",", ":"))
 
 
-def _is_old(event: Event | None, now: datetime) -> bool:
+def _is_old(event: Event, now: datetime) -> bool:
     """Whether even what is retryable may count against an event. One whose row has no readable time is old."""
-    return event is not None and all(age >= RETRYABLE_SECONDS for age in _delay(event, now))
+    return all(age >= RETRYABLE_SECONDS for age in _delay(event, now))
 
 
 def _delay(event: Event, now: datetime) -> list[float]:

@@ -99,18 +99,19 @@ class ConditionFailedError(StoreError):
         super().__init__("ConditionalCheckFailedException", "the condition did not hold")
         self.found = found
 
-    def existing(self, product_id: str) -> Product:
-        """The product as stored.
 
-        Raises:
-            ProductNotFoundError: There is none.
-            CorruptItemError: It breaks the table's contract.
-        """
-        if isinstance(self.found, CorruptItemError):
-            raise self.found
-        if not isinstance(self.found, Product):
-            raise ProductNotFoundError(f"there is no product {product_id}")
-        return self.found
+def existing(found: Found, product_id: str) -> Product:
+    """The product as stored.
+
+    Raises:
+        ProductNotFoundError: There is none.
+        CorruptItemError: It breaks the table's contract.
+    """
+    if isinstance(found, CorruptItemError):
+        raise found
+    if not isinstance(found, Product):
+        raise ProductNotFoundError(f"there is no product {product_id}")
+    return found
 
 
 class TransactionCancelledError(StoreError):

@@ -184,11 +184,6 @@ class HoldBatch:
     holds: tuple[Hold, ...]
     last: Item | None = None
 
-    @property
-    def has_more(self) -> bool:
-        """Whether there may be more of them."""
-        return self.last is not None
-
 
 class Store:
     """Reads and writes of the tables.
