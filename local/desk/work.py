@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from threading import Lock
 from typing import Any
+
+import psutil
 
 from inventory_orders.api.products import shown_level
 from inventory_orders.store.rows import Table
@@ -34,6 +35,9 @@ _FUNCTIONS = {
 """The function that carries out each command of the desk."""
 
 
+_HAVE_AN_ACTOR = frozenset({"adjust", "confirm", "fulfil", "cancel", "return"})
+
+
 class NotFoundError(Exception):
     """There is no such thing; the message names it."""
 
@@ -49,6 +53,7 @@ class Desk:
     def __init__(self, stack: Callable[[], Aws], *, is_embedded: bool) -> None:
         self._stack = stack
         self._is_embedded = is_embedded
+        self._actor = f"desk:{psutil.Process().username()}"
         # Messages that one request reads are hidden from another one.
         self._dead_letters = Lock()
 
@@ -176,17 +181,12 @@ class Desk:
         action = command.get("action")
         if action not in _FUNCTIONS:
             raise UserError(f"{action!r} is no command of the desk")
-        function = _FUNCTIONS[action]
-        actor = {} if function == "ManageProducts" else {"actor": f"desk:{getpass.getuser()}"[:128]}
-        answer = self._stack().invoke(function, {**command, **actor})
+        by = {"actor": self._actor} if action in _HAVE_AN_ACTOR else {}
+        answer = self._stack().invoke(_FUNCTIONS[action], {**command, **by})
         result = answer.get("result")
         if result in ("APPLIED", "REPLAYED"):
             return {"done": True, "result": result}
-        return {
-            "done": False,
-            "code": answer.get("code"),
-            "message": answer.get("message"),
-        }
+        return {"done": False, "code": answer["code"], "message": answer["message"]}
 
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).

@@ -79,10 +79,12 @@ def test_a_day_at_the_desk(page, shop):
     page.keyboard.type("o-1")
     page.keyboard.press("Enter")
     title(page, "Order o-1")
-    page.get_by_label(f"Units of {TEA}").fill("1")
+    page.get_by_label(f"Units of {TEA} that came back").fill("1")
+    page.get_by_label("Reason").fill("too small")
     page.get_by_role("button", name="Take back").click()
-    said(page, f"Take back 1 {TEA}: done")
+    said(page, f"Take back 1 {TEA} of order o-1: done")
     assert shop.stock(TEA) == before + 35
+    page.get_by_role("cell", name="too small").wait_for()
     page.get_by_role("link", name="auth0:anna").click()
     title(page, "Orders of auth0:anna")
     assert page.locator("tbody tr").count() == 2

@@ -1,12 +1,12 @@
 """The desk without a browser: who may use it, what it shows, what it changes, and what it says when it cannot."""
 
 import contextlib
-import getpass
 import http.client
 import json
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -23,7 +23,9 @@ RECEIPT = {
     "productId": TEA,
     "delta": 7,
     "reason": "RECEIPT",
+    "reference": "dn-7",
 }
+ACTOR = f"desk:{psutil.Process().username()}"
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(shop):
     assert history["unexplained"] == 0
     assert [(one["delta"], one["stock"], one["what"]) for one in history["entries"]] == [
         (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
-        (7, before + 7, f"RECEIPT desk-1 by desk:{getpass.getuser()}"),
+        (7, before + 7, f"RECEIPT desk-1 by {ACTOR} (dn-7)"),
         (-2, before + 5, "order o-1"),
     ]
 
@@ -174,13 +176,20 @@ def test_an_order_is_shipped_and_taken_back(shop):
     assert [order["orderId"] for order in get(shop, "orders")["orders"]] == ["o-1"]
     assert [order["orderId"] for order in get(shop, "orders?user=u-1")["orders"]] == ["o-1"]
     items = [{"productId": TEA, "quantity": 1}]
-    parcel = {"action": "fulfil", "orderId": "o-1", "stepId": "desk-1", "items": items}
-    assert post(shop, "command", parcel)["done"]
-    assert get(shop, "order?id=o-1")["steps"][-1]["actor"].startswith("desk:")
+    part = {"orderId": "o-1", "stepId": "desk-2", "items": items, "reference": "track-3"}
+    post(shop, "command", {"action": "fulfil", **part})
+    assert get(shop, "order?id=o-1")["status"] == "CONFIRMED"
     post(shop, "command", {"action": "fulfil", "orderId": "o-1"})
-    assert get(shop, "order?id=o-1")["status"] == "FULFILLED"
-    taken = {"stepId": "desk-2", "items": items, "restock": True}
-    assert post(shop, "command", {"action": "return", "orderId": "o-1", **taken})["done"]
+    taken = part | {"stepId": "desk-3", "restock": True, "reason": "too small"}
+    assert post(shop, "command", {"action": "return", **taken})["done"]
+    order = get(shop, "order?id=o-1")
+    assert order["status"] == "FULFILLED"
+    assert order["items"] == [{"productId": TEA, "quantity": 2, "fulfilled": 2, "returned": 1}]
+    actions = ["confirm", "fulfil", "fulfil", "return"]
+    assert [step["action"] for step in order["steps"]] == actions
+    assert {step["actor"] for step in order["steps"]} == {ACTOR}
+    assert order["steps"][1]["reference"] == "track-3"
+    assert order["steps"][-1]["reason"] == "too small"
     assert shop.stock(TEA) == before - 1
     place(shop, "o-2")
     post(shop, "command", {"action": "cancel", "orderId": "o-2"})

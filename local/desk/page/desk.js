@@ -6,12 +6,11 @@ const READ_AT_ONCE = 20_000; // orders that a history may read without a click
 
 const LEVELS = { OUT_OF_STOCK: "out of stock", LOW_STOCK: "low", ACTIVE: "in stock", DISCONTINUED: "discontinued" };
 const REASONS = { CORRECTION: "Correction", DAMAGE: "Damage", LOSS: "Loss", RETURN: "Return" };
-const STEPS = [
-  ["createdAt", "Placed"],
-  ["confirmedAt", "Confirmed"],
-  ["fulfilledAt", "Fulfilled"],
-  ["expiresAt", "Hold ends"],
-];
+const PARTS_OF_ORDERS = {
+  fulfil: { title: "Ship a part", label: (product) => `Units of ${product} that leave` },
+  cancel: { title: "Cancel a part", label: (product) => `Units of ${product} that are not wanted` },
+  return: { title: "Take back", label: (product) => `Units of ${product} that came back` },
+};
 
 // What is searched for stays while the list is read again.
 const chosen = { text: "", level: "" };
@@ -51,7 +50,7 @@ function facts(pairs) {
 }
 
 function input(name, properties = {}) {
-  return element("input", { id: name, name, required: true, autocomplete: "off", ...properties });
+  return element("input", { name, required: true, autocomplete: "off", ...properties });
 }
 
 function units(name, properties = {}) {
@@ -59,9 +58,18 @@ function units(name, properties = {}) {
 }
 
 function choice(name, options, value = "") {
-  const made = element("select", { id: name, name }, ...Object.entries(options).map(([key, text]) => element("option", { value: key, textContent: text })));
+  const made = element("select", { name }, ...Object.entries(options).map(([key, text]) => element("option", { value: key, textContent: text })));
   made.value = value || made.options[0].value;
   return made;
+}
+
+// What the books keep of a change beside its numbers.
+function note(name, text) {
+  return labelled(text, input(name, { required: false, maxLength: 128 }));
+}
+
+function notesOf(fields, names) {
+  return Object.fromEntries(names.map((name) => [name, fields[name].value.trim()]).filter(([, value]) => value !== ""));
 }
 
 function labelled(text, field) {
@@ -124,7 +132,7 @@ async function change(words, work, warning = "") {
     report(`${words}: ${await work()}`);
     await show();
   } catch (error) {
-    refuse(`${words}: ${whyNot(error)}`);
+    refuse(`${words}: ${error.message}`);
   } finally {
     working = false;
   }
@@ -167,7 +175,7 @@ function newProduct() {
 
 async function products() {
   const { products: all, unreadable } = await ask("/data/products");
-  const search = input("search", { type: "search", required: false, value: chosen.text });
+  const search = input("search", { id: "search", type: "search", required: false, value: chosen.text });
   const level = choice("level", { "": "All products", ...LEVELS, lanes: "with units in lanes" }, chosen.level);
   const list = element("div", { className: "card" });
   const rowOf = (one) => [
@@ -212,11 +220,11 @@ function receiptOf(product) {
         productId: product.productId,
         delta: fields.received.valueAsNumber,
         reason: "RECEIPT",
-        ...noteOf(fields, "reference"),
+        ...notesOf(fields, ["reference"]),
       }),
     "Receive",
     labelled("Units that came in", units("received", { min: 1, max: 1_000_000 })),
-    labelled("Delivery note (optional)", input("reference", { required: false, maxLength: 128 })),
+    note("reference", "Reference, such as a delivery note"),
   );
   const id = idOf(made);
   return card("Receive goods", made);
@@ -231,10 +239,12 @@ function correctionOf(product) {
         productId: product.productId,
         delta: fields.delta.valueAsNumber,
         reason: fields.reason.value,
+        ...notesOf(fields, ["reference"]),
       }),
     "Adjust",
     labelled("Units, such as -2 or 5", units("delta", { min: -1_000_000, max: 1_000_000 })),
     labelled("Reason", choice("reason", REASONS)),
+    note("reference", "Reference"),
   );
   const id = idOf(made);
   return card("Correct the stock", made);
@@ -318,7 +328,7 @@ function historyOf(product) {
         paragraph(`${count(newest.length)} of ${counted(changes.length, "change")}, the newest first.`, "hint"),
       );
     } catch (error) {
-      place.replaceChildren(paragraph(whyNot(error), "problem"));
+      place.replaceChildren(paragraph(error.message, "problem"));
     }
   }
   if (product.ordersToRead <= READ_AT_ONCE) read();
@@ -355,7 +365,7 @@ function commandsOf(order, isAlone) {
 }
 
 function findOrders() {
-  const field = input("search", { type: "search" });
+  const field = input("search", { id: "search", type: "search" });
   const go = (path) => {
     if (field.reportValidity()) location.hash = `#/${path}/${encodeURIComponent(field.value.trim())}`;
   };
@@ -372,7 +382,7 @@ async function orders(user) {
     order.status,
     moment(user === undefined ? order.confirmedAt : order.createdAt),
     link("orders", order.userId),
-    itemsOf(user === undefined ? { items: stillOpen(order) } : order),
+    itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order),
     commandsOf(order, false),
   ];
   const since = user === undefined ? "Paid" : "Placed";
@@ -388,56 +398,54 @@ async function orders(user) {
   };
 }
 
-const PARTS = { fulfil: "Ship a part", cancel: "Cancel a part", return: "Take back" };
-
-// A form for the units that a parcel holds, that are not wanted, or that came back.
 function partOf(order, action) {
-  const text = PARTS[action];
-  const items = action === "return" ? kept(order) : stillOpen(order);
-  const field = (at) => `${action}-${at}`;
+  const items = movable(order, action);
+  const { title, label } = PARTS_OF_ORDERS[action];
+  const isReturn = action === "return";
   const made = form(
     (fields) => {
-      const part = items.map(({ productId }, at) => ({ productId, quantity: fields[field(at)].valueAsNumber })).filter((item) => item.quantity > 0);
-      if (part.length === 0) refuse(`${text}: enter units of one line at least`);
-      else {
-        const restock = action === "return" ? { restock: fields.restock.checked } : {};
-        carryOut(`${text}: ${itemsOf({ items: part })}`, { action, orderId: order.orderId, stepId: id(), items: part, ...restock, ...noteOf(fields, "reason") });
-      }
+      const part = items.map(({ productId }, at) => ({ productId, quantity: fields[`units-${at}`].valueAsNumber })).filter((item) => item.quantity > 0);
+      const words = `${ACTIONS[action]} ${itemsOf({ items: part })} of order ${order.orderId}`;
+      const command = { action, orderId: order.orderId, stepId: id(), items: part, ...notesOf(fields, ["reference", "reason"]) };
+      if (part.length === 0) refuse(`${title}: enter units of one line at least`);
+      else carryOut(words, isReturn ? { ...command, restock: fields.restock.checked } : command);
     },
-    text,
-    ...items.map((item, at) => labelled(`Units of ${item.productId}`, units(field(at), { max: item.quantity, value: action === "return" ? item.quantity : 0 }))),
-    labelled("Why (optional)", input("reason", { required: false, maxLength: 128 })),
-    ...(action === "return" ? [labelled("They can be sold again", input("restock", { type: "checkbox", checked: true, required: false }))] : []),
+    title,
+    ...items.map((item, at) => labelled(label(item.productId), units(`units-${at}`, { max: item.quantity, value: item.quantity }))),
+    note("reference", "Reference, such as a tracking number"),
+    note("reason", "Reason"),
+    ...(isReturn ? [labelled("They can be sold again", input("restock", { type: "checkbox", checked: true, required: false }))] : []),
   );
   const id = idOf(made);
-  return card(text, made);
-}
-
-// What the operator wrote beside a command, if anything.
-function noteOf(fields, name) {
-  const text = fields[name].value.trim();
-  return text ? { [name]: text } : {};
+  return card(title, made);
 }
 
 function stepsOf(order) {
   const rowOf = (step) => [
     moment(step.at),
-    step.stepId ? `${step.action} ${step.stepId}` : step.action,
+    step.action + (step.restock === false ? ", not to be sold again" : ""),
     step.items ? itemsOf(step) : "",
     step.actor ?? "",
-    [step.reference, step.reason].filter(Boolean).join(", "),
+    step.reference ?? "",
+    step.reason ?? "",
   ];
-  return card("Steps", table(["When", "Step", "Units", "By", "Why"], order.steps.map(rowOf)));
+  const { steps = [] } = order;
+  return steps.length ? [card("Steps", table(["When", "What", "Items", "By", "Reference", "Reason"], steps.map(rowOf)))] : [];
 }
 
 async function order(id) {
   const found = await ask(`/data/order?id=${encodeURIComponent(id)}`);
-  const rowOf = (item) => [link("product", item.productId), ...["quantity", "fulfilled", "cancelled", "returned"].map((name) => count(item[name] ?? 0))];
+  const rowOf = ({ productId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => [
+    link("product", productId),
+    ...[quantity, fulfilled, cancelled, returned].map(count),
+  ];
+  const parts = possible(found).filter((action) => action in PARTS_OF_ORDERS && (found.status === "CONFIRMED" || action === "return"));
   const late = found.confirmationRejected ? [paragraph("Late payment: it came when the order held no stock. Refund it.", "problem")] : [];
   const about = facts([
     ["Status", statusOf(found)],
     ["User", link("orders", found.userId)],
-    ...STEPS.map(([name, text]) => [text, moment(found[name])]),
+    ["Placed", moment(found.createdAt)],
+    ["Hold ends", moment(found.expiresAt)],
     ...Object.entries(found.attributes ?? {}).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
   ]);
   return {
@@ -447,9 +455,9 @@ async function order(id) {
       findOrders(),
       ...late,
       card("Order", about, commandsOf(found, true)),
-      card("Items", table(["Product", "Ordered#", "Shipped#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
-      ...(found.steps ? [stepsOf(found)] : []),
-      element("div", { className: "cards" }, ...possible(found).filter((action) => action in PARTS).map((action) => partOf(found, action))),
+      card("Items", table(["Product", "Ordered#", "Fulfilled#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
+      element("div", { className: "cards" }, ...parts.map((action) => partOf(found, action))),
+      ...stepsOf(found),
     ],
   };
 }
@@ -543,7 +551,7 @@ async function show() {
     await ABOUT;
     view = await (VIEWS[name] ?? products)(id === undefined ? undefined : decodeURIComponent(id));
   } catch (error) {
-    const retry = [paragraph(whyNot(error), "problem")];
+    const retry = [paragraph(error.message, "problem")];
     view = { title: "Not found, or not readable", about: "", content: name?.startsWith("order") ? [findOrders(), ...retry] : retry };
   }
   // The operator has moved on.

@@ -4,7 +4,7 @@
 const STATUS = {
   SENT: "not answered yet",
   PENDING: "its stock is taken, and it is not paid",
-  CONFIRMED: "it is paid",
+  CONFIRMED: "it is paid, and not all of it is handed over",
   FULFILLED: "it is handed over",
   CANCELLED: "its stock is back",
   EXPIRED: "its hold ended, and its stock is back",
@@ -22,18 +22,15 @@ function statusOf(order) {
   return `${status}: ${reason}` + shortages.map(({ wanted, available }) => `, ${wanted.toLocaleString("en")} wanted and ${available.toLocaleString("en")} there`).join("");
 }
 
-// The units of each product that were handed over and did not come back.
-function kept(order) {
-  const left = order.items.map(({ productId, fulfilled = 0, returned = 0 }) => ({ productId, quantity: fulfilled - returned }));
-  return left.filter((item) => item.quantity > 0);
-}
-
-// The units of each product that are neither handed over nor cancelled.
-function stillOpen(order) {
-  const left = order.items.map(({ productId, quantity, fulfilled = 0, cancelled = 0 }) => ({ productId, quantity: quantity - fulfilled - cancelled }));
+// The units of each product that an action can move: those that are still to come, or those that the customer has.
+function movable(order, action) {
+  const left = order.items.map(({ productId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => ({
+    productId,
+    quantity: action === "return" ? fulfilled - returned : quantity - fulfilled - cancelled,
+  }));
   return left.filter((item) => item.quantity > 0);
 }
 
 function possible(order) {
-  return (POSSIBLE[order.status] ?? []).filter((action) => action !== "return" || kept(order).length > 0);
+  return (POSSIBLE[order.status] ?? []).filter((action) => action === "confirm" || movable(order, action).length > 0);
 }
