@@ -124,7 +124,7 @@ async function change(words, work, warning = "") {
     report(`${words}: ${await work()}`);
     await show();
   } catch (error) {
-    refuse(`${words}: ${whyNot(error)}`);
+    refuse(`${words}: ${error.message}`);
   } finally {
     working = false;
   }
@@ -316,7 +316,7 @@ function historyOf(product) {
         paragraph(`${count(newest.length)} of ${counted(changes.length, "change")}, the newest first.`, "hint"),
       );
     } catch (error) {
-      place.replaceChildren(paragraph(whyNot(error), "problem"));
+      place.replaceChildren(paragraph(error.message, "problem"));
     }
   }
   if (product.ordersToRead <= READ_AT_ONCE) read();
@@ -515,7 +515,7 @@ async function show() {
     await ABOUT;
     view = await (VIEWS[name] ?? products)(id === undefined ? undefined : decodeURIComponent(id));
   } catch (error) {
-    const retry = [paragraph(whyNot(error), "problem")];
+    const retry = [paragraph(error.message, "problem")];
     view = { title: "Not found, or not readable", about: "", content: name?.startsWith("order") ? [findOrders(), ...retry] : retry };
   }
   // The operator has moved on.
