@@ -46,18 +46,20 @@ function setText(node, text) {
 
 // ---------------------------------------------------------------- the server
 
-function request(path, options = {}) {
-  return fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
+class GoneError extends Error {}
+
+async function request(path, options = {}) {
+  try {
+    return await fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
+  } catch {
+    throw new GoneError("the server of this page has ended: start it again by `make desk` or `make dashboard`");
+  }
 }
 
 async function ask(path, options) {
   const answer = await request(path, options);
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();
-}
-
-function whyNot(error) {
-  return error instanceof TypeError ? "the server of this page has ended: start it again by `make desk` or `make dashboard`" : error.message;
 }
 
 // ---------------------------------------------------------------- what was done
@@ -77,7 +79,7 @@ async function attempt(work) {
   try {
     await work();
   } catch (error) {
-    refuse(`Failed: ${whyNot(error)}`);
+    refuse(`Failed: ${error.message}`);
   }
 }
 
@@ -152,7 +154,7 @@ const ABOUT = (async () => {
       notice("");
       return about;
     } catch (error) {
-      notice(whyNot(error));
+      notice(error.message);
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }

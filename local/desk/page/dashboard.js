@@ -367,8 +367,8 @@ async function poll() {
   } catch (error) {
     live("stopped", "off");
     document.body.classList.add("stale");
-    notice(whyNot(error));
-    if (!(error instanceof TypeError)) console.error(error);
+    notice(error.message);
+    if (!(error instanceof GoneError)) console.error(error);
   }
 }
 

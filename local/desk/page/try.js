@@ -234,7 +234,7 @@ async function listen() {
 
 async function keepListening() {
   for (;;) {
-    await listen().catch((error) => live(`not listening: ${whyNot(error)}`, "off"));
+    await listen().catch((error) => live(`not listening: ${error.message}`, "off"));
     await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
   }
 }
@@ -246,7 +246,7 @@ async function lookAround(look) {
     await lookAtShelf(look);
     notice("");
   } catch (error) {
-    notice(whyNot(error));
+    notice(error.message);
   }
   if (look % LOOKS_PER_ORDERS > 0) return;
   for (const { orderId, status } of [...orders.values()]) {
