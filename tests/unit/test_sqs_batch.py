@@ -117,7 +117,9 @@ def test_a_dead_letter_is_the_unchanged_message_with_its_reason():
     assert entry["MessageBody"] == bad
     attributes = {name: value["StringValue"] for name, value in entry["MessageAttributes"].items()}
     assert attributes["errorCode"] == "SCHEMA_VIOLATION"
-    assert attributes["errorMessage"].startswith("orderId: must be 1 to 128 printable ASCII characters")
+    assert attributes["errorMessage"].startswith(
+        "orderId: must be 1 to 128 printable ASCII characters"
+    )
     assert attributes["originalMessageId"] == "m-0"
     assert "MessageGroupId" not in entry
 

@@ -294,7 +294,10 @@ def _lines(row: object) -> list[dict[str, Any]]:
 
 
 def _step(step: object, notes: Sequence[str]) -> dict[str, Any]:
-    shown = {"action": _take(step, "action", str), "at": _take(step, "at", str)}
+    shown: dict[str, Any] = {
+        "action": _take(step, "action", str),
+        "at": _take(step, "at", str),
+    }
     if isinstance(step, Mapping):
         shown |= _optional(step, {"stepId": str, "restock": bool} | dict.fromkeys(notes, str))
         shown |= {"items": _lines(step)} if "items" in step else {}
@@ -320,7 +323,7 @@ def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) 
         item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
 
 
-_COUNTS = {
+_COUNTS: Mapping[str, str] = {
     OrderAction.FULFIL: "fulfilled",
     OrderAction.CANCEL: "cancelled",
     OrderAction.RETURN: "returned",

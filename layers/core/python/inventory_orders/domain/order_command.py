@@ -166,9 +166,10 @@ class OrderCommand(Change):
                 same = made == (self.action, self.part.quantities, self.part.restock)
                 return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
         answer = _ANSWERS.get((self.action, status))
+        if isinstance(answer, RejectionReason):
+            return Rejection(answer, order.order_id)
         if answer is not None:
-            is_match = isinstance(answer, IdempotencyMatch)
-            return answer if is_match else Rejection(answer, order.order_id)
+            return answer
         match self.action:
             case OrderAction.CONFIRM:
                 return self._confirm(order, status)
