@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -15,6 +15,8 @@ from operations.errors import UserError
 from operations.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from operations.aws import Aws
 
 app = typer.Typer()
@@ -122,12 +124,39 @@ def orders(
     table = table_of("order", "status", "since", "user", "items", times={"since"})
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
-        items = ", ".join(f"{line['quantity']} {line['productId']}" for line in one["items"])
-        fields = (one["orderId"], one["status"], since[:16], one["userId"], items)
+        lines = _still_open(one) if to_ship else one["items"]
+        fields = (one["orderId"], one["status"], since[:16], one["userId"], _units(lines))
         table.add_row(*map(escape, fields))
     screen.print(table if found else "No orders.")
     if len(found) == limit:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
+    if order is not None and "steps" in found[0]:
+        steps = table_of("when", "step", "units", "by", "for", times={"when"})
+        for step in found[0]["steps"]:
+            name = " ".join(filter(None, [step["action"], step.get("stepId")]))
+            why = ", ".join(step[note] for note in ("reference", "reason") if note in step)
+            cells = (
+                step["at"][:16],
+                name,
+                _units(step.get("items", ())),
+                step.get("actor", ""),
+                why,
+            )
+            steps.add_row(*map(escape, cells))
+        screen.print("", steps)
+
+
+def _still_open(order: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The units of an order that are neither handed over nor cancelled, line by line."""
+    left = (
+        line | {"quantity": line["quantity"] - line.get("fulfilled", 0) - line.get("cancelled", 0)}
+        for line in order["items"]
+    )
+    return [line for line in left if line["quantity"]]
+
+
+def _units(lines: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{line['quantity']} {line['productId']}" for line in lines)
 
 
 @app.command(rich_help_panel=PANEL)

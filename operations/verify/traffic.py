@@ -147,7 +147,7 @@ def _grace(run: Run) -> int:
 
 
 def confirms(run: Run) -> list[Line]:
-    """A paid order is confirmed through the queue, fulfilled and returned, each once."""
+    """A paid order is confirmed through the queue, fulfilled in two parcels and returned, each once."""
     product = run.list_product("confirms", 5)
     order = run.order("confirms", {product: 2}, holdSeconds=900)
     run.send(queues.STANDARD, order)
@@ -159,9 +159,12 @@ def confirms(run: Run) -> list[Line]:
         "an order was not confirmed through OrderCommandQueue, see its mapping",
     )
     run.command("ChangeOrders", confirm, "REPLAYED")
+    one = {"orderId": order["orderId"], "items": [{"productId": product, "quantity": 1}]}
+    parcel = one | {"action": "fulfil", "stepId": f"{run.name}-parcel"}
+    for wanted in ("APPLIED", "REPLAYED"):
+        run.command("ChangeOrders", parcel, wanted)
     run.command("ChangeOrders", confirm | {"action": "fulfil"}, "APPLIED")
-    back = {"action": "return", "orderId": order["orderId"], "stepId": f"{run.name}-return"}
-    back |= {"items": [{"productId": product, "quantity": 1}], "restock": True}
+    back = one | {"action": "return", "stepId": f"{run.name}-return", "restock": True}
     for wanted in ("APPLIED", "REPLAYED"):
         run.command("ChangeOrders", back, wanted)
     status = (run.row(order) or {}).get("status")
@@ -170,9 +173,7 @@ def confirms(run: Run) -> list[Line]:
         (status, stock) == ("FULFILLED", 4),
         f"2 of 5 units were ordered and 1 came back: the order is {status} and {stock} are left, not 4",
     )
-    saw = (
-        "CONFIRMED through OrderCommandQueue, then FULFILLED; 1 of 2 units came back; stock 5 to 4"
-    )
+    saw = "CONFIRMED through OrderCommandQueue, then FULFILLED in two parcels; 1 of 2 units came back; stock 5 to 4"
     return [passed("an order is confirmed", saw)]
 
 

@@ -10,7 +10,8 @@ from cli import main, operators, reports
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderAction, OrderCommand
+from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.observe import estimate_levels, read_level
@@ -176,6 +177,17 @@ def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed)
     found = json.loads(orders("--to-ship", "--json").stdout)
     assert found[0]["items"] == [{"productId": "tea", "quantity": 3}]
     assert "The first 1; --limit shows more." in orders("--to-ship", "--limit", "1").stdout
+
+
+def test_what_is_left_to_ship_and_who_shipped_the_rest_is_shown(shop, placed):
+    part = Part("parcel-1", {"tea": 2})
+    notes = {"actor": "anna", "reference": "tracking 7"}
+    shop.apply(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part, notes=notes))
+    assert orders("--to-ship").stdout.splitlines()[1].split()[-2:] == ["1", "tea"]
+    shown = orders("o-2").stdout.splitlines()
+    assert shown[1].split()[-2:] == ["3", "tea"]
+    assert shown[-1].split()[2:] == ["fulfil", "parcel-1", "2", "tea", "anna", "tracking", "7"]
+    assert json.loads(orders("o-2", "--json").stdout)["steps"][-1]["actor"] == "anna"
 
 
 def test_one_order_and_a_users_orders_are_shown(shop, placed):

@@ -11,7 +11,8 @@ from botocore.stub import Stubber
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.events import EventType, of_order
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderAction, OrderCommand
+from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.steps import OrderAction
 from inventory_orders.errors import Verdict
 from inventory_orders.store.rows import Table, decode, encode
 from operations import restore as restores
