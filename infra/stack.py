@@ -18,7 +18,7 @@ OUTPUTS = {
     "OrderQueueFifoUrl": "Takes orders that are served in the order of their arrival; absent without `fifoQueue`",
     "StockQueueUrl": "Takes adjustments of stock",
     "CatalogueQueueUrl": "Takes catalogue events",
-    "OrderCommandQueueUrl": "Takes commands on orders: confirm, fulfil, cancel, return",
+    "OrderCommandQueueUrl": "Takes commands on orders: confirm, extend, fulfil, cancel, return",
     "ExpiryQueueUrl": "Takes ending holds, from the sweep",
     "OrderDeadLetterQueueUrl": "Dead letters of OrderQueue",
     "OrderFifoDeadLetterQueueUrl": "Dead letters of OrderQueueFifo; absent without `fifoQueue`",
