@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inventory_orders.domain.change import Change, Record, Rejection, RejectionReason
+from inventory_orders.domain.change import Change, Rejection, RejectionReason
 from inventory_orders.domain.product import Stock
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import PoisonMessageError, StoreError, Verdict, VerdictError
@@ -20,7 +20,6 @@ class ChangeOutcome:
     Attributes:
         verdict: Where it ended.
         rejection: Why the engine rejected it.
-        record: The record that answered it before.
         applied: The change that was written in the end: another one may have taken its place.
         after: The products that it changed, as its transaction left them.
         at: When it was written, as its record says; empty if it was not.
@@ -33,7 +32,6 @@ class ChangeOutcome:
 
     verdict: Verdict
     rejection: Rejection | None = None
-    record: Record | None = None
     applied: Change | None = None
     after: Mapping[str, Stock] = field(default_factory=dict)
     at: str = ""
@@ -69,14 +67,11 @@ def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOu
     return ChangeOutcome(Verdict.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
 
 
-def rejected(
-    rejection: Rejection, record: Record | None = None, *, is_written: bool = False
-) -> ChangeOutcome:
+def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome:
     """The outcome of a change that the business rejects: just now, or in an existing record."""
     return ChangeOutcome(
         Verdict.REJECTED,
         rejection,
-        record,
         cause=rejection.reason.value,
         detail=rejection.words,
         is_written_rejection=is_written,

@@ -119,11 +119,11 @@ class PendingChanges:
             return False
         if isinstance(meaning, IdempotencyMatch):
             if meaning is IdempotencyMatch.SAME_REQUEST:
-                self.settle(change, ChangeOutcome(Verdict.REPLAYED, record=record))
+                self.settle(change, ChangeOutcome(Verdict.REPLAYED))
             else:
                 self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
         elif isinstance(meaning, Rejection):
-            self.settle(change, rejected(meaning, record))
+            self.settle(change, rejected(meaning))
         elif meaning == change:
             # Planned from this very record, it failed: planned again it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{record.key} contradicts itself: {_REPAIR}")

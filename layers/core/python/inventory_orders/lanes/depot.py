@@ -15,7 +15,6 @@ from inventory_orders.domain.allotments import (
     DEPOT,
     MAX_PRODUCTS,
     PAGES,
-    LaneLease,
     Page,
     PageEntry,
     PageKey,
@@ -98,7 +97,7 @@ class Visit:
         client, lanes, batch = self._client, self._lanes, self._batch
         self._in_use = lanes.count_in_use(batch.deadline, batch.stats)
         patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), client.clock)
-        lanes.depot_lease = acquire_depot(client, patience, batch.stats, batch.age)
+        lanes.depot_lease = lease = acquire_depot(client, patience, batch.stats, batch.age)
         alone = client.line.average_wait < FIRST_WAIT
         short = self._read_and_draw()
         if short is not None and (lent := {p for p in short if self._is_in_lanes(p)}):
@@ -122,18 +121,9 @@ class Visit:
         for product_id in batch.pending.product_ids:
             if product_id not in self._need and product_id in batch.rows.keys() - self._to_reclaim:
                 self._allocation.add_row(product_id, batch.rows[product_id])
-        return Supply(self._allocation, sources, self._to_release(), alone)
-
-    def _to_release(self) -> LaneLease | None:
-        """The lease that the last transaction ends; None if it may be over by then.
-
-        A lease that may be over is left out: where every visit takes too long, no transaction would be applied.
-        """
-        lease = self._lanes.depot_lease
-        if lease is None:
-            return None
-        left = lease.ends_at - self._client.clock.now().timestamp()
-        return lease if left > VISIT_SECONDS / 4 else None
+        # Where every visit takes too long, no transaction would be applied that ends a lease which may be over by then.
+        is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
+        return Supply(self._allocation, sources, lease if is_live else None, alone)
 
     # ------------------------------------------------------------------ looking, and drawing
 

@@ -35,6 +35,8 @@ from inventory_orders.store.rows import Key
 
 _ATTEMPTS = 4
 
+_TOO_LOW = "product {0.product_id} is in lanes, with a row that is {0.status.value} at {0.stock_count} in stock; repair the item"
+
 # Lanes in one transaction, so that there is room for the rows of several products.
 _MAX_LANES = 90
 
@@ -289,7 +291,7 @@ class _Recall:
             if not mine and not (is_reclaimed and row.lent_to):
                 continue
             if not is_reclaimed and not row.may_be_lent:
-                problems.append(_too_low(row))
+                problems.append(CorruptItemError(_TOO_LOW.format(row), "CORRUPT_PRODUCT"))
                 continue
             new: set[str | PageKey] = {PageKey.of(lane, product_id) for lane in (DEPOT, *mine)}
             new.add(product_id)
@@ -403,14 +405,6 @@ class _Recall:
                 self.release = None
             if isinstance(place, PageKey) and place.lane != DEPOT:
                 self._busy.add(place.lane)
-
-
-def _too_low(row: Product) -> CorruptItemError:
-    return CorruptItemError(
-        f"product {row.product_id} is in lanes, with a row that is {row.status.value} at {row.stock_count} in stock; "
-        "repair the item",
-        "CORRUPT_PRODUCT",
-    )
 
 
 def _size(allocation: Allocation, places: Iterable[str | PageKey]) -> int:

@@ -45,7 +45,11 @@ def supply(
     """
     need = batch.pending.need if lanes.most else {}
     # A process takes a lane when it has a use for it: slow sellers stay in their rows.
-    lane = _lane(client, lanes, batch) if lanes.keys else None
+    lane = lanes.take(batch.deadline, batch.stats) if lanes.keys else None
+    if lane is not None and lanes.pages is None:
+        lanes.remember(read_all(client, lanes.keys, batch.deadline, batch.stats).pages.values())
+        # A lane that cannot be read is given up.
+        lane = lane if lanes.keys else None
     found = _without_a_visit(client, lanes, lane, batch, need)
     if found is not None or not batch.pending:
         return found
@@ -59,16 +63,6 @@ def end_visit(client: RetryingClient, lanes: Lanes, batch: Batch) -> None:
     if lanes.depot_lease is not None:
         release_depot(client, lanes.depot_lease, batch.deadline, batch.stats)
         lanes.depot_lease = None
-
-
-def _lane(client: RetryingClient, lanes: Lanes, batch: Batch) -> int | None:
-    """The lane of this process, with its pages read; None if all are in use."""
-    lane = lanes.take(batch.deadline, batch.stats)
-    if lane is not None and lanes.pages is None:
-        found = read_all(client, lanes.keys, batch.deadline, batch.stats)
-        lanes.remember(found.pages.values())
-    # One that cannot be read is given up.
-    return lane if lanes.keys else None
 
 
 def _without_a_visit(
