@@ -147,8 +147,7 @@ class PendingChanges:
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
         """Return all changes of a product."""
-        touching = [c for c in self._pending.values() if product_id in c.product_ids]
-        self.give_up(touching, cause, detail)
+        self.give_up((c for c in self if product_id in c.product_ids), cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
         """Return all that is left."""
@@ -166,11 +165,8 @@ class PendingChanges:
 
     def return_out_of_attempts(self, most: int) -> None:
         """Give up changes that were retried so often or more."""
-        out = [c for key, c in self._pending.items() if self._retries.get(key, 0) >= most]
-        if out:
-            self.give_up(
-                out, "CONTENTION", "lost against rivals, or was throttled, in every attempt"
-            )
+        out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
+        self.give_up(out, "CONTENTION", "lost against rivals, or was throttled, in every attempt")
 
     # ------------------------------------------------------------------ the answer
 

@@ -93,9 +93,10 @@ class Lanes:
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
         self._refreshed_at = self._client.clock.monotonic()
-        store = self._client.store
         lanes = range(1, self.most + 1)
-        leases = self._client.call(lambda: store.read_lane_leases(lanes), deadline, stats)
+        leases = self._client.call(
+            lambda: self._client.store.read_lane_leases(lanes), deadline, stats
+        )
         now = self._client.clock.now().timestamp()
         live = {lease.lane for lease in leases if lease.ends_at > now}
         self._in_use = max(1, len(live | ({self._lease.lane} if self._lease else set())))

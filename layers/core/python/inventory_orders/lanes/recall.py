@@ -326,7 +326,6 @@ class _Recall:
 
     def _commit(self, transactions: Sequence[Transaction]) -> bool:
         """Send them one after the other, and end the lease with the last. Returns False after the first that is lost."""
-        client = self._client
         for transaction in transactions:
             release = self.release if transaction is transactions[-1] else None
             # The allocation keeps no locks: the fence of a lease comes from the rows.
@@ -337,7 +336,7 @@ class _Recall:
             )
             sent = replace(transaction, updates=updates, release=release)
             try:
-                client.write(
+                self._client.write(
                     self._actions(sent), self._deadline, self._stats, plans_around=THROTTLED
                 )
             except TransactionCancelledError as cancelled:
