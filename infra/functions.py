@@ -441,7 +441,7 @@ _CONSUME = [
 ]
 
 # Their messages may be early. After a long wait the function sends one again, so that SQS counts its deliveries anew.
-_SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue", "ExpiryQueue"}
+_SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue"}
 
 # Prefixes of the variables that name a queue, for functions that know two.
 _PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}

@@ -54,7 +54,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         it reads nothing), or with what to do.
     """
     if not direct.is_queue_event(event):
-        return answer_command(event, context, _ROUTES, _command, {"adjust"})
+        return answer_command(event, context, _ROUTES, _command, ("adjust",))
     batch: SqsBatch[Adjustment] = SqsBatch.read(
         event, runtime.process().queues, runtime.time_left(context)
     )

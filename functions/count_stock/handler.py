@@ -32,7 +32,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     Returns:
         An answer with `result` and the `lease` to go on with, or the count's adjustment, or what to do.
     """
-    return answer_command(event, context, _ROUTES, _command, {"commit"})
+    return answer_command(event, context, _ROUTES, _command, ("commit",))
 
 
 def _command(event: object, deadline: Deadline) -> direct.Answer:

@@ -158,7 +158,7 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert re.search(r"Tested: 19\b", done.stdout), done.stdout
+    assert re.search(r"Tested: 20\b", done.stdout), done.stdout
 
 
 # ---------------------------------------------------------------------- with tokens

@@ -250,7 +250,7 @@ def test_a_notice_can_be_closed_and_stays_closed_until_there_is_another_one(page
     service.show(traffic=False)
     open_page(page, url)
     notice = page.locator("#notice")
-    assert "run make demo" in notice.inner_text()
+    notice.get_by_text("run make demo").wait_for()
     notice.get_by_role("button", name="Close this notice").click()
     look_again(page)
     assert notice.is_hidden()

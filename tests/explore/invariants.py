@@ -289,6 +289,8 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     _require(
         after["steps"] == [*steps, step], f"order {name} went from {steps} to {after['steps']}"
     )
+    ids = [one["stepId"] for one in after["steps"] if "stepId" in one]
+    _require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
     open_, delivered = units_of(before)
     moved = _named(step)
     room = delivered if step["action"] == "return" else open_

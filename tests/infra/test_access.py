@@ -41,6 +41,7 @@ everybody with a signature  | execute-api:Invoke   | GET /orders             | r
 everybody with a signature  | execute-api:Invoke   | POST /orders            | route to Api live
 everybody with a signature  | execute-api:Invoke   | GET /orders/{orderId}   | route to Api live
 everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/confirm | route to Api live
+everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/extend  | route to Api live
 everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/fulfil  | route to Api live
 everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/cancel  | route to Api live
 everybody with a signature  | execute-api:Invoke   | POST /orders/{orderId}/returns | route to Api live
@@ -81,7 +82,7 @@ PlaceOrders              | CONSUME                 | OrderQueueFifo          | r
 AdjustStock              | CONSUME sqs:SendMessage | StockQueue              | role
 ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | role
 ChangeOrders             | CONSUME sqs:SendMessage | OrderCommandQueue       | role
-ChangeOrders             | CONSUME sqs:SendMessage | ExpiryQueue             | role
+ChangeOrders             | CONSUME                 | ExpiryQueue             | role
 # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
 Orders stream            | feeds                   | PublishEvents live      | event source mapping
 Products stream          | feeds                   | PublishEvents live      | event source mapping

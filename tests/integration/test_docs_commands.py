@@ -214,7 +214,8 @@ def test_every_direct_command_of_the_reference_gets_a_good_answer(aws):
 
 def test_every_sample_event_works_beside_the_readme(aws):
     """Whatever is tried first: a sample that is good is answered well, and one that is bad is not."""
-    bad, later = re.compile("_bad$|_expired$"), []
+    # A part and an extension are of an order that is not there when they are tried alone.
+    bad, later = re.compile("_bad$|_expired$|_part$|_extend$"), []
     for path in sorted(EVENTS.glob("*.json")):
         function = next(name for name in function_names() if path.stem.startswith(name))
         done = invoke_deployed(aws, function, json.loads(path.read_text()))
@@ -236,7 +237,7 @@ def test_a_direct_command_exits_as_its_answer_says(aws):
     expected = {
         "adjust_stock_direct": [("APPLIED", 0), ("REPLAYED", 0)],
         "adjust_stock_direct_bad": [("REFUSED", 3)],
-        "manage_products_bad": [(None, 3)],
+        "manage_products_bad": [("INVALID", 3)],
     }
     for name, ends in expected.items():
         function = next(known for known in function_names() if name.startswith(known))
