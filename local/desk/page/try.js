@@ -177,7 +177,7 @@ function forget(id) {
 }
 
 async function takeFurther(id, action) {
-  const taken = action === "return" ? { stepId: randomId("back"), items: kept(orders.get(id)), restock: true } : undefined;
+  const taken = action === "return" ? { stepId: randomId("back"), items: movable(orders.get(id), action), restock: true } : undefined;
   const answer = await call("POST", `/orders/${id}/${action === "return" ? "returns" : action}`, taken);
   if (answer.ok) report(`${ACTIONS[action]} ${id}: ${answer.said.result} (${answer.words})`);
   else refuse(`${ACTIONS[action]} ${id}: ${problemOf(answer)}`);
