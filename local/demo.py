@@ -551,7 +551,7 @@ def _show_outcomes(result: DemoResult, console: Console) -> None:
         EventType.ORDER_FULFILLED: "shipped",
         EventType.ORDER_RETURNED: "returned",
         EventType.ORDER_EXPIRED: "expired",
-        EventType.CONFIRMATION_REJECTED: "late payments (refund)",
+        EventType.CONFIRMATION_REJECTED: "paid too late (refund)",
     }
     by_type: dict[str, int] = summary["eventsByType"]
     counts = {word: by_type[kind] for kind, word in words.items() if kind in by_type}

@@ -143,11 +143,12 @@ function post(path, document) {
 }
 
 function carryOut(words, command) {
-  return change(words, async () => {
+  const work = async () => {
     const { done, result, code, message } = await post("/data/command", command);
     if (!done) throw new Error(`${code}: ${message}`);
     return result === "REPLAYED" ? "done before, nothing changed" : "done";
-  });
+  };
+  return change(words, work, command.action === "cancel" ? "Its units go back into stock. It cannot be undone." : "");
 }
 
 // ---------------------------------------------------------------- products
@@ -261,7 +262,7 @@ function limitsOf(product) {
       }),
     "Save",
     labelled("Low at", units("threshold", { value: product.lowStockThreshold })),
-    labelled("Sell this many more than there are", units("backorders", { value: product.backorderLimit })),
+    labelled("Backorders: sell this many beyond the stock", units("backorders", { value: product.backorderLimit })),
   );
   return card("Limits", made);
 }
@@ -366,8 +367,12 @@ function commandsOf(order, isAlone) {
 
 function findOrders() {
   const field = input("search", { id: "search", type: "search" });
-  const go = (path) => {
-    if (field.reportValidity()) location.hash = `#/${path}/${encodeURIComponent(field.value.trim())}`;
+  const go = async (path) => {
+    if (!field.reportValidity()) return;
+    const id = encodeURIComponent(field.value.trim());
+    // Enter finds the order, or the orders of the user who has this id.
+    const { orders: theirs } = await ask(`/data/orders?user=${id}`).catch(() => ({ orders: [] }));
+    location.hash = `#/${theirs.length > 0 ? "orders" : path}/${id}`;
   };
   const made = form(() => go("order"), "Find the order", labelled("Order id or user id (/)", field));
   made.className = "bar";
@@ -379,17 +384,17 @@ async function orders(user) {
   const { orders: found, isAll } = await ask(user === undefined ? "/data/orders" : `/data/orders?user=${encodeURIComponent(user)}`);
   const rowOf = (order) => [
     link("order", order.orderId),
-    order.status,
+    order.status + (order.items.some((item) => item.fulfilled) && order.status === "CONFIRMED" ? ", shipped in part" : ""),
     moment(user === undefined ? order.confirmedAt : order.createdAt),
     link("orders", order.userId),
     itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order),
     commandsOf(order, false),
   ];
   const since = user === undefined ? "Paid" : "Placed";
-  const more = isAll ? "" : " There are more: these are the first.";
+  const shown = isAll ? `${counted(found.length, "order")}.` : `More than ${counted(found.length, "order")}: these are the first.`;
   const none = user === undefined ? "Nothing is to be shipped." : `There are no orders of ${user}.`;
   const list = found.length
-    ? [table(["Order", "Status", since, "User", "Items", ""], found.map(rowOf)), paragraph(`${counted(found.length, "order")}.${more}`, "hint")]
+    ? [paragraph(shown, "hint"), table(["Order", "Status", since, "User", "Items", ""], found.map(rowOf))]
     : [paragraph(none)];
   return {
     title: user === undefined ? "Orders to ship" : `Orders of ${user}`,
@@ -411,8 +416,8 @@ function partOf(order, action) {
       else carryOut(words, isReturn ? { ...command, restock: fields.restock.checked } : command);
     },
     title,
-    ...items.map((item, at) => labelled(label(item.productId), units(`units-${at}`, { max: item.quantity, value: item.quantity }))),
-    note("reference", "Reference, such as a tracking number"),
+    ...items.map((item, at) => labelled(label(item.productId), units(`units-${at}`, { max: item.quantity, value: 0 }))),
+    note("reference", isReturn ? "Reference" : "Reference, such as a tracking number"),
     note("reason", "Reason"),
     ...(isReturn ? [labelled("They can be sold again", input("restock", { type: "checkbox", checked: true, required: false }))] : []),
   );
@@ -491,7 +496,7 @@ function deadLetterOf(letter) {
       "div",
       { className: "actions" },
       button("Redrive", () => settle("Redrive", "redrive", again), { ariaLabel: `Redrive ${messageId}` }),
-      button("Delete", () => settle("Delete", "delete", "deleted", "It cannot be undone."), { ariaLabel: `Delete ${messageId}` }),
+      button("Delete", () => settle("Delete", "delete", "deleted", `It cannot be undone: ${letter.message}.`), { ariaLabel: `Delete ${messageId}` }),
     ),
   );
 }
