@@ -79,6 +79,7 @@ FULFIL_CANCEL = "fulfilment against cancellation"
 RETURNS = "return against return"
 ONE_RETURN_ID = "two returns under one id"
 LINES = "lines of one order"
+CANCELLED_REST = "return against a cancelled rest"
 EARLY = "order against its early commands"
 ONE_BATCH = "commands of one order in one batch"
 LIFE_TOLD = "announcing an order's life"
@@ -514,7 +515,7 @@ MUTANTS = (
             "return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]",
         ),
         "return self.quantity - self.moved[OrderAction.RETURN]",
-        LINES,
+        CANCELLED_REST,
     ),
     _mutant(
         "fulfilment after a partial cancellation, of all that was ordered",
