@@ -24,7 +24,8 @@ _ASKS: Mapping[str, Mapping[str, float]] = {
         "cancel one": 0.1,
     },
     EventType.ORDER_PARTLY_FULFILLED: {"fulfil": 0.5, "cancel": 0.3},
-    EventType.ORDER_PARTLY_CANCELLED: {"fulfil": 0.2},
+    # It may not be paid yet, and a fulfilment would wait for the payment beyond the end of the soak.
+    EventType.ORDER_PARTLY_CANCELLED: {"confirm": 0.4},
     EventType.ORDER_FULFILLED: {"return": 0.5, "cancel": 0.05},
     EventType.ORDER_REJECTED: {"confirm": 0.05},
     EventType.ORDER_CANCELLED: {"confirm": 0.2},
