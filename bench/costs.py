@@ -243,7 +243,7 @@ PRODUCT_BYTES = 244
 """Of a product's row, with a name and a price; what it takes to 10 %. Assumed."""
 
 LEVEL_BYTES = 22
-"""Of a product in what was announced last, compressed, where there are many, to 10 %."""
+"""Of a product in what was published last, compressed, where there are many, to 10 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class StockEvents:
 
     @property
     def read_units(self) -> float:
-        """Of one sweep: each row, strongly consistent, and what was announced last."""
+        """Of one sweep: each row, strongly consistent, and what was published last."""
         rows = self.products * PRODUCT_BYTES / 4096
         return rows + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2
 

@@ -230,7 +230,7 @@ class Functions(Construct):
         )
         self._watch(self.all[_SWEEP], mappings)
         if settings.stock_events:
-            self._announce_stock(self.all[_SWEEP], events)
+            self._publish_stock(self.all[_SWEEP], events)
 
     def _send_to(self, construct_id: str, queue: sqs.IQueue, *more: str) -> None:
         """Let a function send to a queue that does not invoke it."""
@@ -255,7 +255,7 @@ class Functions(Construct):
             )
         )
 
-    def _announce_stock(self, function: lambda_.Function, events: Events) -> None:
+    def _publish_stock(self, function: lambda_.Function, events: Events) -> None:
         """Let a function look at all products, and publish of which there are more or fewer units."""
         function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
         for actions, resource in (

@@ -40,11 +40,11 @@ _ERRORS_SHOWN = 10
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send holds that are about to end to be expired. Then return the units of idle lanes and of the idle depot.
 
-    With the setting `stockEvents` then announces of which products there are more or fewer units. Also checks that the
+    With the setting `stockEvents` then publishes of which products there are more or fewer units. Also checks that the
     streams are read: no metric tells that a mapping is disabled.
 
     Returns:
-        An answer with `result`, how many holds were sent, what was moved, and how many products were announced.
+        An answer with `result`, how many holds were sent, what was moved, and how many products were published.
 
     Raises:
         RepairNeededError: Something has to be repaired. The alarm on errors of this function is meant for it.
@@ -62,13 +62,13 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         problems.append(str(error))
     mappings = runtime.process().settings.stream_mappings
     problems += streams.unread_streams(runtime.process().store, mappings)
-    announced, not_announced = _announce_stock(deadline, problems)
+    published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))
     done: direct.Answer = {"holds": holds.sent, "lanes": report.lanes, "products": report.products}
-    if announced is not None:
-        done["announced"] = announced
-    unfinished = [why for why in (holds.unfinished, report.unfinished, not_announced) if why]
+    if published is not None:
+        done["published"] = published
+    unfinished = [why for why in (holds.unfinished, report.unfinished, not_published) if why]
     if unfinished:
         done["unfinished"] = "; ".join(unfinished)
     logger.info("swept", extra=done)
@@ -100,16 +100,16 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> tuple[HoldsReport
     return report, problems
 
 
-def _announce_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None, str]:
-    """Announce changes of stock, with the setting `stockEvents`. Adds what has to be repaired to `problems`.
+def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None, str]:
+    """Publish changes of stock, with the setting `stockEvents`. Adds what has to be repaired to `problems`.
 
     Returns:
-        How many were announced, if that is known; and why others are left for the next sweep.
+        How many were published, if that is known; and why others are left for the next sweep.
     """
     if runtime.process().settings.stock_event_bus is None:
         return None, ""
     try:
-        return runtime.process().stock_watch.announce(deadline), ""
+        return runtime.process().stock_watch.publish(deadline), ""
     except VerdictError as error:
         if error.verdict is Verdict.RETURNED and not isinstance(error, CorruptItemError):
             return None, str(error)

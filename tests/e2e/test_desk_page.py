@@ -180,10 +180,13 @@ def test_a_product_is_listed_limited_and_taken_off_sale(page, shop):
     page.get_by_role("button", name="Discontinue").click()
     page.get_by_role("button", name="List again").click()
     page.get_by_role("button", name="Discontinue").wait_for()
+    mug = shop.row(Table.PRODUCTS, "productId", "mug")
+    assert (mug["lowStockThreshold"], mug["status"]) == ({"N": "9"}, {"S": "LOW_STOCK"})
 
 
 def test_without_the_token_the_page_says_which_address_to_open(failing, shop):
     failing.goto(shop.address().replace(TOKEN, "old"))
     failing.get_by_text("open the address that make desk").wait_for()
+    assert failing.get_by_role("link", name=TEA, exact=True).count() == 0
     failing.goto(shop.address())
     failing.get_by_role("link", name=TEA, exact=True).wait_for()

@@ -96,7 +96,7 @@ def test_stock_events_take_these_units(shop):
 
     def sweep():
         shop.clock.sleep(60)
-        return watch.announce(Deadline.after(40, SystemClock()))
+        return watch.publish(Deadline.after(40, SystemClock()))
 
     assert sweep() == len(products.items) == stock.products
     _, reads = consumed(shop)

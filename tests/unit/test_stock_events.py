@@ -1,4 +1,4 @@
-"""Stock that is announced: each level once it differs, none lost, whatever comes in between; and nothing without the setting."""
+"""Stock that is published: each level once it differs, none lost, whatever comes in between; and nothing without the setting."""
 
 import contextlib
 import json
@@ -58,7 +58,7 @@ class Bridge:
 
 
 class Shop:
-    """Tables in memory, and sweeps that announce their stock."""
+    """Tables in memory, and sweeps that publish their stock."""
 
     def __init__(self, tables: Tables):
         self.tables = tables
@@ -72,14 +72,14 @@ class Shop:
 
     def sweep(self, seconds=40.0, watch=None):
         self.tables.clock.sleep(MINUTE)
-        return (watch or self.watch).announce(Deadline.after(seconds, SystemClock()))
+        return (watch or self.watch).publish(Deadline.after(seconds, SystemClock()))
 
     def heard(self):
-        """What a sweep announces, by product."""
+        """What a sweep publishes, by product."""
         before = len(self.bridge.taken)
-        announced = self.sweep()
+        published = self.sweep()
         heard = [event["data"] for event in self.bridge.taken[before:]]
-        assert announced == len(heard)
+        assert published == len(heard)
         return {data["productId"]: (data["onHand"], data["status"]) for data in heard}
 
     def sell(self, **items):
@@ -125,7 +125,7 @@ def shop(monkeypatch):
         yield shop
 
 
-def test_each_product_is_announced_at_first_and_then_when_its_level_differs(shop):
+def test_each_product_is_published_at_first_and_then_when_its_level_differs(shop):
     active = (10, "ACTIVE")
     assert shop.heard() == {"tea": active, "mug": active, "pot": active}
     assert shop.heard() == {}
@@ -166,7 +166,7 @@ def test_units_that_move_between_two_reads_are_no_event(shop):
     assert shop.heard() == {}
 
 
-def test_a_product_that_is_created_anew_is_announced_even_at_the_same_level(shop):
+def test_a_product_that_is_created_anew_is_published_even_at_the_same_level(shop):
     shop.heard()
     shop.delist("tea")
     shop.tables.create("tea", 10)
@@ -226,7 +226,7 @@ def test_a_bus_that_never_takes_them_is_a_problem(shop):
         shop.sweep()
 
 
-def test_of_two_sweeps_at_once_one_announces(shop):
+def test_of_two_sweeps_at_once_one_publishes(shop):
     shop.heard()
     shop.sell(tea=1)
     rival = shop.new_watch()
@@ -244,7 +244,7 @@ def test_of_two_sweeps_at_once_one_announces(shop):
     assert shop.heard() == {}
 
 
-def test_a_sweep_whose_clock_is_behind_announces_nothing_older(shop):
+def test_a_sweep_whose_clock_is_behind_publishes_nothing_older(shop):
     shop.heard()
     shop.sell(tea=1)
     shop.tables.clock.seconds -= 5 * MINUTE
@@ -267,7 +267,7 @@ def test_many_products_take_several_sweeps(shop, monkeypatch):
         assert sweeps < 40
     assert heard == names
     assert sweeps > 2
-    # What was announced in the last moment of a sweep may come again.
+    # What was published in the last moment of a sweep may come again.
     shop.sweep()
     assert shop.heard() == {}
     assert len(set(shop.ids())) == len(names)
@@ -434,7 +434,7 @@ def test_with_the_setting_a_quiet_sweep_sends_two_requests_more(sweep, monkeypat
 
     tables.before = before
     answer, calls = invoke()
-    assert (answer["announced"], calls.count("UpdateItem"), len(taken)) == (1, 2, 1)
+    assert (answer["published"], calls.count("UpdateItem"), len(taken)) == (1, 2, 1)
     answer, calls = invoke()
-    assert (answer["announced"], len(taken)) == (0, 1)
+    assert (answer["published"], len(taken)) == (0, 1)
     assert (calls.count("Scan"), calls.count("BatchGetItem"), len(calls)) == (1, 3, 37)

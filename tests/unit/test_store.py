@@ -352,7 +352,7 @@ def test_what_is_decided_on_is_read_with_strong_consistency():
     )
 
 
-def test_what_was_announced_is_written_by_the_one_who_read_it_last(each_store):
+def test_what_was_published_is_written_by_the_one_who_read_it_last(each_store):
     parts = each_store.read_stock_parts()
     assert list(parts.values()) == [StockPart(number) for number in range(STOCK_PARTS)]
     level = ("2026-01-01T00:00:00.000000+00:00", -3, "OUT_OF_STOCK")

@@ -19,7 +19,8 @@ class Caller:
     Attributes:
         customer: The customer's user id; None for an operator, which may call every route.
         sees_numbers: Whether a rejection says how many units there are.
-        name: Of what the books say that the caller did: the token's subject, or the role and its session.
+        name: The actor in the records of the caller's commands: the user id that the token names, or the role and its
+            session.
     """
 
     customer: str | None

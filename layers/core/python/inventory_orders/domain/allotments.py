@@ -111,23 +111,23 @@ class LaneLease:
 
 
 STOCK_PARTS = 100
-"""Items that hold what was last announced of all products' stock. One request reads them; with 50,000 products each has
+"""Items that hold what was last published of all products' stock. One request reads them; with 50,000 products each has
 11 KB."""
 
 Level = tuple[str, int, str]
-"""What is announced of a product: its `createdAt`, units on hand, and status."""
+"""What is published of a product: its `createdAt`, units on hand, and status."""
 
 
 @dataclass(frozen=True, slots=True)
 class StockPart:
-    """What was last announced of the stock of some products.
+    """What was last published of the stock of some products.
 
     Attributes:
         number: Below `STOCK_PARTS`.
         version: 0 if it was never written.
         at: When the newest levels were seen.
         levels: By product id.
-        pending: Products whose levels, seen at `at`, may not have been announced.
+        pending: Products whose levels, seen at `at`, may not have been published.
     """
 
     number: int

@@ -132,7 +132,7 @@ _PARTLY = {
 def _partly(
     order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], *, is_end: bool
 ) -> list[Event]:
-    """The events of steps that moved some of an order's units; the event of a last one with the status is its own."""
+    """The events of steps that moved some of an order's units; a step that ends the order has the event of its status instead."""
     moves = [step for step in steps if step["action"] in _PARTLY]
     if moves and is_end and _PARTLY[moves[-1]["action"]][1] == order["status"]:
         moves.pop()

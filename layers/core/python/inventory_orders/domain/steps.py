@@ -102,8 +102,9 @@ def units_by_line(
     """
     units = {product_id: LineUnits(quantity) for product_id, quantity in quantities.items()}
     for action, named in steps:
-        rest = {product_id: line.open for product_id, line in units.items()}
-        moved = rest if named is None and action == OrderAction.FULFIL else named or {}
-        for product_id, quantity in moved.items():
+        if named is None and action == OrderAction.FULFIL:
+            for line in units.values():
+                line.moved[action] += line.open
+        for product_id, quantity in (named or {}).items():
             units[product_id].moved[action] += quantity
     return units

@@ -54,7 +54,7 @@ class RuntimeSettings:
         expiry_queue: `EXPIRY_QUEUE_URL` and `EXPIRY_DEAD_LETTER_QUEUE_URL`, where there is one.
         order_queue: `ORDER_QUEUE_URL`: where the function sends orders, if it does.
         event_bus: `EVENT_BUS_NAME`: for the function that publishes outcomes.
-        stock_event_bus: `STOCK_EVENT_BUS_NAME`: for the sweep, if it announces stock.
+        stock_event_bus: `STOCK_EVENT_BUS_NAME`: for the sweep, if it publishes stock.
         undeliverable_events: `UNDELIVERABLE_EVENTS_QUEUE_URL`: where it parks what cannot be published.
         stream_mappings: `STREAM_MAPPINGS`: UUIDs of the event source mappings of that function, for the sweep.
     """
@@ -165,7 +165,7 @@ class Process:
 
     @cached_property
     def stock_watch(self) -> StockWatch:
-        """What announces stock."""
+        """What publishes stock."""
         from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
         from inventory_orders.publishing import bus  # noqa: PLC0415
         from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""Announces products of which there is more or less than was announced last, for the setting `stockEvents`.
+"""Publishes the stock of products that changed since it was last published, for the setting `stockEvents`.
 
-A level is written down before it is announced, together with the moment at which it was seen, and as pending until the bus
-has taken it. So this may die at any point, or run twice at once: an event may come twice, under one id, and none is lost.
+The watch first stores a product's level as pending, with the moment at which it saw it. Then it publishes the level, and
+clears the mark. A crash or a second sweep may publish an event twice, under one id; none is lost.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from inventory_orders.store.dynamodb import ListPosition
 # Products in one request.
 _TOGETHER = 1000
 
-# For announcing what was found.
+# For publishing what was found.
 _RESERVED_SECONDS = 15.0
 
 
 class StockWatch:
-    """Compares what there is with what was announced last, as many products at a time as there is time for.
+    """Compares what there is with what was published last, as many products at a time as there is time for.
 
     Args:
         client: Sends the requests to DynamoDB.
@@ -43,8 +43,8 @@ class StockWatch:
         self._after: ListPosition | None = None
         self._seen: set[str] = set()
 
-    def announce(self, deadline: Deadline) -> int:
-        """Look at products from where the last call ended, and announce what has changed.
+    def publish(self, deadline: Deadline) -> int:
+        """Look at products from where the last call ended, and publish what has changed.
 
         Leaves out products whose row or page cannot be read.
 
@@ -52,13 +52,13 @@ class StockWatch:
             deadline: No request begins after it.
 
         Returns:
-            How many levels were announced.
+            How many levels were published.
 
         Raises:
-            CorruptItemError: What was announced last cannot be read.
+            CorruptItemError: What was published last cannot be read.
             StoreError: DynamoDB or the bus failed, another sweep came in between, or time ran out. The next call goes on.
         """
-        at, announced = timestamp(self._client.clock.now()), 0
+        at, published = timestamp(self._client.clock.now()), 0
         parts = self._client.call(self._client.store.read_stock_parts, deadline)
         changed = self._look(parts, deadline)
         for number, part in parts.items():
@@ -66,18 +66,18 @@ class StockWatch:
             gone = set() if self._after else part.levels.keys() - self._seen
             # Of two sweeps at once, the clock of the other may be ahead.
             if (news or gone or part.pending) and part.at < at:
-                announced += self._publish(part, deadline)
+                published += self._publish_pending(part, deadline)
                 levels = {name: part.levels[name] for name in part.levels.keys() - gone} | news
                 after = self._write(replace(part, at=at, levels=levels, pending=[*news]), deadline)
                 if news:
-                    announced += self._publish(after, deadline)
+                    published += self._publish_pending(after, deadline)
                     self._write(replace(after, pending=()), deadline)
-        return announced
+        return published
 
     def _look(
         self, parts: Mapping[int, StockPart], deadline: Deadline
     ) -> dict[int, dict[str, Level]]:
-        """Find levels that differ from those announced, by the number of their part and product id."""
+        """Find levels that differ from those published, by the number of their part and product id."""
         changed: dict[int, dict[str, Level]] = defaultdict(dict)
         if self._after is None:
             self._seen.clear()
@@ -99,8 +99,8 @@ class StockWatch:
         request = partial(self._client.store.write_stock_part, part)
         return self._client.update(request, deadline, CommitStats())
 
-    def _publish(self, part: StockPart, deadline: Deadline) -> int:
-        """Announce what is pending in a part. Returns how much.
+    def _publish_pending(self, part: StockPart, deadline: Deadline) -> int:
+        """Publish what is pending in a part. Returns how much.
 
         Raises:
             StoreError: The bus did not take all, or no time was left.
@@ -111,7 +111,7 @@ class StockWatch:
         ]
         for call in calls_of([(entry, False) for entry in entries]):
             if deadline.remaining() <= 0:
-                raise ThrottledError("OUT_OF_TIME", "no time was left to announce stock")
+                raise ThrottledError("OUT_OF_TIME", "no time was left to publish stock")
             for refusal in filter(None, self._bus.put([entries[index] for index in call])):
                 raise (ThrottledError if refusal.is_retryable else StoreUnavailableError)(
                     refusal.code, f"the bus refuses events of stock: {refusal.message}"

@@ -551,7 +551,7 @@ class Store:
         return response.get("Responses", {}).get(name, ())  # type: ignore[no-any-return]
 
     def read_stock_parts(self) -> dict[int, StockPart]:
-        """What was last announced of products' stock, by number; empty where nothing is known. Eventually consistent, so a hint.
+        """What was last published of products' stock, by number; empty where nothing is known. Eventually consistent, so a hint.
 
         Raises:
             CorruptItemError: A part breaks the table's contract.
@@ -564,7 +564,7 @@ class Store:
         }
 
     def write_stock_part(self, part: StockPart) -> StockPart:
-        """Write what is announced of products' stock, in the place of the version that was read. Returns it as it is then.
+        """Write what is published of products' stock, in the place of the version that was read. Returns it as it is then.
 
         Raises:
             ConditionFailedError: Another sweep has written it since.

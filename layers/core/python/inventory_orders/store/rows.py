@@ -241,11 +241,11 @@ def read_lease(item: Item) -> LaneLease:
         return LaneLease(lane, "", 0.0)
 
 
-# ---------------------------------------------------------------------- what was announced
+# ---------------------------------------------------------------------- what was published
 
 
 def stock_part_key(number: int) -> dict[str, Any]:
-    """The primary key of a part of what was announced of products' stock."""
+    """The primary key of a part of what was published of products' stock."""
     return {"page": {"S": f"stock/{number}"}}
 
 
@@ -276,7 +276,7 @@ def read_stock_part(item: Item) -> StockPart:
     except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
         raise CorruptItemError(
             f"{item['page']['S']} of the Allotments table cannot be read ({type(error).__name__}: {error}); delete "
-            "the item: the stock of its products is then announced again",
+            "the item: the stock of its products is then published again",
             "CORRUPT_PAGE",
         ) from error
 
