@@ -106,18 +106,27 @@ def orders(
     aws = aws_of(account, aside if as_json else screen)
     from inventory_orders.domain.events import plain_number  # noqa: PLC0415 - the layer is slow to import
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415
-    from operations.orders import orders_of, orders_to_ship, read_order  # noqa: PLC0415
+    from operations.orders import (  # noqa: PLC0415
+        OrderList,
+        orders_of,
+        orders_to_ship,
+        read_order,
+    )
 
     try:
         if order is not None:
             one = read_order(aws, order)
             if one is None:
                 raise UserError(f"there is no order {order}")
-            found = [one]
+            listed = OrderList([one], has_more=False, unreadable=[])
         else:
-            found = orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
+            listed = orders_to_ship(aws, limit) if user is None else orders_of(aws, user, limit)
     except InventoryOrdersError as error:
         raise UserError(f"the orders cannot be read: {error}") from error
+    found = listed.orders
+    for order_id in listed.unreadable:
+        problem = f"order {escape(order_id)} breaks the table's contract; repair the item"
+        aside.print(f"[bold red]Left out:[/] {problem}", soft_wrap=True)
     if as_json:
         print_json(found if order is None else found[0], plain_number)
         return
@@ -128,7 +137,7 @@ def orders(
         fields = (one["orderId"], one["status"], since[:16], one["userId"], _units(lines))
         table.add_row(*map(escape, fields))
     screen.print(table if found else "No orders.")
-    if len(found) == limit:
+    if listed.has_more:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
     if order is not None and "steps" in found[0]:
         steps = table_of("when", "step", "units", "by", "for", times={"when"})

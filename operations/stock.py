@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.engine.reader import read_all
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
@@ -55,3 +56,15 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
     """
     deadline = Deadline.after(PATIENCE, SystemClock())
     return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())
+
+
+def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:
+    """Read the names of products, by id. One without a name, or that cannot be read, is left out.
+
+    Raises:
+        StoreError: DynamoDB failed.
+    """
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    found = read_all(RetryingClient(aws.store()), sorted(product_ids), deadline, CommitStats())
+    rows = found.products.values()
+    return {row.product_id: row.name for row in rows if row is not None and row.name is not None}

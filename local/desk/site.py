@@ -102,7 +102,9 @@ class Site:
             "/data/products": lambda _: desk.products(),
             "/data/product": lambda query: desk.product(query["id"]),
             "/data/history": lambda query: desk.history(query["id"]),
-            "/data/orders": lambda query: desk.orders(query.get("user")),
+            "/data/orders": lambda query: desk.orders(
+                query.get("user"), int(query.get("pages", "1"))
+            ),
             "/data/order": lambda query: desk.order(query["id"]),
             "/data/dead-letters": lambda _: desk.dead_letters(),
             "/data/lanes": lambda _: desk.lanes(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from threading import Lock
@@ -19,11 +19,11 @@ from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
 from operations.errors import UserError
 from operations.lanes import lane_name, read_lanes
-from operations.stock import list_stock, read_stock
+from operations.stock import list_stock, product_names, read_stock
 
 Document = dict[str, Any]
 
-MOST_ORDERS = 200
+ORDERS_OF_A_PAGE = 100
 MOST_DEAD_LETTERS = 100
 """Of each queue."""
 
@@ -96,14 +96,24 @@ class Desk:
         account, entries = found
         return {"unexplained": account.unexplained, "entries": list(map(asdict, entries))}
 
-    def orders(self, user_id: str | None) -> Document:
-        """List a user's orders, the newest first; without a user those to ship, the oldest first."""
-        aws = self._stack()
+    def orders(self, user_id: str | None, pages: int = 1) -> Document:
+        """List a user's orders, the newest first; without a user those to ship, the oldest first.
+
+        Args:
+            user_id: The user.
+            pages: How much of the list: pages of `ORDERS_OF_A_PAGE` orders.
+        """
+        aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
         if user_id is None:
-            found = orders.orders_to_ship(aws, MOST_ORDERS)
+            listed = orders.orders_to_ship(aws, most)
         else:
-            found = orders.orders_of(aws, user_id, MOST_ORDERS)
-        return {"orders": found, "isAll": len(found) < MOST_ORDERS}
+            listed = orders.orders_of(aws, user_id, most)
+        return {
+            "orders": listed.orders,
+            "isAll": not listed.has_more,
+            "unreadable": listed.unreadable,
+            "names": _names(aws, listed.orders),
+        }
 
     def order(self, order_id: str) -> Document:
         """Show an order.
@@ -111,10 +121,11 @@ class Desk:
         Raises:
             NotFoundError: There is none.
         """
-        found = orders.read_order(self._stack(), order_id)
+        aws = self._stack()
+        found = orders.read_order(aws, order_id)
         if found is None:
             raise NotFoundError(f"there is no order {order_id}")
-        return found
+        return found | {"names": _names(aws, [found])}
 
     def dead_letters(self) -> Document:
         """List the dead letters of all queues, and what their causes mean."""
@@ -209,6 +220,11 @@ class Desk:
         if not was_there:
             raise NotFoundError("this dead letter is not in its queue: another reader has it")
         return {"done": True}
+
+
+def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:
+    """The names of the products of orders, by id."""
+    return product_names(aws, {item["productId"] for order in orders for item in order["items"]})
 
 
 def _source_of(dead_letters: str) -> str:

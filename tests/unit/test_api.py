@@ -770,10 +770,11 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     assert api("GET", "/orders", query={"userId": "nobody"}).document == nothing
 
 
-def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api):
+@pytest.mark.parametrize("broken", [{"items": {"S": "?"}}, {"_version": {"S": "1"}}])
+def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api, broken):
     place(api)
     place(api, "o-2", 1)
-    write_by_hand("o-1", items={"S": "?"})
+    write_by_hand("o-1", **broken)
     page = api("GET", "/orders", query={"userId": "u-7"}).document
     assert [order["orderId"] for order in page["orders"]] == ["o-2"]
     assert page["unreadable"] == ["o-1"]

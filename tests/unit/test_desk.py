@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cli import main, this_machine
 from inventory_orders.store.rows import Table
+from local.desk import work
 from tests.support.desk import TOKEN, desk_of_shop
 
 TEA = "tea-earl-grey"
@@ -166,6 +167,17 @@ def test_a_product_is_listed_changed_discontinued_and_listed_again(shop):
         assert post(shop, "command", command)["done"], command
     (mug,) = (one for one in get(shop, "products")["products"] if one["productId"] == "mug")
     assert (mug["status"], mug["lowStockThreshold"], mug["backorderLimit"]) == ("LOW_STOCK", 9, 2)
+
+
+def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(shop, monkeypatch):
+    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 2)
+    for number in range(3):
+        place(shop, f"o-{number}")
+    first = get(shop, "orders?user=u-1")
+    assert (len(first["orders"]), first["isAll"], first["unreadable"]) == (2, False, [])
+    assert first["names"] == get(shop, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
+    both = get(shop, "orders?user=u-1&pages=2")
+    assert (len(both["orders"]), both["isAll"]) == (3, True)
 
 
 def test_an_order_is_shipped_and_taken_back(shop):

@@ -217,9 +217,16 @@ def leave_out_orders(shop):
 def test_an_order_that_was_not_read_is_never_left_out_of_a_list(shop, placed):
     leave_out_orders(shop)
     assert "UNPROCESSED_KEYS" in str(orders("--to-ship").exception)
-    shop.before = lambda *_: None
-    shop.aws.dynamodb.tables["Orders"].items["o-0",] |= {"items": {"S": "?"}}
-    assert "o-0" in str(orders("--to-ship").exception)
+
+
+@pytest.mark.parametrize(
+    "broken", [{"S": "?"}, {"L": [{"M": {"productId": {"S": "tea"}, "quantity": {"S": "1"}}}]}]
+)
+def test_an_order_that_cannot_be_read_is_named_and_the_others_are_listed(shop, placed, broken):
+    shop.aws.dynamodb.tables["Orders"].items["o-0",] |= {"items": broken}
+    shown = orders("--to-ship")
+    assert "order o-0 breaks the table's contract" in shown.stderr
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == ["o-2"]
 
 
 def test_a_product_that_was_not_read_is_an_error(shop):

@@ -12,15 +12,16 @@ const PARTS_OF_ORDERS = {
   return: { title: "Take back", label: (product) => `Units of ${product} that came back` },
 };
 
-// What is searched for stays while the list is read again.
+// What is searched for stays while the list is read again, and how much of it is shown.
 const chosen = { text: "", level: "" };
+let pages = 1;
 
 const count = (number) => number.toLocaleString("en");
 const signed = (number) => (number > 0 ? `+${count(number)}` : count(number));
 const moment = (iso) => (iso ? new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }) : "");
 const counted = (number, thing) => `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-const itemsOf = (order) => order.items.map((item) => `${count(item.quantity)} ${item.productId}`).join(", ");
+const itemsOf = (order, names = {}) => order.items.map(({ productId, quantity }) => `${count(quantity)} ${names[productId] ?? productId}`).join(", ");
 
 // ---------------------------------------------------------------- building blocks
 
@@ -381,25 +382,32 @@ function findOrders() {
 }
 
 async function orders(user) {
-  const { orders: found, isAll } = await ask(user === undefined ? "/data/orders" : `/data/orders?user=${encodeURIComponent(user)}`);
+  const whose = user === undefined ? "" : `&user=${encodeURIComponent(user)}`;
+  const { orders: found, isAll, unreadable, names } = await ask(`/data/orders?pages=${pages}${whose}`);
   const rowOf = (order) => [
     link("order", order.orderId),
     order.status + (order.items.some((item) => item.fulfilled) && order.status === "CONFIRMED" ? ", shipped in part" : ""),
     moment(user === undefined ? order.confirmedAt : order.createdAt),
     link("orders", order.userId),
-    itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order),
+    itemsOf(user === undefined ? { items: movable(order, "fulfil") } : order, names),
     commandsOf(order, false),
   ];
   const since = user === undefined ? "Paid" : "Placed";
-  const shown = isAll ? `${counted(found.length, "order")}.` : `More than ${counted(found.length, "order")}: these are the first.`;
+  const shown = isAll ? `${counted(found.length, "order")}.` : `The first ${counted(found.length, "order")}.`;
+  const readMore = () => {
+    pages += 1;
+    show();
+  };
+  const more = isAll ? [] : [button("Show more", readMore, { id: "more" })];
+  const broken = unreadable.map((id) => paragraph(`Order ${id} breaks the table's contract: repair the item.`, "problem"));
   const none = user === undefined ? "Nothing is to be shipped." : `There are no orders of ${user}.`;
   const list = found.length
-    ? [paragraph(shown, "hint"), table(["Order", "Status", since, "User", "Items", ""], found.map(rowOf))]
+    ? [paragraph(shown, "hint"), table(["Order", "Status", since, "User", "Items", ""], found.map(rowOf)), ...more]
     : [paragraph(none)];
   return {
     title: user === undefined ? "Orders to ship" : `Orders of ${user}`,
     about: user === undefined ? "Paid and not shipped, the oldest first. Press Fulfil when an order has left." : "The newest first.",
-    content: [findOrders(), element("div", { className: "card" }, ...list)],
+    content: [findOrders(), ...broken, element("div", { className: "card" }, ...list)],
   };
 }
 
@@ -442,6 +450,7 @@ async function order(id) {
   const found = await ask(`/data/order?id=${encodeURIComponent(id)}`);
   const rowOf = ({ productId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => [
     link("product", productId),
+    found.names[productId] ?? "",
     ...[quantity, fulfilled, cancelled, returned].map(count),
   ];
   const parts = possible(found).filter((action) => action in PARTS_OF_ORDERS && (found.status === "CONFIRMED" || action === "return"));
@@ -460,7 +469,7 @@ async function order(id) {
       findOrders(),
       ...late,
       card("Order", about, commandsOf(found, true)),
-      card("Items", table(["Product", "Ordered#", "Fulfilled#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
+      card("Items", table(["Product", "Name", "Ordered#", "Fulfilled#", "Cancelled#", "Came back#"], found.items.map(rowOf))),
       element("div", { className: "cards" }, ...parts.map((action) => partOf(found, action))),
       ...stepsOf(found),
     ],
@@ -513,7 +522,7 @@ async function deadLetters() {
   const more = isAll ? [] : [paragraph("There are more than are shown.", "hint")];
   return {
     title: "Dead letters",
-    about: "Messages that the service could not process. Repair the cause, then redrive: the message goes back to its queue, and takes effect once.",
+    about: "Messages that the service could not process. Repair the cause, then redrive: the message goes back to its queue, and takes effect once. Delete what can never succeed, and send it anew, corrected.",
     content: letters.length ? [...groups, ...more] : [card("All is well", paragraph("There are no dead letters."))],
   };
 }
@@ -583,6 +592,7 @@ function listenToKeys() {
 listenToKeys();
 byId("refresh").addEventListener("click", show);
 addEventListener("hashchange", () => {
+  pages = 1;
   report("");
   show();
 });

@@ -249,17 +249,13 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         ),
         deadline,
     )
-    orders, unreadable = read_orders(client, places, deadline)
+    orders, unreadable = read_orders(client, places, deadline, lambda order: _shown(order, caller))
     if unreadable:
         logger.error("orders cannot be read", extra={"orders": unreadable})
     # The index may show an order that was fulfilled a moment ago.
     only = user_id is None or "status" in query
     shown: dict[str, Any] = {
-        "orders": [
-            _shown(order, caller)
-            for order in orders
-            if order.status == OrderStatus.CONFIRMED or not only
-        ],
+        "orders": [o for o in orders if o["status"] == OrderStatus.CONFIRMED or not only],
         "unreadable": unreadable,
     }
     if has_more:

@@ -12,7 +12,7 @@ from inventory_orders.domain.change import OrderKey, OrderRecord
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import CorruptItemError, ThrottledError
+from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.store.actions import existing
 from inventory_orders.store.dynamodb import BATCH_GET_LIMIT, ListPosition, Snapshot
 from inventory_orders.store.rows import Key
@@ -125,17 +125,35 @@ def read_product(
 
 
 def read_orders(
-    client: RetryingClient, places: Sequence[ListPosition], deadline: Deadline
-) -> tuple[list[OrderRecord], list[str]]:
+    client: RetryingClient,
+    places: Sequence[ListPosition],
+    deadline: Deadline,
+    show: Callable[[OrderRecord], A],
+) -> tuple[list[A], list[str]]:
     """Read the orders of a list, strongly consistent.
 
+    Args:
+        client: Sends the requests.
+        places: Of the list.
+        deadline: No request begins after it.
+        show: What to make of an order. Raises UnpublishableError if its row does not allow it.
+
     Returns:
-        The orders, and the ids of those that cannot be read.
+        What was made of the orders, and the ids of those that cannot be read.
 
     Raises:
         StoreError: DynamoDB failed, or left one out.
     """
     keys = [OrderKey(place.id) for place in places]
     found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records
-    orders = [order for key in keys if isinstance(order := found.get(key), OrderRecord)]
-    return orders, [k.order_id for k in keys if isinstance(found.get(k), CorruptItemError)]
+    shown, unreadable = list[A](), list[str]()
+    for key in keys:
+        order = found.get(key)
+        try:
+            if isinstance(order, OrderRecord):
+                shown.append(show(order))
+            elif order is not None:
+                unreadable.append(key.order_id)
+        except UnpublishableError:
+            unreadable.append(key.order_id)
+    return shown, unreadable
