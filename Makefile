@@ -21,7 +21,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 .DEFAULT_GOAL := help
 
 # All other targets would ignore the stage, and report of the embedded AWS.
-OF_A_STAGE := audit lanes redrive synth diff deploy verify destroy
+OF_A_STAGE := audit desk lanes redrive synth diff deploy verify destroy
 ifneq ($(STAGE),)
 OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))

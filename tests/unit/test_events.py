@@ -127,13 +127,15 @@ def test_a_change_of_an_order_makes_these_events(before, after, events):
 
 
 def test_what_happened_in_one_version_is_told_in_the_order_of_a_life():
-    steps = (step("fulfil", "f-1"), step("cancel", "c-1"), step("fulfil"))
+    rest = step("cancel", items=[{"productId": "tea", "quantity": 1}])
+    steps = (step("fulfil", "f-1"), step("cancel", "c-1"), rest)
     after = with_returns(with_steps(PLACED, "FULFILLED", *steps), "rt-1", "rt-2") | {
         "confirmationRejected": REJECTED_CONFIRMATION
     }
     ids = [event.id for event in of_order(PLACED, after)]
     assert ids == [
         "o-1#3#OrderPartlyFulfilled",
+        "o-1#3#OrderPartlyCancelled:c-1",
         "o-1#3#OrderPartlyCancelled",
         "o-1#3#OrderFulfilled",
         "o-1#3#ConfirmationRejected",

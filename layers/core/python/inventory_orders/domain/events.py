@@ -145,9 +145,13 @@ def _partly(
 def _of_steps(
     kind: EventType, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> list[Event]:
-    """An event for each of some steps. Where one row tells several, their ids differ by that of the step."""
+    """An event for each of some steps. Where one row tells several, their ids differ by that of the step, if it has one."""
     return [
-        _order_event(kind, {**order, "step": step}, f":{step['stepId']}" if len(steps) > 1 else "")
+        _order_event(
+            kind,
+            {**order, "step": step},
+            f":{step['stepId']}" if len(steps) > 1 and "stepId" in step else "",
+        )
         for step in steps
     ]
 
