@@ -11,6 +11,7 @@ import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.engine.committer import Committer
 from inventory_orders.errors import Verdict
@@ -69,9 +70,9 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
     def decrement(committer: Committer, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
             done = atomic.apply(product_id, adjustment_id, 1, _soon())
-            return done.report is None or _applied(done.report.outcomes) == 1
-        change = Adjustment(product_id, adjustment_id, -1, REASON)
-        return _applied(committer.apply([change], _soon()).outcomes) == 1
+            if done.report is None:
+                return True
+        return _deliver(committer, [Adjustment(product_id, adjustment_id, -1, REASON)]) == 1
 
     return _compete(tables, work, RIVALS * _DECREMENTS, RIVALS * _DECREMENTS)
 
@@ -90,18 +91,7 @@ def hot_product(tables: Mapping[Table, str], product_id: str, *, lanes: int) -> 
         placed = 0
         for batch in range(_BATCHES):
             ids = (f"{product_id}-{number}-{batch}-{n}" for n in range(_BATCH))
-            orders = [Order(order_id, "u-1", {product_id: 1}) for order_id in ids]
-            # Orders that lost to rivals come again, as from a queue.
-            for _ in range(_DELIVERIES):
-                outcomes = committer.apply(orders, _soon()).outcomes
-                placed += _applied(outcomes)
-                orders = [
-                    order
-                    for order, outcome in zip(orders, outcomes, strict=True)
-                    if outcome.is_open
-                ]
-                if not orders:
-                    break
+            placed += _deliver(committer, [Order(each, "u-1", {product_id: 1}) for each in ids])
         return placed
 
     return _compete(tables, work, ORDERS, RIVALS * _BATCHES, lanes)
@@ -134,8 +124,16 @@ def _compete(
     )
 
 
-def _applied(outcomes: Sequence[Any]) -> int:
-    return sum(outcome.verdict is Verdict.APPLIED for outcome in outcomes)
+def _deliver(committer: Committer, changes: Sequence[Change]) -> int:
+    """Apply changes. Those that lost to rivals come again, as from a queue. Returns how many were applied."""
+    done = 0
+    for _ in range(_DELIVERIES):
+        outcomes = committer.apply(changes, _soon()).outcomes
+        done += sum(outcome.verdict in (Verdict.APPLIED, Verdict.REPLAYED) for outcome in outcomes)
+        changes = [c for c, outcome in zip(changes, outcomes, strict=True) if outcome.is_open]
+        if not changes:
+            break
+    return done
 
 
 def _soon() -> Deadline:

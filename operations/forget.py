@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,29 +117,38 @@ class Forgetting:
     def run(self) -> None:
         """Look for orders and pseudonymise them, until two looks in a row have found none: the index may be late.
 
+        Commands that came since an earlier run may have left notes in the orders that it pseudonymised: they go, too.
+
         Raises:
             StoreError: DynamoDB failed, or rivals were in the way for too long.
         """
         found_none = 0
+        self._pseudonymise_all(list(orders_of(self.aws, self.pseudonym)))
         while found_none < 2:
             order_ids = [o for o in orders_of(self.aws, self.user_id) if o not in self.problems]
-            for start in range(0, len(order_ids), _TOGETHER):
-                keys = [{"orderId": {"S": o}} for o in order_ids[start : start + _TOGETHER]]
-                for item in get_items(self.aws, Table.ORDERS, keys):
-                    self._pseudonymise(item)
+            self._pseudonymise_all(order_ids, self.on_progress)
             found_none = 0 if order_ids else found_none + 1
             if found_none < 2:
                 self.clock.sleep(LOOK_AGAIN_SECONDS)
+
+    def _pseudonymise_all(
+        self, order_ids: Sequence[str], on_progress: Callable[[], None] = lambda: None
+    ) -> None:
+        for start in range(0, len(order_ids), _TOGETHER):
+            keys = [{"orderId": {"S": o}} for o in order_ids[start : start + _TOGETHER]]
+            for item in get_items(self.aws, Table.ORDERS, keys):
+                self._pseudonymise(item)
+                on_progress()
 
     def _pseudonymise(self, item: Item) -> None:
         """Pseudonymise one order, unless it is done. If it changes meanwhile, the next look finds it."""
         try:
             order: Any = read_record(item)
-            if order.user_id == self.user_id:
+            has_notes = any(step.notes for step in order.steps)
+            if order.user_id == self.user_id or (order.user_id == self.pseudonym and has_notes):
                 self._write(OrderUpdate(order.with_sound_version(), self._forgotten(order)))
         except CorruptItemError as error:
             self.problems[item["orderId"]["S"]] = str(error)
-        self.on_progress()
 
     def _write(self, update: OrderUpdate) -> None:
         """Write one order, if it has not changed since the read.
@@ -170,7 +179,7 @@ class Forgetting:
             user_id=self.pseudonym,
             attributes={},
             steps=tuple(replace(step, notes={}) for step in order.steps),
-            pseudonymised_at=at,
+            pseudonymised_at=order.pseudonymised_at or at,
             last_updated_at=at,
             version=order.version + 1,
         )

@@ -84,7 +84,7 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
         )
         report = runtime.process().committer.apply([change], deadline)
     emit_report(report)
-    (outcome,) = report.outcomes
+    outcome = report.outcome_of_one()
     if outcome.verdict is Verdict.POISON:
         raise UnsuccessfulError(outcome)
     path = {"path": "optimistic"} if command["action"] == "decrement" else {}

@@ -51,7 +51,7 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     deadline, engine = runtime.deadline(context), runtime.process().committer
     report = engine.apply([order], deadline)
     emit_orders(report)
-    (outcome,) = report.outcomes
+    outcome = report.outcome_of_one()
     result = direct.of_outcome(outcome)
     if outcome.verdict is Verdict.POISON:
         return result

@@ -599,6 +599,12 @@ def test_nobody_waits_longer_than_the_function_may_run(api, slow):
     assert sum(slow.slept) <= 6.0
 
 
+def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, slow):
+    work_off(json.dumps(ORDER))
+    said = place(api)
+    assert (said.status, said.document["status"], queued()) == (200, "PENDING", [])
+
+
 def test_another_order_that_comes_through_first_under_the_id_is_told(api, slow):
     slow.on_sleep = lambda: work_off(json.dumps(ORDER | {"userId": "u-8"}))
     assert place(api).code == (409, "ORDER_ID_REUSED")
@@ -1167,6 +1173,26 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
 # ---------------------------------------------------------------------- who may do what
 
 
+def test_the_order_of_a_forgotten_customer_is_nobodys(customers):
+    wait = JSON | {"prefer": "wait=5"}
+    for user, status in (("u-7", 201), ("u-8", 409), ("u-7", 409)):
+        body = ORDER | {"userId": user}
+        said = customers("POST", "/orders", body, wait, claims={"sub": user})
+        assert said.status == status, said.document
+        write_by_hand("o-1", userId={"S": "forgotten-1"}, pseudonymisedAt={"S": "2026"})
+    assert said.document["code"] == "ORDER_ID_REUSED"
+
+
+def test_an_id_that_no_path_can_name_is_refused(api):
+    for path, body, name in (
+        ("/orders", ORDER | {"orderId": "o%2D5"}, "orderId"),
+        ("/products", {"productId": "p%2D5", "openingStock": 1}, "productId"),
+    ):
+        said = api("POST", path, body, JSON)
+        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), name)
+    assert place(api, "50%-off").status == 201
+
+
 def test_customers_place_see_and_list_their_own_orders_only(customers):
     wait = JSON | {"prefer": "wait=5"}
     seven, eight = {"sub": "u-7"}, {"sub": "u-8"}
@@ -1311,12 +1337,13 @@ def test_what_is_not_there_is_not_found(api):
 def test_tables_that_do_not_answer_are_no_fault_of_the_caller(api, monkeypatch, error, expected):
     broken(monkeypatch, error)
     client = runtime.process().committer.client
-    for path, query in (
-        ("/orders/o-1", None),
-        ("/orders", {"userId": "u-7"}),
-        (f"/products/{TEA}", None),
+    for method, path, query in (
+        ("GET", "/orders/o-1", None),
+        ("GET", "/orders", {"userId": "u-7"}),
+        ("GET", f"/products/{TEA}", None),
+        ("POST", "/orders/o-1/confirm", None),
     ):
-        said = api("GET", path, query=query)
+        said = api(method, path, query=query)
         assert said.code == expected
         assert "secret" not in said.text
         assert ("Retry-After" in said.headers) is (expected[0] == 503)

@@ -146,6 +146,19 @@ def test_a_forgotten_order_goes_on_with_its_life(shop):
     assert balances(shop)
 
 
+def test_the_notes_of_a_command_that_came_later_go_with_the_next_run(shop):
+    place(shop, ORDER)
+    forget("u-7", "--yes")
+    first = row(shop)["pseudonymisedAt"]
+    notes = {"actor": "ann", "reason": "Anna Smith moved to Paris"}
+    place(shop, OrderCommand("o-1", OrderAction.CANCEL, notes=notes))
+    assert row(shop)["steps"][-1]["reason"] == notes["reason"]
+    assert "1 order under a pseudonym now" in forget("u-7").stdout
+    assert not notes.keys() & row(shop)["steps"][-1].keys()
+    assert row(shop)["pseudonymisedAt"] == first
+    assert "0 orders under a pseudonym now" in forget("u-7").stdout
+
+
 @pytest.mark.parametrize("lost", [False, True], ids=["beforehand", "in its place"])
 def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
     """Either the cancellation comes between the read of the row and its write, or the pseudonym does."""

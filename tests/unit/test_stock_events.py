@@ -47,14 +47,22 @@ class Bridge:
         self.clock = clock
         self.calls, self.taken = 0, []
         self.before = lambda: None
+        self.refuses = lambda entry: False
 
     def put_events(self, *, Entries):
         self.calls += 1
         self.clock.sleep(CALL_SECONDS)
         if refusal := self.before():
             return {"Entries": [{"ErrorCode": refusal, "ErrorMessage": "no"}] * len(Entries)}
-        self.taken += [json.loads(entry["Detail"]) for entry in Entries]
-        return {"Entries": [{"EventId": "e"}] * len(Entries)}
+        answers = [
+            {"ErrorCode": "ThrottlingException", "ErrorMessage": "no"}
+            if self.refuses(entry)
+            else {"EventId": "e"}
+            for entry in Entries
+        ]
+        pairs = zip(Entries, answers, strict=True)
+        self.taken += [json.loads(entry["Detail"]) for entry, said in pairs if "EventId" in said]
+        return {"Entries": answers}
 
 
 class Shop:
@@ -218,6 +226,28 @@ def test_what_the_bus_did_not_take_comes_again_under_the_same_id(shop, refusal):
     first, second = shop.bridge.taken[taken:]
     assert (first["data"]["onHand"], second["data"]["onHand"]) == (9, 7)
     assert first["data"]["at"] == pending.at < second["data"]["at"]
+
+
+def test_what_a_busy_bus_refuses_is_sent_again_alone(shop):
+    names = {f"p-{number}" for number in range(60)}
+    for name in names:
+        shop.tables.create(name, 1)
+    chance = random.Random(1)
+    shop.bridge.refuses = lambda entry: chance.random() < 0.3
+    assert shop.heard().keys() >= names
+    assert len(set(shop.ids())) == len(shop.ids()), "none was sent twice"
+
+
+def test_after_a_sweep_that_did_not_get_to_all_parts_the_next_one_begins_with_another(shop):
+    for number in range(60):
+        shop.tables.create(f"p-{number}", 1)
+    tried = []
+    shop.bridge.refuses = lambda entry: tried.append(json.loads(entry["Detail"])) is None
+    for _ in shop.parts():
+        with pytest.raises(ThrottledError):
+            shop.sweep()
+    parts = {StockPart.of(event["data"]["productId"]) for event in tried}
+    assert len(parts) == len(shop.parts()) > 1
 
 
 def test_a_bus_that_never_takes_them_is_a_problem(shop):

@@ -7,7 +7,12 @@ from typing import Any
 
 from inventory_orders.api.access import Caller
 from inventory_orders.api.problems import malformed, unknown_route
-from inventory_orders.api.requests import HttpAnswer, Request, is_request
+from inventory_orders.api.requests import (
+    HttpAnswer,
+    Request,
+    check_path_can_name,
+    is_request,
+)
 from inventory_orders.api.serving import serve
 from inventory_orders.clock import Deadline
 from inventory_orders.invocation import direct, runtime
@@ -45,6 +50,8 @@ def answer_command(
         action = routes[request.route]
         query = request.parameters(("createdAt",) if action == "delist" else ())
         command = command_of(request, action, {**query, **request.path})
+        if action == "create":
+            check_path_can_name("productId", str(command.get("productId")))
         if command.get("action") in with_actor:
             command |= caller.as_actor(command)
         answer = carry_out(command, deadline)

@@ -19,6 +19,7 @@ from inventory_orders.api.problems import (
 from inventory_orders.api.requests import (
     HttpAnswer,
     Request,
+    check_path_can_name,
     limit_of,
     path_of_order,
     read_deadline,
@@ -76,6 +77,7 @@ def place_order(request: Request, caller: Caller, context: Any) -> HttpAnswer:
     if not isinstance(document, dict) or "action" in document:
         raise malformed("the body must be an order, such as docs/api.md shows")
     order = parse_order_event(document, runtime.process().settings.hold_seconds)
+    check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "order for themselves")
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
@@ -96,12 +98,16 @@ def _place_now(order: Order, body: str, seconds: int, caller: Caller, context: A
         # What has just been written need not be read.
         written = order.placed(outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
-    if outcome.verdict is Verdict.RETURNED:
+    stored = _stored(order, engine.client, deadline)
+    is_new = stored is None and outcome.verdict is Verdict.RETURNED
+    if is_new:
         _send(runtime.process().order_queue, body)
-    stored = _wait_for(order, engine.client, deadline)
+    stored = stored or _wait_for(order, engine.client, deadline)
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
-    is_new = outcome.verdict is not Verdict.REPLAYED
+    if caller.customer not in (None, stored.user_id):
+        # Its user is forgotten, so the row does not tell whether it is the same order.
+        raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
 
@@ -135,13 +141,12 @@ def _wait_for(order: Order, client: RetryingClient, deadline: Deadline) -> Order
         PoisonMessageError: It is that of another request.
     """
     pause = _FIRST_LOOK
-    while True:
+    while client.pause(pause, deadline):
         stored = _stored(order, client, deadline)
         if stored is not None:
             return stored
-        if not client.pause(pause, deadline):
-            return None
         pause = min(2 * pause, _LAST_LOOK)
+    return None
 
 
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:

@@ -199,6 +199,17 @@ def _decoded(text: str) -> str:
     return text
 
 
+def check_path_can_name(name: str, value: str) -> None:
+    """Check that a path can name what has this id.
+
+    Raises:
+        ProblemError: Its path would name something else, because it is decoded.
+    """
+    if _decoded(value) != value:
+        what = "has a percent sign before two hexadecimal digits, so that no path could name it"
+        raise malformed(f"{name}: {what}; choose another id", name)
+
+
 def limit_of(query: Mapping[str, str]) -> int:
     """How many entries of a list are asked for at the most.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
@@ -61,6 +62,8 @@ _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | Idempotency
 
 MAX_HOLD = timedelta(days=7)
 """How long after its order a hold may end."""
+
+_LAST_DAY = datetime.max.replace(tzinfo=UTC) - MAX_HOLD
 
 MAX_ROW_SIZE = 400 * 1024
 """Bytes: docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
@@ -202,7 +205,8 @@ class OrderCommand(Change):
     def _extend(self, order: OrderRecord) -> Meaning:
         if order.expires_at is None:
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
-        latest = datetime.fromisoformat(_time(order, "createdAt", order.created_at)) + MAX_HOLD
+        created = datetime.fromisoformat(_time(order, "createdAt", order.created_at))
+        latest = min(created, _LAST_DAY) + MAX_HOLD
         end = min(self.until, latest.isoformat(timespec="microseconds"))
         if end <= _time(order, "expiresAt", order.expires_at):
             return IdempotencyMatch.SAME_REQUEST
@@ -379,11 +383,17 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
             )
     quantities = {line.product_id: line.quantity for line in order.lines}
     try:
-        return units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
+        units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
     except KeyError as error:
         raise CorruptItemError(
             f"order {order.order_id} has a step with units of {error}, which it has no line of; repair the item"
         ) from None
+    for product_id, line in units.items():
+        if line.quantity < 1 or line.open < 0 or line.delivered < 0:
+            raise CorruptItemError(
+                f"order {order.order_id} has steps that move more of {product_id} than its line has; repair the item"
+            )
+    return units
 
 
 def _open(units: Mapping[str, LineUnits]) -> dict[str, int]:
@@ -411,16 +421,13 @@ def _time(order: OrderRecord, name: str, value: str) -> str:
     Raises:
         CorruptItemError: It is no time, or written so that it cannot be compared as text.
     """
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.fromisoformat(value).astimezone(UTC)
-        written = moment.isoformat(timespec="microseconds")
-    except (TypeError, ValueError, OverflowError):
-        written = ""
-    if value != written:
-        raise CorruptItemError(
-            f"order {order.order_id} has a {name} that is no time as the service writes it; repair the item"
-        )
-    return written
+        if moment.isoformat(timespec="microseconds") == value:
+            return value
+    raise CorruptItemError(
+        f"order {order.order_id} has a {name} that is no time as the service writes it; repair the item"
+    )
 
 
 def _is_incarnation(product: Stock | None, line: OrderLine) -> bool:

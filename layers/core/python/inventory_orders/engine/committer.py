@@ -19,9 +19,10 @@ What the batch knows is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT
@@ -118,7 +119,7 @@ class Committer:
         """
         outcomes: dict[int, ChangeOutcome] = {}
         reports: list[CommitReport] = []
-        unfinished: set[RecordKey | str | None] = set()
+        unfinished: dict[RecordKey | str | None, Verdict] = {}
         for turn in split_into_turns(changes):
             now = []
             for number in turn:
@@ -126,13 +127,14 @@ class Committer:
                     now.append(number)
                 else:
                     outcomes[number] = outcome
-                    unfinished.add(changes[number].group)
+                    unfinished[changes[number].group] = outcome.verdict
             report = self._apply([changes[n] for n in now], deadline, age, again=bool(reports))
             reports.append(report)
             for number, outcome in zip(now, report.outcomes, strict=True):
                 outcomes[number] = outcome
                 if outcome.is_open:
-                    unfinished |= {changes[number].record_key, changes[number].group}
+                    keys = (changes[number].record_key, changes[number].group)
+                    unfinished |= dict.fromkeys(keys, outcome.verdict)
         return merge_reports(outcomes, reports)
 
     # ------------------------------------------------------------------ the loop
@@ -366,12 +368,14 @@ class Committer:
             batch.limits = replace(batch.limits, changes=(len(changes) + 1) // 2)
 
 
-def _held_back(change: Change, unfinished: Collection[object]) -> ChangeOutcome | None:
+def _held_back(change: Change, unfinished: Mapping[Any, Verdict]) -> ChangeOutcome | None:
     """The outcome of a change that has to wait for one before it, of its id or its group; None if it may go on."""
-    if change.record_key in unfinished and change.product_ids:
+    before = unfinished.get(change.record_key)
+    if before is not None and change.product_ids:
         return returned("BEHIND_A_DUPLICATE")
-    # An order may be cancelled before it comes, but not delivered before its confirmation comes again.
-    is_behind = change.record_key in unfinished and change.rejection({}) is not None
+    # Before its order comes an order may be cancelled, and nothing else: not delivered before its confirmation comes again.
+    is_early = before is not None and change.rejection({}) is not None
+    is_behind = before is Verdict.RETURNED or is_early
     if is_behind or (change.group is not None and change.group in unfinished):
         return returned("BEHIND_A_RETURNED_MESSAGE")
     return None

@@ -9,7 +9,13 @@ from typing import Any
 from inventory_orders.domain.change import Change, Rejection, RejectionReason
 from inventory_orders.domain.product import Stock
 from inventory_orders.engine.stats import CommitStats
-from inventory_orders.errors import PoisonMessageError, StoreError, Verdict, VerdictError
+from inventory_orders.errors import (
+    PoisonMessageError,
+    StoreError,
+    StoreUnavailableError,
+    Verdict,
+    VerdictError,
+)
 from inventory_orders.store.actions import TransactionCancelledError
 
 
@@ -109,6 +115,17 @@ class CommitReport:
     exhausted: tuple[bool, ...]
     stats: CommitStats
     failure: StoreError | None
+
+    def outcome_of_one(self) -> ChangeOutcome:
+        """The outcome of a batch of one change.
+
+        Raises:
+            StoreUnavailableError: Every request fails until an operator repairs it.
+        """
+        if self.failure is not None:
+            raise StoreUnavailableError(self.failure.code, str(self.failure)) from self.failure
+        (outcome,) = self.outcomes
+        return outcome
 
 
 def merge_reports(

@@ -50,8 +50,7 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
         )
     report = engine.apply([command], deadline)
     emit_commands([command], report, SystemClock().now())
-    (outcome,) = report.outcomes
-    return outcome
+    return report.outcome_of_one()
 
 
 def answer(command: OrderCommand, outcome: ChangeOutcome) -> direct.Answer:

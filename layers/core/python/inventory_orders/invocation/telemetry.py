@@ -17,7 +17,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
 
-from inventory_orders.domain.order import Order
+from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import OrderCommand, Transition
 from inventory_orders.domain.steps import OrderAction
 from inventory_orders.engine.outcomes import CommitReport
@@ -163,6 +163,7 @@ def emit_orders(report: CommitReport) -> None:
     """Count orders by their outcomes."""
     outcomes = report.outcomes
     _add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
+    _add_any("OrdersCancelled", sum(isinstance(o.applied, CancelledBeforehand) for o in outcomes))
     _add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None

@@ -19,11 +19,14 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.lanes.observe import StockLevel, estimate_levels, read_level
-from inventory_orders.publishing.bus import Bus, BusEntry, calls_of
+from inventory_orders.publishing.bus import Bus, BusEntry, Refusal, calls_of
 from inventory_orders.store.dynamodb import ListPosition
 
 # Products in one request.
 _TOGETHER = 1000
+
+# Attempts at what the bus has refused, until it is left to the next sweep.
+_ATTEMPTS = 8
 
 # For publishing what was found.
 _RESERVED_SECONDS = 15.0
@@ -39,6 +42,8 @@ class StockWatch:
 
     def __init__(self, client: RetryingClient, bus: Bus) -> None:
         self._client, self._bus = client, bus
+        # The part with which to begin: those that a sweep did not get to come first in the next one.
+        self._first = 0
         # Where to go on in the list of products, and those seen since its beginning.
         self._after: ListPosition | None = None
         self._seen: set[str] = set()
@@ -61,7 +66,8 @@ class StockWatch:
         at, published = timestamp(self._client.clock.now()), 0
         parts = self._client.call(self._client.store.read_stock_parts, deadline)
         changed = self._look(parts, deadline)
-        for number, part in parts.items():
+        for number in sorted(parts, key=lambda number: (number - self._first) % len(parts)):
+            part, self._first = parts[number], number + 1
             news = changed[number]
             gone = set() if self._after else part.levels.keys() - self._seen
             # Of two sweeps at once, the clock of the other may be ahead.
@@ -105,18 +111,28 @@ class StockWatch:
         Raises:
             StoreError: The bus did not take all, or no time was left.
         """
-        entries = [
+        left = [
             BusEntry(SOURCE, event.type, json.dumps(event.detail()))
             for event in (of_stock(name, part.levels[name], part.at) for name in part.pending)
         ]
-        for call in calls_of([(entry, False) for entry in entries]):
-            if deadline.remaining() <= 0:
-                raise ThrottledError("OUT_OF_TIME", "no time was left to publish stock")
-            for refusal in filter(None, self._bus.put([entries[index] for index in call])):
+
+        def put() -> None:
+            nonlocal left
+            refused = list[tuple[BusEntry, Refusal]]()
+            for call in calls_of([(entry, False) for entry in left]):
+                if deadline.remaining() <= 0:
+                    raise ThrottledError("OUT_OF_TIME", "no time was left to publish stock")
+                some = [left[index] for index in call]
+                answers = zip(some, self._bus.put(some), strict=True)
+                refused += [(entry, refusal) for entry, refusal in answers if refusal is not None]
+            left = [entry for entry, _ in refused]
+            for _, refusal in refused:
                 raise (ThrottledError if refusal.is_retryable else StoreUnavailableError)(
                     refusal.code, f"the bus refuses events of stock: {refusal.message}"
                 )
-        return len(entries)
+
+        self._client.call(put, deadline, attempts=_ATTEMPTS)
+        return len(part.pending)
 
 
 def _told(level: StockLevel) -> Level:

@@ -433,12 +433,16 @@ def _line_row(line: OrderLine) -> Row:
     )
 
 
+def _text(row: Row, name: str) -> str:
+    value = row[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}")
+    return value
+
+
 def _read_line(line: Row) -> OrderLine:
-    product_id = line["productId"]
-    if not isinstance(product_id, str):
-        raise TypeError(f"productId is {product_id!r}")
     return OrderLine(
-        product_id=product_id,
+        product_id=_text(line, "productId"),
         quantity=line["quantity"],
         product_created_at=line.get("productCreatedAt"),
         product_version=line.get("productVersion"),
@@ -479,10 +483,10 @@ def _read_step(row: Row) -> Step:
         if not isinstance(item["quantity"], int):
             raise TypeError(f"a step moves {item['quantity']!r} units")
     return Step(
-        action=row["action"],
+        action=_text(row, "action"),
         at=row["at"],
         step_id=row.get("stepId"),
-        quantities=None if items is None else {i["productId"]: i["quantity"] for i in items},
+        quantities=None if items is None else {_text(i, "productId"): i["quantity"] for i in items},
         returned_versions={
             item["productId"]: item["returnedVersion"]
             for item in items or ()
