@@ -17,6 +17,10 @@ from infra.settings import Settings
 # deliveries: with the growing delays of returned messages 1,000 of them last at least 5 days, and 8 on average.
 MAX_RECEIVE_COUNT = 1000
 
+# A dead letter is the message with attributes, which count as well, and has to fit into its queue, which takes 1 MiB:
+# docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
+MAX_MESSAGE_BYTES = 262_144
+
 # SQS deletes messages that are older, without a dead letter. A standard dead-letter queue keeps the time of the first
 # sending, so its retention has to be longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 # sqs-dead-letter-queues.html
@@ -107,6 +111,7 @@ class Queues(Construct):
             retention_period=retention,
             visibility_timeout=visibility,
             dead_letter_queue=dead_letters,
+            max_message_size_bytes=None if dead_letters is None else MAX_MESSAGE_BYTES,
             removal_policy=kept_in_production(self._settings),
         )
         # A queue that outlives its stack still refuses messages without TLS.

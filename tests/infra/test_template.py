@@ -178,6 +178,9 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     assert queue["VisibilityTimeout"] >= 6 * timeout + window
     assert queue["MessageRetentionPeriod"] == 10 * 86400
     assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
+    # A dead letter has attributes, which count as well.
+    assert queue["MaximumMessageSize"] == 262_144
+    assert "MaximumMessageSize" not in dead_letter_queue
     assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT <= 1000
     for properties in (queue, dead_letter_queue):
         assert properties["SqsManagedSseEnabled"] is True

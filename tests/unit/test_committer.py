@@ -516,6 +516,21 @@ def test_the_id_of_a_rejected_adjustment_can_be_used_again():
     assert statuses(bench.apply(other)) == [Verdict.REPLAYED]
 
 
+@pytest.mark.parametrize("knows", ["the product", "nothing"])
+def test_what_is_booked_is_never_answered_with_a_want_of_stock(knows):
+    """Of a rejected adjustment no record is written, so only a consistent read tells that it is a repetition."""
+    bench = Bench(product("p", 4))
+    taken = [Adjustment("p", f"a-{number}", -1, "CORRECTION") for number in range(4)]
+    for each in taken:
+        assert statuses(bench.apply(each)) == [Verdict.APPLIED]
+    if knows == "nothing":
+        bench.engine._cache.forget("p")
+        bench.hides_records = True
+    assert statuses(bench.apply(taken[-1])) == [Verdict.REPLAYED]
+    assert statuses(bench.apply(replace(taken[-1], adjustment_id="b"))) == [Verdict.REJECTED]
+    assert bench.stock() == 0
+
+
 @pytest.mark.parametrize("is_leased", [False, True])
 def test_in_a_group_nothing_takes_effect_before_a_duplicate_that_stands_before_it(is_leased):
     """The duplicate has to wait for the first one, which is in another group, and all behind it waits with it."""

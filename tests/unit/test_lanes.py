@@ -22,6 +22,7 @@ from inventory_orders.domain.product import stock_status
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import Verdict
 from inventory_orders.lanes.lane import LANE_SECONDS
+from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.rows import decode, encode, page_units, read_page, read_product
 from simulated_aws import ServiceError
 from tests.support.tables_in_memory import tables_in_memory
@@ -1210,3 +1211,21 @@ def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
 
 def of_other_page(first, second):
     return PageKey.of(0, first).number != PageKey.of(0, second).number
+
+
+def test_what_is_listed_again_during_a_visit_is_not_taken_for_broken(shop):
+    shop.create("a")
+    shop.lend("a", {}, depot=1)
+    worker, products, reads = shop.worker(), ProductCatalogue(shop.store), []
+
+    def before(operation, _):
+        reads.append(operation)
+        # The pages were read, and the row is read next.
+        if reads[-3:] == [UPDATE, READ, READ]:
+            shop.tables.before = lambda *_: None
+            soon = Deadline.after(10.0, SystemClock())
+            assert products.delist("a", shop.row("a").created_at, soon)
+            shop.create("a")
+
+    shop.tables.before = before
+    assert shop.statuses(worker, shop.order("a", units=5)) == [APPLIED]

@@ -222,6 +222,7 @@ def test_a_row_that_others_broke_returns_its_own_command_only(broken, action):
         Step("return", BEFORE, "rt-1", {"q": "2"}),
         Step("cancel", BEFORE, "c", {"z": 1}),
         Step(7, BEFORE),
+        Step("confirm", BEFORE, notes={"actor": 4711}),
     ],
 )
 def test_a_step_that_others_broke_returns_its_own_command_only(broken):

@@ -98,6 +98,12 @@ def test_an_order_with_unreadable_lines_is_corrupt(broken):
         read_record(item)
 
 
+@pytest.mark.parametrize("name", ["priceChangedAt", "detailsEventTime", "detailsEventId"])
+def test_a_product_with_a_number_in_the_place_of_a_text_is_corrupt(name):
+    with pytest.raises(CorruptItemError, match="breaks the contract of the Products table"):
+        read_product(encode(product_row(product("p", 5))) | {name: {"N": "7"}})
+
+
 def test_the_largest_and_the_smallest_number_are_read_and_none_beyond():
     largest, smallest = "9" * 38 + "0" * 88, "1E-130"
     row = {"largest": int(largest), "least": -int(largest), "smallest": Decimal(smallest)}

@@ -238,7 +238,7 @@ def test_what_a_busy_bus_refuses_is_sent_again_alone(shop):
     assert len(set(shop.ids())) == len(shop.ids()), "none was sent twice"
 
 
-def test_after_a_sweep_that_did_not_get_to_all_parts_the_next_one_begins_with_another(shop):
+def test_each_sweep_begins_with_another_part(shop):
     for number in range(60):
         shop.tables.create(f"p-{number}", 1)
     tried = []

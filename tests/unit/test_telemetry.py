@@ -4,9 +4,11 @@ import importlib.util
 from types import SimpleNamespace
 
 from infra.watched import BASIC_METRICS
-from inventory_orders.domain.change import Rejection, RejectionReason
-from inventory_orders.engine.outcomes import CommitReport, rejected
+from inventory_orders.domain.change import OrderRecord, Rejection, RejectionReason
+from inventory_orders.domain.order import CancelledBeforehand, Order
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, rejected
 from inventory_orders.engine.stats import CommitStats
+from inventory_orders.errors import Verdict
 from inventory_orders.invocation import telemetry
 from operations import emf
 
@@ -34,3 +36,17 @@ def test_only_the_metrics_that_the_stack_names_are_emitted(monkeypatch, capsys):
     assert emitted() > {"OrdersRejected", "VersionConflict", *BASIC_METRICS}
     monkeypatch.setenv("METRICS", " ".join(BASIC_METRICS))
     assert emitted() == set(BASIC_METRICS)
+
+
+def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
+    tombstone = OrderRecord("o", None, (), "CANCELLED", 1, "", "")
+    order = CancelledBeforehand(Order("o", "u", {"p": 1}), tombstone)
+    done = ChangeOutcome(Verdict.APPLIED, applied=order)
+    process = new_process()
+    process.emit_orders(CommitReport((done,), (0,), (), CommitStats([False]), None))
+    process.metrics.flush_metrics()
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    totals = {
+        name: sum(emf.values_of(samples, name)) for name in ("OrdersPlaced", "OrdersCancelled")
+    }
+    assert totals == {"OrdersPlaced": 0, "OrdersCancelled": 1}

@@ -388,8 +388,8 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
         raise CorruptItemError(
             f"order {order.order_id} has a step with units of {error}, which it has no line of; repair the item"
         ) from None
-    for product_id, line in units.items():
-        if line.quantity < 1 or line.open < 0 or line.delivered < 0:
+    for product_id, moved in units.items():
+        if moved.quantity < 1 or moved.open < 0 or moved.delivered < 0:
             raise CorruptItemError(
                 f"order {order.order_id} has steps that move more of {product_id} than its line has; repair the item"
             )

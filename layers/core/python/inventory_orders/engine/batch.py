@@ -69,6 +69,7 @@ class Batch:
         self._cache = cache
         self._from_cache: set[str] = set()
         self._has_read_records = False
+        self._read_consistently: set[RecordKey] = set()
 
     @property
     def now(self) -> float:
@@ -106,6 +107,13 @@ class Batch:
         elif unknown:
             self.read([*unknown, *(change.record_key for change in self.pending)])
 
+    def read_records(self, keys: Iterable[RecordKey]) -> bool:
+        """Read those records with strong consistency that were not read so before. Returns whether there were any."""
+        unread = [key for key in keys if key not in self._read_consistently]
+        if unread:
+            self.read(unread, consistent_records=True)
+        return bool(unread)
+
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and take them over. Returns the changes of products that cannot be read.
 
@@ -114,6 +122,8 @@ class Batch:
             consistent_records: Whether records are read with strong consistency, too. Else they are a hint.
         """
         pending = self.pending
+        if consistent_records:
+            self._read_consistently |= {key for key in keys if not isinstance(key, str)}
         try:
             snapshot = read(
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records

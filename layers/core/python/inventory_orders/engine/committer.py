@@ -27,7 +27,7 @@ from typing import Any
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.change import Change, RecordKey
-from inventory_orders.domain.planner import Chain, Limits, Plan, Transaction, plan
+from inventory_orders.domain.planner import Chain, Decision, Limits, Plan, Transaction, plan
 from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.memory import ProductCache
@@ -198,9 +198,14 @@ class Committer:
                 out_of_reach = (batch.leased | unknown) - found.sources.keys()
                 blocked = out_of_reach | batch.unreadable.keys() | batch.throttled
                 planned = plan(list(pending), found, blocked, batch.limits)
-                if batch.rests_on_cache and (planned.short or _rejects(planned)):
+                rejections = _rejections(planned)
+                if batch.rests_on_cache and (planned.short or rejections):
                     # Before it rejects or reclaims anything, the engine reads cached products.
                     batch.read_cached()
+                    return
+                # No write of a record would tell that it is there already.
+                unwritten = [d.change.record_key for d in rejections if not d.has_record]
+                if batch.read_records(unwritten):
                     return
                 attempts = self._send(batch, planned.chains)
                 has_lost = self._apply_results(batch, attempts)
@@ -381,9 +386,10 @@ def _held_back(change: Change, unfinished: Mapping[Any, Verdict]) -> ChangeOutco
     return None
 
 
-def _rejects(planned: Plan) -> bool:
-    return any(
-        decision.rejection is not None
+def _rejections(planned: Plan) -> list[Decision]:
+    return [
+        decision
         for transaction in planned.transactions
         for decision in transaction.decisions
-    )
+        if decision.rejection is not None
+    ]

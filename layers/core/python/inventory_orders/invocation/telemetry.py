@@ -159,11 +159,21 @@ METRICS = {
 _EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
 
 
+_REACHED = {
+    "CONFIRMED": "OrdersConfirmed",
+    "FULFILLED": "OrdersFulfilled",
+    "CANCELLED": "OrdersCancelled",
+    "EXPIRED": "OrdersExpired",
+}
+"""The metric that counts the orders that reached a status."""
+
+
 def emit_orders(report: CommitReport) -> None:
     """Count orders by their outcomes."""
     outcomes = report.outcomes
     _add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
-    _add_any("OrdersCancelled", sum(isinstance(o.applied, CancelledBeforehand) for o in outcomes))
+    beforehand = sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes)
+    _add_any(_REACHED["CANCELLED"], beforehand)
     _add("OrdersReplayed", sum(outcome.verdict is Verdict.REPLAYED for outcome in outcomes))
     reasons = Counter(
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
@@ -178,15 +188,6 @@ def emit_orders(report: CommitReport) -> None:
     for orders in report.stats.changes_per_transaction:
         _add("OrdersPerTransaction", orders)
     emit_report(report)
-
-
-_REACHED = {
-    "CONFIRMED": "OrdersConfirmed",
-    "FULFILLED": "OrdersFulfilled",
-    "CANCELLED": "OrdersCancelled",
-    "EXPIRED": "OrdersExpired",
-}
-"""The metric that counts the orders that reached a status."""
 
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:

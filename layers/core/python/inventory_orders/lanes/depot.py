@@ -81,6 +81,7 @@ class Visit:
         self._commit = commit
         self._in_use = 1
         self._allocation = Allocation({})
+        self._has_looked_again = False
         # What is wrong with pages of the depot, by their numbers. Products that belong there are left alone.
         self._corrupt: dict[int, CorruptItemError] = {}
 
@@ -159,9 +160,12 @@ class Visit:
         for product_id, row in rows.items():
             self._allocation.add_row(product_id, row)
             self._lanes.observe_row(product_id, row)
-        for product_id in {*self._need, *rows}:
-            if self._has_mixed_incarnations(product_id):
-                self._batch.unreadable[product_id] = _MIXED.format(product_id)
+        mixed = [p for p in {*self._need, *rows} if self._has_mixed_incarnations(p)]
+        if mixed and not self._has_looked_again:
+            # It may have been listed again between the two reads.
+            self._has_looked_again = True
+            return self._read_and_draw()
+        self._batch.unreadable.update((p, _MIXED.format(p)) for p in mixed)
         draws = {
             product_id: draw
             for product_id, row in rows.items()

@@ -54,15 +54,13 @@ KEYS = {
 LOCK = ("lockedBy", "lockTime", "lockVersion")
 """Attributes of a lease."""
 
-_OPTIONAL = {
-    "name": "name",
-    "price": "price",
+_TEXTS = {
     "priceChangedAt": "price_changed_at",
     "detailsEventTime": "details_event_time",
     "detailsEventId": "details_event_id",
     "lockedBy": "locked_by",
-    "lockVersion": "lock_version",
 }
+_OPTIONAL = {"name": "name", "price": "price", "lockVersion": "lock_version", **_TEXTS}
 _OWN_OF_PRODUCT = {
     *("productId", "stockCount", "_version", "createdAt", "status", "backorderLimit"),
     *("lowStockThreshold", "lastUpdatedAt", "lentTo", *LOCK),
@@ -146,7 +144,7 @@ def read_product(item: Item) -> Product:
             if "lentTo" in item
             else frozenset(),
             **{
-                attribute: _plain(item[name])
+                attribute: item[name]["S"] if name in _TEXTS else _plain(item[name])
                 for name, attribute in _OPTIONAL.items()
                 if name in item
             },
@@ -484,7 +482,7 @@ def _read_step(row: Row) -> Step:
             raise TypeError(f"a step moves {item['quantity']!r} units")
     return Step(
         action=_text(row, "action"),
-        at=row["at"],
+        at=_text(row, "at"),
         step_id=row.get("stepId"),
         quantities=None if items is None else {_text(i, "productId"): i["quantity"] for i in items},
         returned_versions={
@@ -493,7 +491,7 @@ def _read_step(row: Row) -> Step:
             if "returnedVersion" in item
         },
         restock=row.get("restock"),
-        notes={name: row[name] for name in NOTES if name in row},
+        notes={name: _text(row, name) for name in NOTES if name in row},
     )
 
 
