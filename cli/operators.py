@@ -855,8 +855,9 @@ def announce(
 ) -> None:
     """Publish the present state of orders again, for a consumer that lost events.
 
-    For each order it publishes the events of its status, of a late payment and of each return, with the present version
-    of the row. Exit status 1 if one cannot be published.
+    For each order it publishes the events of its status, of a late payment, and of each partial fulfilment, partial
+    cancellation and return, with the present version of the row: most have other event ids than before. Exit status 1 if
+    one cannot be published.
     """
     from operations import republish  # noqa: PLC0415 - the layer is slow to import
 
