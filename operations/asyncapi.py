@@ -40,9 +40,10 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Inventory and orders: outcomes",
             "version": str(SCHEMA_VERSION),
-            "description": "Events of orders and products, on an EventBridge bus, at least once: drop those that you have "
-            "seen, by detail.metadata.eventId. The events of an order reach the bus in sequence; a bus promises its targets no "
-            "sequence, so compare detail.data.version.",
+            "description": "Events of orders and products, on an EventBridge bus, at least once: repeated with the same "
+            "detail.metadata.eventId, published again from the rows mostly with another. Remember facts: an orderId, a stepId. "
+            "The events of an order reach the bus in sequence; a bus promises its targets no sequence, so compare "
+            "detail.data.version.",
             "license": {"name": "MIT-0"},
         },
         "defaultContentType": "application/json",
