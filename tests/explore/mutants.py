@@ -874,10 +874,16 @@ MUTANTS = (
         "decided by remembered stock",
         *(
             "engine/committer.py",
-            "if batch.rests_on_cache and (planned.short or _rejects(planned)):",
+            "if batch.rests_on_cache and (planned.short or rejections):",
         ),
         "if False:",
         REMEMBERED,
+    ),
+    _mutant(
+        "a repetition answered with a want of stock",
+        *("engine/committer.py", "if batch.read_records(unwritten):"),
+        "if False:",
+        "decrement of the last unit, repeated",
     ),
     _mutant(
         "lane remembered after a transaction that was not applied",

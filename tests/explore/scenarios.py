@@ -332,6 +332,23 @@ def _decrement_and_receipt(world: World, rivals: int) -> None:
         world.deliver("C", "place_orders", order("o", p=1))
 
 
+def _decrement_repeated(world: World, rivals: int) -> None:
+    world.product("p", 3)
+    # A believes that nobody else writes the product.
+    for name in ("warm1", "warm2"):
+        world.warm_up("A", receipt(name, "p", -1), function="adjust_stock")
+    asked = {"action": "decrement", "adjustmentId": "d", "productId": "p", "quantity": 1}
+
+    def twice(client: Client) -> None:
+        for _ in range(2):
+            client("adjust_stock", asked)
+
+    world.client("A", "decrements, and asks again", twice)
+    world.client("B", "asks the same", _asks("adjust_stock", asked))
+    if rivals > 2:
+        world.deliver("C", "adjust_stock", receipt("r", "p", 1))
+
+
 def _remembered_stock(world: World, rivals: int) -> None:
     world.product("p", 3)
     # A reads what it has written, and so believes that nobody else writes it.
@@ -1114,6 +1131,7 @@ SCENARIOS = {
         Scenario("FIFO groups, redelivered", _fifo),
         Scenario("atomic against optimistic decrement", _decrements, faults=()),
         Scenario("decrement of too much against receipt", _decrement_and_receipt),
+        Scenario("decrement of the last unit, repeated", _decrement_repeated),
         Scenario(
             "confirmation against cancellation", _confirm_and_cancel, check=_is_cancelled_after_all
         ),
