@@ -460,6 +460,7 @@ def restore(
             work.put_back(rows)
         work.start(spinner.update)
         published = work.republish(lambda n: spinner.update(f"{n:,} orders published"))
+        work.finish()
     for problem in published.problems:
         screen.print(f"[bold red]Cannot be published:[/] {escape(problem)}", soft_wrap=True)
     screen.print(f"[green]All rows are back:[/] {published.events:,} events say so.")

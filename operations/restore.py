@@ -237,10 +237,15 @@ class Restore:
 
     @property
     def rows_are_back(self) -> bool:
-        """Whether an earlier run has put all rows back."""
+        """Whether an earlier run, which was interrupted afterwards, has put all rows back."""
         arn = self._orders_beside()["TableArn"]
         tags = self._aws.dynamodb.list_tags_of_resource(ResourceArn=arn).get("Tags", [])
         return any(tag["Key"] == _DONE for tag in tags)
+
+    def finish(self) -> None:
+        """Forget that all rows are back, so that another restore to this second compares them again."""
+        arn = self._orders_beside()["TableArn"]
+        self._aws.dynamodb.untag_resource(ResourceArn=arn, TagKeys=[_DONE])
 
     # ------------------------------------------------------------------ rows
 

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import boto3
 import pytest
 from botocore.stub import Stubber
+from typer.testing import CliRunner
 
+from cli import main, operators
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.events import EventType, of_order
 from inventory_orders.domain.order import Order
@@ -17,6 +19,7 @@ from inventory_orders.errors import Verdict
 from inventory_orders.store.rows import Table, decode, encode
 from operations import restore as restores
 from operations.errors import UserError
+from operations.republish import Republished
 from operations.restore import JUMP, Moment, Restore, restored
 from simulated_aws import ServiceError, virtual_time
 from tests.support.tables_in_memory import Tables, tables_in_memory
@@ -44,6 +47,9 @@ class Shop:
     def tag(self, operation, request):
         if operation == "TagResource":
             self.tags += request["Tags"]
+            return {}
+        if operation == "UntagResource":
+            self.tags = [tag for tag in self.tags if tag["Key"] not in request["TagKeys"]]
             return {}
         return {"Tags": self.tags} if operation == "ListTagsOfResource" else None
 
@@ -133,6 +139,20 @@ def test_what_was_put_back_once_is_not_written_again(shop):
     before = shop.items()
     assert not shop.put_back().back
     assert shop.items() == before
+
+
+def test_a_second_restore_to_the_same_second_puts_rows_back_again(shop, monkeypatch):
+    monkeypatch.setattr(operators, "aws_of", lambda _: shop.tables.operated)
+    monkeypatch.setattr(operators, "_audit", lambda _: True)
+    for step in ("make_tables", "stop", "start"):
+        monkeypatch.setattr(Restore, step, lambda *_: None)
+    monkeypatch.setattr(Restore, "republish", lambda *_: Republished())
+    shop.remember()
+    for order_id in ("first", "second"):
+        shop.place(order_id, tea=1)
+        done = CliRunner().invoke(main.app, ["restore", "--to", THEN.isoformat()[:19], "--yes"])
+        assert done.exit_code == 0, done.output
+        assert shop.order(order_id)["status"] == "CANCELLED"
 
 
 def test_a_row_that_is_gone_comes_back(shop):
