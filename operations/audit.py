@@ -196,16 +196,26 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
 def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
     """Read every change of a product's stock since it was last created, as `history` does. Reads all orders.
 
+    Reads again where units are unexplained, as `read_books` does.
+
     Returns:
         The product's account and the changes; None if there has never been such a product.
     """
-    looks = _look_at(aws, [product_id], read_pages(aws).by_name)
-    orders = _read_orders(aws)
-    accounts = _add_up_looks(looks, orders.values())
-    if not accounts:
-        return None
-    books = Books(tuple(accounts), orders, looks[product_id].adjustments)
-    return accounts[-1], history(books, accounts[-1])
+    confirmed: dict[_Incarnation, _Finding] = {}
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_PAUSE)
+        accounts, adjustments, orders = _look_again(aws, {product_id}, ())
+        if not accounts:
+            return None
+        account = accounts[-1]
+        if not _is_doubtful(account, confirmed):
+            break
+        if account.settled:
+            confirmed[account.product_id, account.created_at] = account._finding
+    else:
+        account = replace(account, settled=False)
+    return account, history(Books(tuple(accounts), orders, adjustments), account)
 
 
 def _is_doubtful(account: Account, confirmed: Mapping[_Incarnation, _Finding]) -> bool:
