@@ -138,7 +138,8 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
         failed = stack.get("StackStatus") in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED")
         if not failed or not stack.get("EnableTerminationProtection"):
             return None
-        resources = cloudformation.describe_stack_resources(StackName=stack_name)["StackResources"]
+        pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack_name)
+        resources = [resource for page in pages for resource in page["StackResourceSummaries"]]
         cloudformation.update_termination_protection(
             StackName=stack_name, EnableTerminationProtection=False
         )

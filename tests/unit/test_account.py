@@ -139,7 +139,7 @@ def account(monkeypatch):
 
     class Client:
         def __getattr__(self, operation):
-            return lambda **_: self._answer(answers[operation])
+            return lambda *_, **__: self._answer(answers[operation])
 
         def _answer(self, found):
             if isinstance(found, Exception):
@@ -308,9 +308,9 @@ def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
 
 
 FAILED = {"StackStatus": "ROLLBACK_COMPLETE", "EnableTerminationProtection": True}
-LEFT = [
-    {"ResourceStatus": "DELETE_SKIPPED", "PhysicalResourceId": "Shop-Orders"},
-    {"ResourceStatus": "DELETE_COMPLETE", "PhysicalResourceId": "Shop-Queue"},
+PAGES = [
+    {"StackResourceSummaries": [{"ResourceStatus": status, "PhysicalResourceId": name}]}
+    for status, name in (("DELETE_COMPLETE", "Shop-Queue"), ("DELETE_SKIPPED", "Shop-Orders"))
 ]
 
 
@@ -334,7 +334,7 @@ def test_a_first_deployment_of_production_that_failed_can_be_repeated(
     cdk, account, stage, stack, answer, said
 ):
     account["describe_stacks"] = stack if isinstance(stack, Exception) else {"Stacks": [stack]}
-    account["describe_stack_resources"] = {"StackResources": LEFT}
+    account["get_paginator"] = SimpleNamespace(paginate=lambda **_: PAGES)
     account["update_termination_protection"] = answer
     done = CliRunner().invoke(app, ["deploy", "--stage", stage], catch_exceptions=False)
     assert len(cdk) == 1
