@@ -190,3 +190,13 @@ def test_without_the_token_the_page_says_which_address_to_open(failing, shop):
     assert failing.get_by_role("link", name=TEA, exact=True).count() == 0
     failing.goto(shop.address())
     failing.get_by_role("link", name=TEA, exact=True).wait_for()
+
+
+def test_products_without_a_name_and_levels_of_stock_are_shown(failing, shop):
+    page = failing
+    page.goto(shop.address())
+    title(page, "Products")
+    order = "{items: [{productId: 'constructor', quantity: 1}]}"
+    assert page.evaluate(f"itemsOf({order}, {{}})") == "1 constructor"
+    page.goto(shop.address("try"))
+    assert page.evaluate("subjectOf({productId: 'tea', onHand: 7})") == "tea: 7 on hand"

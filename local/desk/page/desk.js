@@ -21,7 +21,9 @@ const signed = (number) => (number > 0 ? `+${count(number)}` : count(number));
 const moment = (iso) => (iso ? new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }) : "");
 const counted = (number, thing) => `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
 const day = (seconds) => new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-const itemsOf = (order, names = {}) => order.items.map(({ productId, quantity }) => `${count(quantity)} ${names[productId] ?? productId}`).join(", ");
+// A product may be called as what every object has: constructor.
+const nameOf = (names, productId) => (Object.hasOwn(names, productId) ? names[productId] : undefined);
+const itemsOf = (order, names = {}) => order.items.map(({ productId, quantity }) => `${count(quantity)} ${nameOf(names, productId) ?? productId}`).join(", ");
 
 // ---------------------------------------------------------------- building blocks
 
@@ -450,7 +452,7 @@ async function order(id) {
   const found = await ask(`/data/order?id=${encodeURIComponent(id)}`);
   const rowOf = ({ productId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => [
     link("product", productId),
-    found.names[productId] ?? "",
+    nameOf(found.names, productId) ?? "",
     ...[quantity, fulfilled, cancelled, returned].map(count),
   ];
   const parts = possible(found).filter((action) => action in PARTS_OF_ORDERS && (found.status === "CONFIRMED" || action === "return"));
