@@ -108,7 +108,8 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
         for name in (*sources, *letters, queues.UNDELIVERABLE_EVENTS)
     }
     with aside.status("Reading dead letters"):
-        dead_letters = queues.dead_letters(aws, 1000)
+        by_queue, is_all = redrives.read_some(aws, 1000)
+    dead_letters = [delivery.content for some in by_queue.values() for delivery in some]
     causes = Counter(dead_letter.code for dead_letter in dead_letters)
     example = {dead_letter.code: dead_letter.message for dead_letter in dead_letters}
     if as_json:
@@ -123,6 +124,7 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
                     code: {"count": count, "example": example[code]}
                     for code, count in causes.items()
                 },
+                "deadLettersAreAll": is_all,
             }
         )
         return
@@ -137,9 +139,10 @@ def status(as_json: AsJson = False, account: OnAccount = None) -> None:
         waiting.add_row(name, f"{depth.waiting:,}", f"{depth.in_flight:,}")
     screen.print(waiting)
     if causes:
+        least = "" if is_all else "at least "
         table = table_of("dead letters", "", "for example")
         for code, count in sorted(causes.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(code, f"{count:,}", escape(example[code]))
+            table.add_row(code, f"{least}{count:,}", escape(example[code]))
         screen.print("", table)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from operations.codes import DEAD_LETTERS
-from operations.queues import POLL_SECONDS, DeadLetter, read_dead_letter
+from operations.queues import POLL_SECONDS, DeadLetter, pairs, read_dead_letter
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+    from operations.aws import Aws
 
 MAY_SUCCEED_NOW = frozenset(code for code, cause in DEAD_LETTERS.items() if cause.may_succeed_now)
 """Causes outside the message, which may have been repaired since. All other causes lie in the message itself."""
@@ -149,15 +152,19 @@ def look(sqs: SQSClient, url: str, causes: frozenset[str]) -> Findings:
     Messages are hidden while this reads them, and visible again afterwards.
     """
     selection, findings = Selection(causes), Findings()
-    in_group: Counter[str] = Counter()
     with _Reader(sqs, url) as reader:
-        for delivery in reader.deliveries():
-            findings.add(delivery.content, selection.decide(delivery.content))
-            if delivery.group is not None:
-                in_group[delivery.group] += 1
-    if url.endswith(".fifo"):
-        findings.crowded = frozenset(g for g, seen in in_group.items() if seen >= SEEN_IN_A_GROUP)
+        deliveries = list(reader.deliveries())
+    for delivery in deliveries:
+        findings.add(delivery.content, selection.decide(delivery.content))
+    findings.crowded = _crowded(url, deliveries)
     return findings
+
+
+def _crowded(url: str, deliveries: Iterable[Delivery]) -> frozenset[str]:
+    if not url.endswith(".fifo"):
+        return frozenset()
+    in_group = Counter(delivery.group for delivery in deliveries if delivery.group is not None)
+    return frozenset(g for g, seen in in_group.items() if seen >= SEEN_IN_A_GROUP)
 
 
 def redrive(
@@ -208,10 +215,28 @@ def redrive(
     return findings
 
 
-def read_some(sqs: SQSClient, url: str, limit: int) -> list[Delivery]:
-    """Read some dead letters of a queue, and leave them there. They are hidden meanwhile."""
-    with _Reader(sqs, url) as reader:
-        return list(islice(reader.deliveries(), limit))
+def read_some(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], bool]:
+    """Read dead letters of all queues, and leave them there. They are hidden meanwhile.
+
+    Args:
+        aws: The stack.
+        limit: Most dead letters to read of each queue.
+
+    Returns:
+        Those of each queue, and whether these are certainly all.
+    """
+
+    def read(queue: str) -> list[Delivery]:
+        with _Reader(aws.sqs, aws.outputs[queue]) as reader:
+            return list(islice(reader.deliveries(), limit))
+
+    names = [name for _, name in pairs(aws)]
+    # Side by side, so that empty queues take no longer than one.
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = dict(zip(names, pool.map(read, names), strict=True))
+    return found, not any(
+        len(some) >= limit or _crowded(aws.outputs[name], some) for name, some in found.items()
+    )
 
 
 def settle(sqs: SQSClient, url: str, message_id: str, source_url: str | None) -> bool:

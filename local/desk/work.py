@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from threading import Lock
 from typing import Any
@@ -129,14 +128,8 @@ class Desk:
 
     def dead_letters(self) -> Document:
         """List the dead letters of all queues, and what their causes mean."""
-        aws = self._stack()
-
-        def read(queue: str) -> list[redrive.Delivery]:
-            return redrive.read_some(aws.sqs, aws.outputs[queue], MOST_DEAD_LETTERS)
-
-        names = [name for name in queues.DEAD_LETTERS if name in aws.outputs]
-        with self._dead_letters, ThreadPoolExecutor(len(names)) as pool:
-            by_queue = dict(zip(names, pool.map(read, names), strict=True))
+        with self._dead_letters:
+            by_queue, is_all = redrive.read_some(self._stack(), MOST_DEAD_LETTERS)
         letters = [
             {
                 "queue": queue,
@@ -158,7 +151,7 @@ class Desk:
                 for code, cause in DEAD_LETTERS.items()
                 if code in codes
             },
-            "isAll": all(len(found) < MOST_DEAD_LETTERS for found in by_queue.values()),
+            "isAll": is_all,
         }
 
     def lanes(self) -> Document:

@@ -18,7 +18,7 @@ from local.desk.trial import Trial
 from local.desk.work import Desk
 from local.invoke import FakeContext, load_handler
 from operations.aws import Aws
-from operations.queues import DEAD_LETTERS, QUEUES
+from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
 from tests.support.tea_shop import tea_shop
 
 TOKEN = "a-secret"
@@ -87,11 +87,15 @@ def desk_of_shop(*, is_embedded: bool = True, is_production: bool = False) -> It
     """Serve the desk of a new tea shop."""
     with tea_shop() as shop:
         session = boto3.Session("test", "test", region_name="us-east-1")
-        names = [name.removesuffix("Url") for name in (*QUEUES, *DEAD_LETTERS)]
+        every = (*QUEUES, *DEAD_LETTERS, UNDELIVERABLE_EVENTS)
+        names = [name.removesuffix("Url") for name in every]
         functions = ("adjust-stock", "change-orders", "manage-products", "place-orders")
         outputs = {
             **{f"{table.value}TableName": table.value for table in Table},
-            **{f"{name}Url": shop.aws.sqs.create(name).url for name in names},
+            **{
+                f"{name}Url": shop.aws.sqs.create(name + ".fifo" * ("Fifo" in name)).url
+                for name in names
+            },
             **{f"{name.title().replace('-', '')}FunctionName": name for name in functions},
         }
         aws = Aws(

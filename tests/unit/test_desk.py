@@ -10,9 +10,10 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from cli import main, this_machine
+from cli import main, operators, this_machine
 from inventory_orders.store.rows import Table
 from local.desk import work
+from operations.redrive import SEEN_IN_A_GROUP
 from tests.support.desk import TOKEN, desk_of_shop
 
 TEA = "tea-earl-grey"
@@ -233,6 +234,25 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(shop):
     assert shop.waiting(queue) == ['{"number": 0}'], "visible again at once"
     gone = {"queue": queue, "messageId": third, "action": "redrive"}
     assert send(shop, "POST", "/data/dead-letter", gone)[0] == 404
+
+
+def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(shop, monkeypatch):
+    monkeypatch.setattr(operators, "aws_of", lambda *_: shop.aws)
+
+    def found():
+        status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)
+        return get(shop, "dead-letters")["isAll"], status["deadLettersAreAll"]
+
+    for number in range(SEEN_IN_A_GROUP):
+        assert found() == (True, True), number
+        shop.aws.sqs.send_message(
+            QueueUrl=shop.aws.outputs["OrderFifoDeadLetterQueueUrl"],
+            MessageBody="{}",
+            MessageGroupId="g",
+            MessageDeduplicationId=f"{number}",
+        )
+    assert found() == (False, False)
+    assert "at least 10" in CliRunner().invoke(main.app, ["status"]).stdout
 
 
 def test_what_is_not_there_or_cannot_be_read_is_said_in_words(shop):
