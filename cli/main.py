@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from cli import operators, reports, this_machine, verification
@@ -40,6 +41,13 @@ def main() -> None:
         app()
     except UserError as error:
         _fail(str(error))
+    except (BotoCoreError, ClientError) as error:
+        from operations.verify.report import what_went_wrong  # noqa: PLC0415 - slow to import
+
+        said = " ".join(what_went_wrong(error).split())
+        _fail(
+            f"AWS: {said}. Run the command again; if that does not help, check credentials, region and network"
+        )
     except OSError as error:
         # A file that the user named, or the checkout is not writable. Every other error is a bug.
         if error.filename is None or error.errno not in _OF_FILES:

@@ -1009,6 +1009,9 @@ def deploy(
     concurrency = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
     notes = (
         preflight.check_warm_throughput(account, settings.stack_name, warm),
+        None
+        if settings.fifo_queue
+        else preflight.check_removed_queue(account, settings.stack_name),
         preflight.check_concurrency(
             account,
             settings.stack_name,

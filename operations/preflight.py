@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from botocore.exceptions import BotoCoreError, ClientError
 
 from operations.errors import UserError
+from operations.queues import FIFO, FIFO_DEAD_LETTERS, depth_of
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_sqs import SQSClient
 
     from operations.account import AwsAccount
 
@@ -155,6 +157,36 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
         f"the first deployment of {stack_name} failed and was rolled back. Its protection is removed, so that the CDK "
         f"can delete it and begin again.{left if kept else ''}"
     )
+
+
+def check_removed_queue(account: AwsAccount, stack_name: str) -> str | None:
+    """Check that no order waits in the FIFO queue, which this deployment takes off the stack.
+
+    Args:
+        account: The account and region of the stack.
+        stack_name: Its name. The stack need not exist.
+
+    Returns:
+        The reason why the check was impossible; None otherwise.
+
+    Raises:
+        UserError: The queue or its dead-letter queue holds messages.
+    """
+    try:
+        outputs = _outputs(account, stack_name)
+        if FIFO not in outputs:
+            return None
+        sqs: SQSClient = account.client("sqs")
+        waiting, dead = (depth_of(sqs, outputs[n]).total for n in (FIFO, FIFO_DEAD_LETTERS))
+    except (BotoCoreError, ClientError) as error:
+        return f"whether orders wait in the FIFO queue, which fifoQueue false removes, cannot be checked: {error}"
+    if waiting or dead:
+        raise UserError(
+            f"fifoQueue is false in cdk.json, but the FIFO queue holds {waiting:,} messages and its dead-letter queue "
+            f"{dead:,}; the deployment would lose them. Stop the senders, wait until `inventory-orders status` shows "
+            "that nothing waits, redrive or delete the dead letters, and deploy again"
+        )
+    return None
 
 
 def check_concurrency(

@@ -24,9 +24,10 @@ CATALOGUE = "CatalogueQueueUrl"
 COMMANDS = "OrderCommandQueueUrl"
 EXPIRIES = "ExpiryQueueUrl"
 QUEUES = (STANDARD, FIFO, STOCK, CATALOGUE, COMMANDS, EXPIRIES)
+FIFO_DEAD_LETTERS = "OrderFifoDeadLetterQueueUrl"
 DEAD_LETTERS = (
     "OrderDeadLetterQueueUrl",
-    "OrderFifoDeadLetterQueueUrl",
+    FIFO_DEAD_LETTERS,
     "StockDeadLetterQueueUrl",
     "CatalogueDeadLetterQueueUrl",
     "OrderCommandDeadLetterQueueUrl",
@@ -150,8 +151,13 @@ def send(
 
 def depth(aws: Aws, queue: str) -> Depth:
     """Count the messages of a queue: exact on the embedded AWS, approximate on AWS."""
-    attributes = aws.sqs.get_queue_attributes(
-        QueueUrl=aws.outputs[queue],
+    return depth_of(aws.sqs, aws.outputs[queue])
+
+
+def depth_of(sqs: SQSClient, url: str) -> Depth:
+    """Count the messages of a queue by its URL."""
+    attributes = sqs.get_queue_attributes(
+        QueueUrl=url,
         AttributeNames=[
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,7 @@ from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
 from operations.errors import UserError
+from operations.queues import FIFO, FIFO_DEAD_LETTERS
 
 STAGED = ("diff", "deploy", "destroy")
 ON_ACCOUNT = (
@@ -305,6 +307,41 @@ def test_deploy_goes_on_if_it_may_not_ask_for_the_limit(cdk, account):
     assert "66 concurrent executions" in done.stderr
     assert "cannot be checked: An error occurred (AccessDeniedException)" in done.stderr
     assert len(cdk) == 1
+
+
+QUEUE = "ApproximateNumberOfMessages"
+
+
+@pytest.mark.parametrize("held", [QUEUE, f"{QUEUE}NotVisible", f"{QUEUE}Delayed"])
+def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(
+    cdk, account, monkeypatch, held
+):
+    with_fifo_queue(account, defaultdict(lambda: "0", {held: "3"}))
+    CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1, "the queue stays"
+    with_settings(monkeypatch, fifoQueue=False)
+    assert refused(["deploy", "--stage", "dev"]).startswith(
+        "fifoQueue is false in cdk.json, but the FIFO queue holds 3 messages and its dead-letter queue 3"
+    )
+    assert len(cdk) == 1
+
+
+@pytest.mark.parametrize("error", [None, refusal("AccessDenied")])
+def test_deploy_removes_an_empty_fifo_queue_also_if_it_may_not_ask(
+    cdk, account, monkeypatch, error
+):
+    with_fifo_queue(account, defaultdict(lambda: "0"), error)
+    with_settings(monkeypatch, fifoQueue=False)
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
+    assert len(cdk) == 1
+    assert ("Note: whether orders wait in the FIFO queue" in done.stderr) is (error is not None)
+
+
+def with_fifo_queue(account, attributes, error=None):
+    account["describe_stacks"]["Stacks"][0]["Outputs"] += [
+        {"OutputKey": name, "OutputValue": "https://q"} for name in (FIFO, FIFO_DEAD_LETTERS)
+    ]
+    account["get_queue_attributes"] = error or {"Attributes": attributes}
 
 
 FAILED = {"StackStatus": "ROLLBACK_COMPLETE", "EnableTerminationProtection": True}

@@ -12,6 +12,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
 
 from cli import common, main, operators, this_machine
@@ -279,6 +280,36 @@ def test_a_checkout_that_cannot_be_written_to_is_one_line(monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "/opt/orders/.local: Read-only file system. The commands write to" in said
     assert "Traceback" not in said
+
+
+DENIED = "User: u is not authorized to perform: sqs:ReceiveMessage on resource: arn:q because no policy"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            ClientError({"Error": {"Code": "AccessDenied", "Message": DENIED}}, "ReceiveMessage"),
+            "not allowed: this needs sqs:ReceiveMessage on arn:q. Give it to the credentials",
+        ),
+        (
+            ClientError({"Error": {"Code": "ThrottlingException", "Message": "Slow"}}, "Scan"),
+            "(ThrottlingException)",
+        ),
+        (EndpointConnectionError(endpoint_url="https://x"), 'connect to the endpoint URL: "https'),
+    ],
+)
+def test_what_aws_refuses_is_one_line(monkeypatch, capsys, error, says):
+    def refused():
+        raise error
+
+    monkeypatch.setattr(main, "app", refused)
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+    said = capsys.readouterr().err
+    assert (caught.value.code, said.count("\n")) == (1, 1)
+    assert says in said
+    assert "Run the command again" in said
 
 
 def test_an_error_of_ours_is_not_taken_for_one_of_a_file(monkeypatch):
