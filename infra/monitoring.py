@@ -89,11 +89,12 @@ class Monitoring(Construct):
         super().__init__(scope, construct_id)
         self._things = things
         is_full = settings.monitoring == "full"
+        left_out = {name for name, other in watched.GIVES_WAY.items() if other in things["api"]}
         alarms = [
             self._alarm(alarm, name, thing)
             for alarm in watched.ALARMS
             for name, thing in self._find(alarm.metric).items()
-            if is_full or name in alarm.basic
+            if is_full or (name in alarm.basic and name not in left_out)
         ]
         if settings.alarm_email:
             self._mail(alarms, settings.alarm_email)

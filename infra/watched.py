@@ -234,7 +234,7 @@ ALARMS = (
         When(0),
         "{name} raised an exception or timed out. {then} First: read the traceback in its log group.",
         _AFTER_AN_ERROR,
-        # Errors of the others show as Api5xx, as PublishEventsIteratorAge, or in the answer to an operator.
+        # Errors of the others show as Api5xx or CustomerApi5xx, as PublishEventsIteratorAge, or in the answer to an operator.
         basic=("PlaceOrders", "AdjustStock", "ChangeOrders", "ManageProducts", "Sweep"),
     ),
     Alarm(
@@ -253,7 +253,7 @@ ALARMS = (
         When(0.05, periods=3),
         "More than 5 % of the requests to the HTTP API are answered with 500 or 503, for three minutes now. First: read "
         "the cause (code and error in its function's log, integrationError in the access log).",
-        basic=("Api",),
+        basic=("Api", "CustomerApi"),
     ),
     Alarm(
         "SweepSilence",
@@ -307,6 +307,9 @@ ALARMS = (
         "or fulfilled in a second: 16 keys share them. If few, set warmThroughput.Orders in cdk.json.",
     ),
 )
+
+GIVES_WAY = {"ManageProducts": "CustomerApi"}
+"""Things without an alarm of `monitoring: basic` where the other one exists: there are at most 12 alarms."""
 
 BASIC_METRICS = sorted({a.metric.name for a in ALARMS if a.basic and a.metric.of == "handlers"})
 """The metrics of the handlers that the alarms of `monitoring: basic` need."""

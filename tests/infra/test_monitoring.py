@@ -510,6 +510,14 @@ def test_basic_monitoring_has_few_alarms_their_metrics_and_no_dashboard(template
         assert "METRICS" not in variables_of(function)
 
 
+def test_basic_monitoring_watches_the_customers_api_with_no_more_alarms(small):
+    jwt = {"issuer": "https://id.example/", "audience": ["shop"]}
+    alarms = alarms_of(synthesise("dev", monitoring="basic", fifoQueue=False, jwt=jwt))
+    assert len(alarms) == costs.BASIC["alarms"]
+    (new,) = alarms.keys() - alarms_of(small).keys()
+    assert "CustomerApi5xx" in new
+
+
 def variables_of(function):
     return function["Properties"]["Environment"]["Variables"]
 

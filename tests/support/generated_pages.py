@@ -202,7 +202,7 @@ def metrics() -> str:
 
 def alarms() -> str:
     """List the alarms, each with its condition."""
-    from infra.watched import ALARMS, Alarm
+    from infra.watched import ALARMS, GIVES_WAY, Alarm
 
     def condition(alarm: Alarm) -> str:
         metric, when = alarm.metric, alarm.when
@@ -227,7 +227,10 @@ def alarms() -> str:
     def in_basic(alarm: Alarm) -> str:
         if "{name}" not in alarm.name:
             return "yes" if alarm.basic else "no"
-        return ", ".join(f"`{name}`" for name in alarm.basic) or "no"
+        names = (
+            f"`{name}`" + (" (without `jwt`)" if name in GIVES_WAY else "") for name in alarm.basic
+        )
+        return ", ".join(names) or "no"
 
     rows = [
         (
