@@ -197,8 +197,8 @@ def export(
         screen.print(f"{each.table.value}: {each.place}", soft_wrap=True)
     file = STATE / f"reports-{account}.sql"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(exporting.reports(exports), "utf-8")
-    screen.print(f"Athena's tables and five reports are in {file}.", soft_wrap=True)
+    file.write_text(exporting.reports(exports, account), "utf-8")
+    screen.print(f"Athena's tables and six reports are in {file}.", soft_wrap=True)
     if wait:
         with aside.status("Exporting") as spinner:
             exporting.wait(aws, exports, SystemClock(), spinner.update)

@@ -116,7 +116,10 @@ def wait(
             )
 
 
-def reports(exports: Sequence[Export]) -> str:
-    """Athena's statements: the tables over these exports, and queries."""
+def reports(exports: Sequence[Export], stage: str) -> str:
+    """Athena's statements: the stage's database, the tables over these exports, and queries."""
     text = Path(__file__).with_name("reports.sql").read_text("utf-8")
-    return Template(text).substitute({export.table.value: export.place for export in exports})
+    places = {export.table.value: export.place for export in exports}
+    # docs.aws.amazon.com/athena/latest/ug/tables-databases-columns-names.html
+    database = f"inventory_orders_{stage.replace('-', '_')}"
+    return Template(text).substitute(places, database=database)

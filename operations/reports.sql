@@ -8,11 +8,15 @@
 --
 -- Times are UTC and sort as text, so a date is a text too: '2026-12-01'.
 
+-- Database: of this stage alone.
+
+CREATE DATABASE IF NOT EXISTS $database;
+
 -- Tables. A newer export has other places: these statements replace the tables of the one before.
 
-DROP TABLE IF EXISTS products;
+DROP TABLE IF EXISTS $database.products;
 
-CREATE EXTERNAL TABLE products (
+CREATE EXTERNAL TABLE $database.products (
   item struct<
     productid: struct<s: string>,
     name: struct<s: string>>
@@ -20,9 +24,9 @@ CREATE EXTERNAL TABLE products (
 ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
 LOCATION '$Products';
 
-DROP TABLE IF EXISTS orders;
+DROP TABLE IF EXISTS $database.orders;
 
-CREATE EXTERNAL TABLE orders (
+CREATE EXTERNAL TABLE $database.orders (
   item struct<
     orderid: struct<s: string>,
     status: struct<s: string>,
@@ -30,6 +34,7 @@ CREATE EXTERNAL TABLE orders (
     shortages: struct<l: array<struct<m: struct<productid: struct<s: string>, wanted: struct<n: string>>>>>,
     createdat: struct<s: string>,
     confirmedat: struct<s: string>,
+    fulfilledat: struct<s: string>,
     items: struct<l: array<struct<m: struct<
       productid: struct<s: string>,
       quantity: struct<n: string>,
@@ -45,9 +50,9 @@ CREATE EXTERNAL TABLE orders (
 ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'
 LOCATION '$Orders';
 
-DROP TABLE IF EXISTS stock_adjustments;
+DROP TABLE IF EXISTS $database.stock_adjustments;
 
-CREATE EXTERNAL TABLE stock_adjustments (
+CREATE EXTERNAL TABLE $database.stock_adjustments (
   item struct<
     productid: struct<s: string>,
     delta: struct<n: string>,
@@ -58,51 +63,54 @@ LOCATION '$StockAdjustments';
 
 -- View: a row for each line of an order. `taken_from` is null where no units were taken.
 
-CREATE OR REPLACE VIEW order_lines AS
+CREATE OR REPLACE VIEW $database.order_lines AS
 SELECT
   item.orderid.s AS order_id,
   item.status.s AS status,
   item.reason.s AS reason,
   item.createdat.s AS created_at,
   item.confirmedat.s AS confirmed_at,
+  item.fulfilledat.s AS fulfilled_at,
   line.m.productid.s AS product_id,
   CAST(line.m.quantity.n AS bigint) AS quantity,
   line.m.productcreatedat.s AS taken_from
-FROM orders
+FROM $database.orders
 CROSS JOIN UNNEST(item.items.l) AS t(line);
 
 -- View: a row for each product of each step of an order. `returned_version` is null where no units went back into stock.
 
-CREATE OR REPLACE VIEW order_steps AS
+CREATE OR REPLACE VIEW $database.order_steps AS
 SELECT
   item.orderid.s AS order_id,
+  item.fulfilledat.s AS fulfilled_at,
   step.m.action.s AS action,
   step.m.at.s AS changed_at,
   part.m.productid.s AS product_id,
   CAST(part.m.quantity.n AS bigint) AS quantity,
   part.m.returnedversion.n AS returned_version
-FROM orders
+FROM $database.orders
 CROSS JOIN UNNEST(item.steps.l) AS t(step)
 CROSS JOIN UNNEST(step.m.items.l) AS u(part);
 
 -- View: what was sold, less what was cancelled. Returns are not taken off.
 
-CREATE OR REPLACE VIEW sales AS
+CREATE OR REPLACE VIEW $database.sales AS
 SELECT
-  order_lines.order_id,
-  order_lines.created_at,
-  order_lines.confirmed_at,
-  order_lines.product_id,
-  order_lines.quantity - coalesce(cancelled.quantity, 0) AS units
-FROM order_lines
+  line.order_id,
+  line.created_at,
+  line.confirmed_at,
+  line.fulfilled_at,
+  line.product_id,
+  line.quantity - coalesce(cancelled.quantity, 0) AS units
+FROM $database.order_lines AS line
 LEFT JOIN (
   SELECT order_id, product_id, sum(quantity) AS quantity
-  FROM order_steps
+  FROM $database.order_steps
   WHERE action = 'cancel'
   GROUP BY order_id, product_id
 ) AS cancelled
-  ON cancelled.order_id = order_lines.order_id AND cancelled.product_id = order_lines.product_id
-WHERE order_lines.status IN ('PENDING', 'CONFIRMED', 'FULFILLED');
+  ON cancelled.order_id = line.order_id AND cancelled.product_id = line.product_id
+WHERE line.status IN ('PENDING', 'CONFIRMED', 'FULFILLED');
 
 -- Query: sales by day, by the day on which an order was placed. `paid` counts those that were confirmed.
 
@@ -111,7 +119,7 @@ SELECT
   count(DISTINCT order_id) AS orders,
   count(DISTINCT CASE WHEN confirmed_at IS NOT NULL THEN order_id END) AS paid,
   sum(units) AS units
-FROM sales
+FROM $database.sales
 GROUP BY substr(created_at, 1, 10)
 ORDER BY day;
 
@@ -122,8 +130,8 @@ SELECT
   max(products.item.name.s) AS name,
   count(*) AS orders,
   sum(sales.units) AS units
-FROM sales
-LEFT JOIN products ON products.item.productid.s = sales.product_id
+FROM $database.sales AS sales
+LEFT JOIN $database.products AS products ON products.item.productid.s = sales.product_id
 WHERE sales.created_at >= '2026-11-01' AND sales.created_at < '2026-12-01' AND sales.units > 0
 GROUP BY sales.product_id
 ORDER BY units DESC, product_id
@@ -137,14 +145,14 @@ FROM (
     item.productid.s AS product_id,
     CAST(item.delta.n AS bigint) AS units,
     item.appliedat.s AS changed_at
-  FROM stock_adjustments
+  FROM $database.stock_adjustments
   UNION ALL
   SELECT product_id, -quantity AS units, created_at AS changed_at
-  FROM order_lines
+  FROM $database.order_lines
   WHERE taken_from IS NOT NULL
   UNION ALL
   SELECT product_id, quantity AS units, changed_at
-  FROM order_steps
+  FROM $database.order_steps
   WHERE returned_version IS NOT NULL
 ) AS changes
 WHERE changed_at < '2026-12-01'
@@ -159,11 +167,11 @@ FROM (
     shortage.m.productid.s AS product_id,
     item.reason.s AS reason,
     CAST(shortage.m.wanted.n AS bigint) AS wanted
-  FROM orders
+  FROM $database.orders
   CROSS JOIN UNNEST(item.shortages.l) AS t(shortage)
   UNION ALL
   SELECT product_id, reason, quantity AS wanted
-  FROM order_lines
+  FROM $database.order_lines
   WHERE status = 'REJECTED' AND reason <> 'INSUFFICIENT_STOCK'
 ) AS rejections
 GROUP BY product_id, reason
@@ -176,7 +184,30 @@ SELECT
   count(DISTINCT order_id) AS orders,
   sum(quantity) AS units,
   sum(CASE WHEN returned_version IS NOT NULL THEN quantity ELSE 0 END) AS back_in_stock
-FROM order_steps
+FROM $database.order_steps
 WHERE action = 'return'
 GROUP BY product_id
 ORDER BY units DESC, product_id;
+
+-- Query: shipped by day. `orders` counts those whose last units left on that day, `units` parts of other orders too. A
+-- fulfilment without items moves all units that were left: those sold, less those of the fulfilments before it.
+
+SELECT
+  substr(shipped_at, 1, 10) AS day,
+  count(DISTINCT order_id) AS orders,
+  sum(units) AS units
+FROM (
+  SELECT order_id, fulfilled_at AS shipped_at, units
+  FROM $database.sales
+  WHERE fulfilled_at IS NOT NULL
+  UNION ALL
+  SELECT NULL AS order_id, fulfilled_at AS shipped_at, -quantity AS units
+  FROM $database.order_steps
+  WHERE action = 'fulfil' AND fulfilled_at IS NOT NULL
+  UNION ALL
+  SELECT NULL AS order_id, changed_at AS shipped_at, quantity AS units
+  FROM $database.order_steps
+  WHERE action = 'fulfil'
+) AS shipped
+GROUP BY substr(shipped_at, 1, 10)
+ORDER BY day;

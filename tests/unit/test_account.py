@@ -313,9 +313,7 @@ QUEUE = "ApproximateNumberOfMessages"
 
 
 @pytest.mark.parametrize("held", [QUEUE, f"{QUEUE}NotVisible", f"{QUEUE}Delayed"])
-def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(
-    cdk, account, monkeypatch, held
-):
+def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(cdk, account, monkeypatch, held):
     with_fifo_queue(account, defaultdict(lambda: "0", {held: "3"}))
     CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1, "the queue stays"

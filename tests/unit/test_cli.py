@@ -282,7 +282,9 @@ def test_a_checkout_that_cannot_be_written_to_is_one_line(monkeypatch, capsys):
     assert "Traceback" not in said
 
 
-DENIED = "User: u is not authorized to perform: sqs:ReceiveMessage on resource: arn:q because no policy"
+DENIED = (
+    "User: u is not authorized to perform: sqs:ReceiveMessage on resource: arn:q because no policy"
+)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,9 @@ def test_the_embedded_aws_cannot_export():
 
 # ---------------------------------------------------------------------- the reports
 
-SQL = export.reports([export.Export(table, "", f"s3://{table.value}/") for table in Table])
+SQL = export.reports(
+    [export.Export(table, "", f"s3://{table.value}/") for table in Table], "my-shop"
+)
 STATEMENTS = [
     statement.strip() for statement in re.sub(r"--.*", "", SQL).split(";") if statement.strip()
 ]
@@ -217,7 +219,7 @@ def step(action, at, **items):
 
 @pytest.fixture(scope="module")
 def shop():
-    """Two days of a shop."""
+    """Two days of a shop, and one on which the rest of an order leaves."""
     with tables_in_memory() as tables:
         days = [timestamp(SystemClock().now())]
         for product_id, stock in (("tea", 100), ("mug", 50), ("pot", 1)):
@@ -236,6 +238,7 @@ def shop():
         change("o-2", "REJECTED", shortages=[short])
         tables.clock.sleep(DAY)
         days.append(timestamp(SystemClock().now()))
+        days.append("9998-12-31")
         place("o-3", tea=7)
         place("o-4", tea=1)
         place("o-5", nothing=3)
@@ -245,10 +248,13 @@ def shop():
             "FULFILLED",
             step("confirm", days[1]),
             step("cancel", days[1], mug=(2, True)),
-            step("fulfil", days[1]),
+            step("fulfil", days[1], tea=(4, False)),
+            step("fulfil", days[2]),
             step("return", days[1], tea=(4, True), mug=(1, False)),
             confirmedAt=days[1],
+            fulfilledAt=days[2],
         )
+        change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)))
         change("o-4", "CANCELLED", step("cancel", days[1], tea=(1, True)))
         tables.days = days
         yield tables
@@ -259,10 +265,10 @@ def athena(shop):
     """An engine with the tables and views, and the paths of the tables' columns that no row has."""
     engine, missing = duckdb.connect(), set()
     for statement in STATEMENTS:
-        created = re.match(r"CREATE EXTERNAL TABLE (\w+)", statement)
+        created = re.match(r"CREATE EXTERNAL TABLE ([\w.]+)", statement)
         if created is None:
-            if "VIEW" in statement:
-                engine.execute(statement)
+            if "VIEW" in statement or "DATABASE" in statement:
+                engine.execute(statement.replace("DATABASE", "SCHEMA"))
             continue
         name, columns, seen = created[1], columns_of(statement), set()
         table = re.search(r"LOCATION 's3://(\w+)/'", statement)[1]
@@ -285,17 +291,25 @@ def answer(athena, title, dates=None):
     return athena[0].execute(query).fetchall()
 
 
-def test_there_are_five_reports():
-    assert len(QUERIES) == 5
+def test_there_are_six_reports():
+    assert len(QUERIES) == 6
+
+
+def test_tables_of_other_stages_and_programs_stay(athena):
+    """No name lacks the database: the engine finds none elsewhere."""
+    schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
+    assert athena[0].execute(schemas).fetchall() == [("inventory_orders_my_shop",)]
+    dropped = re.findall(r"DROP TABLE IF EXISTS (\w+)\.", SQL)
+    assert dropped == ["inventory_orders_my_shop"] * SQL.count("DROP")
 
 
 def test_sales_by_day(shop, athena):
-    first, second = (day[:10] for day in shop.days)
+    first, second, _ = (day[:10] for day in shop.days)
     assert answer(athena, "sales by day") == [(first, 1, 1, 13), (second, 1, 0, 7)]
 
 
 def test_best_sellers(shop, athena):
-    first, second = shop.days
+    first, second, _ = shop.days
     title = "best sellers of a month"
     dates = {"2026-11-01": first[:10], "2026-12-01": "9999"}
     assert answer(athena, title, dates) == [("tea", "Tea", 2, 17), ("mug", "Mug", 1, 3)]
@@ -318,6 +332,12 @@ def test_rejections_by_product(athena):
         ("nothing", "UNKNOWN_PRODUCT", 1, 3),
         ("pot", "INSUFFICIENT_STOCK", 1, 2),
     ]
+
+
+def test_shipped_by_day(shop, athena):
+    second, third = shop.days[1][:10], shop.days[2][:10]
+    # o-1 has left in two parts, and of o-3 only a part.
+    assert answer(athena, "shipped by day") == [(second, 0, 4 + 3), (third, 1, 10 + 5 - 2 - 4)]
 
 
 def test_returns(athena):
