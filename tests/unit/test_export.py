@@ -295,6 +295,10 @@ def test_there_are_six_reports():
     assert len(QUERIES) == 6
 
 
+@pytest.mark.aws(
+    "The name of a database may have lowercase letters, digits and underscores.",
+    "https://docs.aws.amazon.com/athena/latest/ug/tables-databases-columns-names.html",
+)
 def test_tables_of_other_stages_and_programs_stay(athena):
     """No name lacks the database: the engine finds none elsewhere."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
