@@ -27,6 +27,7 @@ SERVICES = {
     "AWSCloudFormation": "CloudFormation",
     "IAM": "IAM",
     "sns": "SNS",
+    "athena": "Athena",
 }
 """The guide that a page belongs to -> the section that lists what it says."""
 
