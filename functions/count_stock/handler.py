@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.commands import answer_command
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.steps import NOTES_OF_ADJUSTMENT
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
 from inventory_orders.messages.parse import notes_in, parse_command
-from inventory_orders.products.lease import Lease
+from inventory_orders.products.lease import Lease, find_count
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -53,6 +54,12 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
         return {"result": "ACQUIRED"} | granted | direct.of_product(lease.product)
 
     token = command["lease"]
+    if command["action"] == "commit":
+        # Before the lease: the product may be gone since the commit was booked.
+        key = AdjustmentKey(token["productId"], command["adjustmentId"])
+        booked = find_count(client, key, command["counted"], token["version"], deadline)
+        if booked is not None:
+            return _committed(booked)
     lease = Lease.resume(
         client,
         token["productId"],
@@ -73,15 +80,19 @@ def _command(event: object, deadline: Deadline) -> direct.Answer:
             deadline,
             notes_in(command, NOTES_OF_ADJUSTMENT),
         )
-        return {
-            "result": "COMMITTED",
-            "productId": lease.product_id,
-            "stockCount": count.counted,
-            "delta": count.delta,
-            "version": count.product_version,
-        }
+        return _committed(count)
     finally:
         emit_stats(lease.stats)
+
+
+def _committed(count: AdjustmentRecord) -> direct.Answer:
+    return {
+        "result": "COMMITTED",
+        "productId": count.product_id,
+        "stockCount": count.counted,
+        "delta": count.delta,
+        "version": count.product_version,
+    }
 
 
 def _granted(lease: Lease, asked: float) -> direct.Answer:

@@ -107,6 +107,8 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     except ProductNotFoundError:
         return rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, event.product_id))
     except StoreError as error:
+        if error.verdict is Verdict.UNAVAILABLE:
+            logger.critical("the tables cannot be used", extra={"error": str(error)})
         # Also what DynamoDB refuses: another program has made the row too large, and an operator can repair it.
         return returned(error.code, str(error))
     except VerdictError as error:

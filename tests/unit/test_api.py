@@ -714,6 +714,13 @@ def test_an_order_is_shown_without_what_only_the_books_need(api):
     assert said.document == ORDER | {"status": "PENDING", "version": 1}
 
 
+def test_a_customer_has_no_copy_of_what_an_operator_is_shown(customers):
+    place(customers, claims=OPERATOR)
+    tag = customers("GET", "/orders/o-1", claims=OPERATOR).headers["ETag"]
+    own = {"claims": {"sub": "u-7"}, "headers": {"if-none-match": tag}}
+    assert customers("GET", "/orders/o-1", **own).status == 200
+
+
 def test_who_has_the_order_as_it_stands_gets_no_copy_of_it(api):
     place(api)
     tags = ('"1"', 'W/"1"', '"7", "1"', "*")

@@ -632,6 +632,45 @@ def test_a_corrupt_product_is_not_changed(bench, broken):
     assert after == item
 
 
+@pytest.mark.parametrize("name", ["page", "orderId", "adjustmentId"])
+def test_a_product_may_have_attributes_that_are_keys_elsewhere(bench, name):
+    bench.create()
+    own = {name: "12"}
+    bench.products.update_with_retry("p", lambda p: replace(p, other=own), bench.soon())
+    client = bench.store._client
+    send, seen = client.transact_write_items, []
+
+    def write_after_a_rival(**request):
+        if not seen:
+            seen.append(bench.products.change_details(event(1, 100, name="A")))
+        return send(**request)
+
+    client.transact_write_items = write_after_a_rival
+    try:
+        assert bench.order().verdict is Verdict.APPLIED
+    finally:
+        del client.transact_write_items
+    assert (state(bench).stock_count, state(bench).other) == (9, own)
+
+
+def test_a_row_that_dynamodb_does_not_take_is_corrupt_and_not_contested(bench):
+    bench.create()
+    big = {"theirs": "x" * (400 * 1024 - 300)}
+    with pytest.raises(CorruptItemError, match="DynamoDB does not take the row of product p"):
+        bench.products.update_with_retry(
+            "p", lambda p: replace(p, other=big | {"more": "x" * 400}), bench.soon()
+        )
+
+
+def test_a_price_of_the_future_is_a_newer_event_and_not_a_young_price(bench):
+    bench.at(10_000)
+    bench.create(price=100)
+    bench.products.change_details(event(1, 10_600, price=500))
+    with pytest.raises(RejectedError) as rejected:
+        bench.products.change_price("p", 720, timedelta(0))
+    assert rejected.value.code == "NEWER_EVENT_APPLIED"
+
+
 def test_an_unknown_product_cannot_be_leased(bench):
     with pytest.raises(ProductNotFoundError):
         bench.acquire()

@@ -14,6 +14,7 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import MAX_PRODUCTS, Page, PageEntry, PageKey
 from inventory_orders.domain.change import OrderLine, OrderRecord
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.steps import Step
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.rows import (
     decode,
@@ -76,9 +77,10 @@ def test_a_product_is_read_as_it_was_written():
     assert read_product(encode(product_row(whole))) == whole
 
 
-def test_an_order_keeps_foreign_attributes_of_its_lines():
+def test_an_order_keeps_foreign_attributes_of_its_lines_and_steps():
     line = OrderLine("p", 2, "t0", 4, other={"gift": True})
-    order = OrderRecord("o", "u", (line,), "PENDING", 1, "t1", "t1")
+    step = Step("confirm", "t1", notes={"actor": "ann"}, other={"payment": "visa"})
+    order = OrderRecord("o", "u", (line,), "CONFIRMED", 1, "t1", "t1", steps=(step,))
     assert read_record(encode(record_row(order))) == order
 
 

@@ -267,6 +267,8 @@ class TestCountStock:
         committed = call("count_stock", commit)
         assert (committed["result"], committed["delta"]) == ("COMMITTED", -5)
         assert call("count_stock", commit) == committed, "an own commit is recognised"
+        release = {"action": "release", "lease": commit["lease"]}
+        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", "it was counted"
         assert stock(COUNTED) == acquired["stockCount"] - 5
         assert "lockedBy" not in product(COUNTED)
 
@@ -285,10 +287,25 @@ class TestCountStock:
         assert len(answer["batchItemFailures"]) == 1
         release = {"action": "release", "lease": acquired["lease"]}
         assert call("count_stock", release)["result"] == "RELEASED"
-        assert call("count_stock", release)["result"] == "RELEASED", "twice is once"
+        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", "twice is once"
         answer = call("place_orders", sqs_event(order_body("o", {COUNTED: 1})))
         assert answer == {"batchItemFailures": []}
         assert call("count_stock", release)["result"] == "LEASE_WAS_OVER"
+
+    def test_a_commit_is_recognised_also_when_its_product_is_gone(self, call):
+        create = {"action": "create", "productId": "gone", "openingStock": 5}
+        created_at = call("manage_products", create)["createdAt"]
+        acquire = {"action": "acquire", "productId": "gone", "seconds": 60}
+        lease = call("count_stock", acquire | {"outliveInvocation": True})["lease"]
+        commit = {"action": "commit", "lease": lease, "counted": 4, "adjustmentId": "count-1"}
+        committed = call("count_stock", commit)
+        assert committed["result"] == "COMMITTED"
+        delist = {"action": "delist", "productId": "gone", "createdAt": created_at}
+        assert call("manage_products", delist)["result"] == "APPLIED"
+        assert call("count_stock", commit) == committed
+        assert call("manage_products", create)["result"] == "APPLIED"
+        assert call("count_stock", commit) == committed
+        assert call("count_stock", commit | {"counted": 5})["code"] == "ADJUSTMENT_ID_REUSED"
 
     def test_an_expired_lease_commits_nothing(self, call):
         before = stock(COUNTED)

@@ -186,7 +186,7 @@ def _answer_of(
     if record.status == OrderStatus.REJECTED:
         problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
         return HttpAnswer.of_problem(problem)
-    headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record)}
+    headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return HttpAnswer(status, shown, headers)
 
@@ -222,7 +222,7 @@ def get_order(request: Request, caller: Caller, order_id: str) -> HttpAnswer:
     if not isinstance(record, OrderRecord) or record.user_id is None:
         raise unknown_order(order_id)
     caller.check_may_see(record)
-    return HttpAnswer.of_state(request, _shown(record, caller), _etag(record))
+    return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
@@ -301,5 +301,7 @@ def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     return shown
 
 
-def _etag(record: OrderRecord) -> str:
-    return f'"{record.version}"'
+def _etag(record: OrderRecord, caller: Caller) -> str:
+    """What operators, customers, and customers who see numbers are shown differs."""
+    sees = "" if caller.customer is None else f"-{int(caller.sees_numbers)}"
+    return f'"{record.version}{sees}"'

@@ -83,7 +83,7 @@ def problem_of(outcome: ChangeOutcome) -> ProblemError:
         case Verdict.POISON if code.endswith("ID_REUSED"):
             return ProblemError(409, code, detail)
         case Verdict.POISON if code == "REFUSED_BY_DYNAMODB":
-            return malformed("DynamoDB does not take the order as it is", code=code)
+            return malformed("DynamoDB does not take the request as it is", code=code)
         case Verdict.POISON:
             return malformed(detail, outcome.field_path, code)
         case Verdict.REJECTED:

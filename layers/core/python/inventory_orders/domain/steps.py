@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 
 class OrderAction(StrEnum):
@@ -48,6 +49,7 @@ class Step:
         returned_versions: By product id, the version of the product that taking the units back into stock made.
         restock: Of a return: whether its units can be sold again.
         notes: By name, of `NOTES`.
+        other: Attributes that this version does not know. They are kept as they are.
     """
 
     action: str
@@ -57,6 +59,7 @@ class Step:
     returned_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
     restock: bool | None = None
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def size(self) -> int:

@@ -27,6 +27,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.engine.stats import CommitStats
 from inventory_orders.errors import (
     ContentionError,
+    CorruptItemError,
     LeaseHeldError,
     OutcomeUnknownError,
     ProductNotFoundError,
@@ -38,6 +39,7 @@ from inventory_orders.lanes.recall import Reclaim, reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS, RetryPolicy
 from inventory_orders.store.actions import (
     CONDITION_FAILED,
+    INVALID,
     Action,
     ActionKind,
     ConditionFailedError,
@@ -108,7 +110,8 @@ class ProductCatalogue:
             change: A pure function from the product to what it should be; it is called again after each conflict.
                 It may not change keys, version, times and locks, nor the stock, of which every change is booked
                 (`Adjustment`); `status` follows from the stock unless it is set to or from `DISCONTINUED`.
-                Attributes of one's own go into `other`. What it raises ends the update.
+                Attributes of one's own go into `other`, under names of letters, digits and underscores. What it raises ends
+                the update.
             deadline: When to give up.
 
         Raises:
@@ -475,13 +478,14 @@ def _why_the_price_stays(
         return RejectedError(
             "DISCONTINUED_PRODUCT", f"{product.product_id} is discontinued; its price stays"
         )
-    if (product.price_changed_at or "") > latest:
+    newer = _newer_event(product, at)
+    if newer is None and (product.price_changed_at or "") > latest:
         return RejectedError(
             "PRICE_CHANGED_RECENTLY",
             f"the price of {product.product_id} was changed at {product.price_changed_at}; it may change again "
             f"{least_age} later",
         )
-    return _newer_event(product, at)
+    return newer
 
 
 def _newer_event(product: Product, at: str) -> RejectedError | None:
@@ -544,6 +548,11 @@ def _found_in_conflict(product_id: str, error: StoreError) -> Product:
     if not isinstance(error, TransactionCancelledError):
         raise error
     (reason,) = error.of(ActionKind.PRODUCT)
+    if reason.code in INVALID:
+        raise CorruptItemError(
+            f"DynamoDB does not take the row of product {product_id} ({reason.message}); repair the item",
+            "CORRUPT_PRODUCT",
+        )
     if reason.code != CONDITION_FAILED:
         raise ContentionError(f"{product_id} is fought over: {reason.code} in every attempt")
     return existing(reason.found, product_id)

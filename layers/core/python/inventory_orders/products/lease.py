@@ -8,8 +8,8 @@ owner that was paused past its expiry cannot write, even if its clock is wrong.
 Acquiring and renewing are conditioned on the version as read, too: a repeated request whose first attempt arrives late
 finds another version, however late it is, and cannot lock a product after its count has ended.
 
-Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are drawn, so a count of
-the shelf can be compared with the row.
+Once the lease is taken, the row reclaims what lanes hold of the product. From then on no units are drawn, so what is counted
+can be compared with the row: the units for sale, without those of orders that are not handed over yet.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
 """
@@ -52,6 +52,8 @@ from inventory_orders.store.expressions import (
     take_lease,
     unix,
 )
+
+_COUNT = "COUNT"
 
 LONGEST_LEASE_SECONDS = 900.0
 """Returned messages outlast a lease of this length, but not one that is renewed over and over."""
@@ -257,7 +259,7 @@ class Lease:
             self.product_id,
             adjustment_id,
             counted - before.stock_count,
-            "COUNT",
+            _COUNT,
             before.created_at,
             after.version,
             timestamp(moment),
@@ -287,20 +289,9 @@ class Lease:
     ) -> AdjustmentRecord:
         """Classify a cancelled commit: done before, an id in use, rivals, or a lease that is over."""
         # An own commit, whose token may be forgotten by now, is recognised by its record.
-        key = AdjustmentKey(self.product_id, count.adjustment_id)
-        stored = self.client.call(lambda: self.client.store.get_record(key), deadline, self.stats)
-        if isinstance(stored, AdjustmentRecord):
-            if (
-                (stored.reason, stored.counted) == (count.reason, count.counted)
-                and stored.product_created_at == count.product_created_at
-                and (stored.product_version or 0) > self.version
-            ):
-                return stored
-            raise RejectedError(
-                "ADJUSTMENT_ID_REUSED",
-                f"{count.adjustment_id} belongs to another adjustment of {self.product_id}; "
-                "commit under an id of its own",
-            )
+        stored = find_count(self.client, count.key, count.counted, self.version, deadline)
+        if stored is not None:
+            return stored
         if error.codes <= TRANSIENT:
             raise ContentionError(f"{self.product_id} is fought over in every attempt")
         raise self._lost()
@@ -314,8 +305,11 @@ class Lease:
         Raises:
             StoreError: DynamoDB failed.
         """
+        attempts = 0
 
         def attempt() -> Product:
+            nonlocal attempts
+            attempts += 1
             write = end_lease(self.owner, self.client.clock.now())
             return self.client.store.update_product(self.product_id, write)
 
@@ -323,8 +317,9 @@ class Lease:
             self._adopt(self.client.update(attempt, deadline, self.stats))
         except ConditionFailedError as failed:
             product = existing(failed.found, self.product_id)
-            # An earlier attempt of our own, whose response was lost, left the next version and no lock.
-            return product.locked_by is None and product.version == self.version + 1
+            # An earlier attempt of our own, whose response was lost, left the next version and no lock; so does a commit.
+            is_over = product.locked_by is None and product.version == self.version + 1
+            return is_over and attempts > 1
         return True
 
     def _adopt(self, product: Product) -> None:
@@ -337,6 +332,43 @@ class Lease:
         return LeaseLostError(
             f"the lease of {self.owner} on {self.product_id} is over; nothing was written, acquire it again"
         )
+
+
+def find_count(
+    client: RetryingClient,
+    key: AdjustmentKey,
+    counted: int | None,
+    version: int,
+    deadline: Deadline,
+) -> AdjustmentRecord | None:
+    """Find the count that an earlier attempt of a commit has booked, though its answer was lost.
+
+    Args:
+        client: Sends the requests.
+        key: Of the count.
+        counted: Units that were counted.
+        version: The product's version, as far as the lease's owner knows.
+        deadline: When to give up.
+
+    Returns:
+        The count; None if the commit was not booked.
+
+    Raises:
+        RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.
+        StoreError: DynamoDB failed.
+    """
+    stored = client.call(lambda: client.store.get_record(key), deadline)
+    if not isinstance(stored, AdjustmentRecord):
+        return None
+    if (stored.reason, stored.counted) == (_COUNT, counted) and (
+        stored.product_version or 0
+    ) > version:
+        return stored
+    raise RejectedError(
+        "ADJUSTMENT_ID_REUSED",
+        f"{key.adjustment_id} belongs to another adjustment of {key.product_id}; "
+        "commit under an id of its own",
+    )
 
 
 def _lock(

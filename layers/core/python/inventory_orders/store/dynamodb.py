@@ -834,13 +834,15 @@ def _found(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
 
 
 def _found_item(item: Item | None) -> Found:
-    """The object that came back with a refused write: each table's items have a key of their own."""
+    """The object that came back with a refused write. A product may have attributes of any name that is not its own."""
     if not item:
         return None
+    if "productId" in item:
+        is_record = "adjustmentId" in item and "stockCount" not in item
+        return _found(read_record, item) if is_record else _found(read_product, item)
     if "page" in item:
         return _found(read_page, item) if "epoch" in item else read_lease(item)
-    is_record = "orderId" in item or "adjustmentId" in item
-    return _found(read_record, item) if is_record else _found(read_product, item)
+    return _found(read_record, item)
 
 
 def call(operation: Any, **parameters: Any) -> Any:

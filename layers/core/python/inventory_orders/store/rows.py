@@ -70,6 +70,8 @@ _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
 }
 
+_OWN_OF_STEP = {*("action", "at", "stepId", "items", "restock"), *NOTES}
+
 EXPIRY_SHARDS = 32
 """Parts of the index of holds: holds that end together are written to as many partitions."""
 
@@ -464,7 +466,8 @@ def _step_row(step: Step) -> Row:
             for product_id, quantity in step.quantities.items()
         ]
     return _without_none(
-        dict(step.notes)
+        dict(step.other)
+        | step.notes
         | {
             "action": step.action,
             "at": step.at,
@@ -492,6 +495,7 @@ def _read_step(row: Row) -> Step:
         },
         restock=row.get("restock"),
         notes={name: _text(row, name) for name in NOTES if name in row},
+        other={name: value for name, value in row.items() if name not in _OWN_OF_STEP},
     )
 
 
