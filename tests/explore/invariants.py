@@ -585,7 +585,9 @@ def check_end(world: World) -> None:
     from tests.explore.world import DEPOT_LEASE
 
     for message_id, (_, body, _) in world.sent.items():
-        _require(end_of(world, message_id) is not None, f"{body} was lost")
+        end = end_of(world, message_id)
+        _require(end is not None, f"{body} was lost")
+        _require(end != "REFUSED_BY_DYNAMODB", f"{body} was taken for poison")
     announced = _announced(world)
     for subject, expected in _happened(world).items():
         _require(
@@ -642,6 +644,9 @@ def _check_answer(
         row = world.row("Orders", command["orderId"])
         if result in {"APPLIED", "REPLAYED"}:
             _require(_is_order(row, command), f"{command} was answered {answer}, and is not there")
+        elif result == "REFUSED":
+            is_rejected = row is not None and row["status"] == "REJECTED"
+            _require(is_rejected, f"{command} was answered {answer}, and is {row}")
     elif function == "change_orders":
         row = world.row("Orders", command["orderId"])
         if result == "APPLIED" or (result == "REPLAYED" and command["action"] != "cancel"):

@@ -880,6 +880,12 @@ MUTANTS = (
         REMEMBERED,
     ),
     _mutant(
+        "a lost race taken for poison",
+        *("engine/transactions.py", '    return None, "CONTENTION"'),
+        '    return Verdict.POISON, "REFUSED_BY_DYNAMODB"',
+        LAST_UNIT,
+    ),
+    _mutant(
         "a repetition answered with a want of stock",
         *("engine/committer.py", "if batch.read_records(unwritten):"),
         "if False:",
